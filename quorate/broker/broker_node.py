@@ -283,6 +283,7 @@ class BrokerNode:
                 features=lambda: features_of(self._metadata, self._quorum),
                 listener_name=asked.name,
                 quotas=self._connections,
+                times=self._throttles,
             )
             servers.append(wire)
         # A connection waits unanswered until this node's own metadata has it as a broker that serves: who is
@@ -298,6 +299,8 @@ class BrokerNode:
                 log.warning("ignoring a stored setting", resource=resource.name, name=name, reason=why)
         if any(each in (ALL_BROKERS, self._config.static.resource) for each in delta.configs):
             self._reconfigure(image)
+        if delta.quotas:
+            self._throttles.quotas_changed()
         self.replicas.apply(delta, image, then=self._coordinate)
 
     def _reconfigure(self, image: MetadataImage) -> None:

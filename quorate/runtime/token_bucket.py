@@ -23,8 +23,8 @@ class QuotaWindows:
 
 
 class TokenBucket:
-    """Of one user of a quota, such as a client. It holds what was used and is not paid for by time yet, so a
-    quota that changes counts at once."""
+    """The use of one quota by one client. It holds what was used and is not paid for by time yet, so a quota
+    that changes counts at once."""
 
     __slots__ = ("_burst_s", "_paid_until", "_used")
 

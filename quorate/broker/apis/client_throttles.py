@@ -4,19 +4,32 @@ A broker enforces quotas by itself, as Kafka's do: each gives a client that much
 told so in its answer (`throttle_time_ms`), and its connection is not read for that time (KIP-219).
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 import trio
 
-from quorate.broker.metadata import MetadataImage, QuotaEntity, quota_of
+from quorate.broker.controller.rpc import Requester
+from quorate.broker.metadata import (
+    CONTROLLER_MUTATION_RATE,
+    REQUEST_PERCENTAGE,
+    MetadataImage,
+    QuotaEntity,
+    quota_of,
+)
 from quorate.broker.wire import RequestContext
 from quorate.runtime import QuotaWindows, TokenBucket
 
 _MOST_CLIENTS: Final = 10_000
 """Whose use is remembered, because clients draw their ids as they like. Above, who was quiet for longest is
 forgotten."""
+
+
+_REQUEST_WAIT_MAX_S: Final = 1.0
+"""The longest wait for request time, as in Kafka: heartbeats go on. Who waited asks once more, and waits
+again."""
 
 
 class ClientThrottles:
@@ -26,6 +39,25 @@ class ClientThrottles:
         self._image = image
         self._burst_s = windows.burst_s
         self._used: OrderedDict[tuple[str, QuotaEntity], TokenBucket] = OrderedDict()
+        self.counts = False
+        """Whether any client has a quota of request time."""
+        self.throttled: Counter[str] = Counter()
+        """By quota, how often a client was told to wait."""
+        self.throttled_s: defaultdict[str, float] = defaultdict(float)
+        """By quota, for how many seconds."""
+
+    def quotas_changed(self) -> None:
+        """Look at the image's quotas again."""
+        self.counts = self._image().has_quota(REQUEST_PERCENTAGE)
+
+    def charge_time(self, context: RequestContext, seconds: float) -> float:
+        """Count time of the event loop, in seconds. As `charge`."""
+        return self.charge(REQUEST_PERCENTAGE, context, seconds * 100)
+
+    def wait_for_controller(self, context: RequestContext, milliseconds: int) -> timedelta:
+        """Let the connection wait because the controller says so (KIP-599). Return how long."""
+        self._wait(CONTROLLER_MUTATION_RATE, context, milliseconds / 1000)
+        return timedelta(milliseconds=milliseconds)
 
     def charge(self, key: str, context: RequestContext, amount: float) -> float:
         """Count `amount` for the client, and return for how many seconds it has to wait; 0 for a
@@ -36,16 +68,21 @@ class ClientThrottles:
         bucket, quota = found
         now = trio.current_time()
         bucket.use(amount, quota, now=now)
-        return self._wait(context, bucket.wait_s(quota, now=now))
+        return self._wait(key, context, bucket.wait_s(quota, now=now))
 
     def overdrawn(self, key: str, context: RequestContext) -> float:
         """Return for how many seconds the client has to wait before it uses more; 0 for none. Its connection
         waits from now on."""
+        return self._wait(key, context, self.debt_s(key, context))
+
+    def debt_s(self, key: str, context: RequestContext) -> float:
+        """As `overdrawn`, but nobody waits for it."""
         found = self._of(key, context)
         if found is None:
             return 0.0
         bucket, quota = found
-        return self._wait(context, bucket.wait_s(quota, now=trio.current_time()))
+        wait_s = bucket.wait_s(quota, now=trio.current_time())
+        return min(wait_s, _REQUEST_WAIT_MAX_S) if key == REQUEST_PERCENTAGE else wait_s
 
     def room(self, key: str, context: RequestContext) -> float | None:
         """Return how much the client may use without waiting; None for no limit."""
@@ -55,12 +92,21 @@ class ClientThrottles:
         bucket, quota = found
         return bucket.room(quota, now=trio.current_time())
 
+    @staticmethod
+    def requester(context: RequestContext, *, strict_from: int) -> Requester:
+        """Return the client for the controller. `strict_from`: the version of the request whose answers have
+        THROTTLING_QUOTA_EXCEEDED."""
+        return Requester(
+            user=_user(context),
+            client_id=context.client_id or "",
+            strict=context.version >= strict_from,
+        )
+
     def _of(self, key: str, context: RequestContext) -> tuple[TokenBucket, float] | None:
         image = self._image()
         if not image.has_quotas:
             return None
-        user = context.connection.principal.partition(":")[2]
-        found = quota_of(image, key, user=user, client_id=context.client_id or "")
+        found = quota_of(image, key, user=_user(context), client_id=context.client_id or "")
         if found is None:
             return None
         entity, quota = found
@@ -74,8 +120,16 @@ class ClientThrottles:
             used.move_to_end((key, entity))
         return bucket, quota
 
-    def _wait(self, context: RequestContext, seconds: float) -> float:
+    def _wait(self, key: str, context: RequestContext, seconds: float) -> float:
         if seconds <= 0:
             return 0.0
+        if key == REQUEST_PERCENTAGE:
+            seconds = min(seconds, _REQUEST_WAIT_MAX_S)
+        self.throttled[key] += 1
+        self.throttled_s[key] += seconds
         context.connection.gate.close_for(seconds)
         return seconds
+
+
+def _user(context: RequestContext) -> str:
+    return context.connection.principal.partition(":")[2]

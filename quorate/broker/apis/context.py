@@ -1,6 +1,6 @@
 """The parts of this broker that the API handlers use."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 import trio
@@ -17,7 +17,7 @@ from quorate.broker.metadata import BrokerEndpoint, BrokerState, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication import ReplicaManager
 from quorate.broker.settings import ServerConfig
-from quorate.broker.wire import Deferred, EncodedResponse, KafkaError, RequestContext, Response
+from quorate.broker.wire import Deferred, EncodedResponse, KafkaError, LoopTime, RequestContext, Response
 from quorate.broker.wire.codecs import build, encode_in_slices, response_type
 from quorate.raft import Quorum
 
@@ -38,7 +38,12 @@ class ServingNode:
     def image(self) -> MetadataImage:
         return self.metadata.image
 
-    def later(self, work: Callable[[], Awaitable[Response]]) -> Deferred:
+    @property
+    def counts_time(self) -> bool:
+        """Whether somebody counts what requests take of the event loop."""
+        return False
+
+    def later(self, work: Callable[[], Coroutine[object, object, Response]]) -> Deferred:
         """Answer with the result or error of `work`, which is cancelled if the client goes away."""
         scope = trio.CancelScope()
         deferred = Deferred(scope.cancel)
@@ -46,7 +51,13 @@ class ServingNode:
         async def run() -> None:
             try:
                 with scope:
-                    deferred.complete(await work())
+                    if self.counts_time:
+                        loop_time = LoopTime()
+                        response = await loop_time.of(work())
+                        deferred.loop_s = loop_time.take()
+                    else:
+                        response = await work()
+                    deferred.complete(response)
             except Exception as error:
                 deferred.fail(error)
             if not deferred.done:
@@ -67,6 +78,10 @@ class Broker(ServingNode):
     producer_ids: ProducerIdSource
     leaders: LeaderReadiness
     throttles: ClientThrottles
+
+    @property
+    def counts_time(self) -> bool:
+        return self.throttles.counts
 
     def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
         """Return the endpoint of a live broker on the named listener, or None."""

@@ -1,6 +1,6 @@
 """CreatePartitions, passed on to the controller."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
 
 
+_STRICT_FROM: Final = 3
+
+
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
     """Add partitions to topics. The answer waits until this broker's own metadata has them, and until their
     leaders serve them."""
@@ -25,9 +28,12 @@ async def _create(broker: Broker, context: RequestContext, request: "WireRequest
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
     forwarded = CreatePartitionsRequest(
-        topics=tuple(map(_more, request.topics)), validate_only=request.validate_only
+        topics=tuple(map(_more, request.topics)),
+        validate_only=request.validate_only,
+        who=broker.throttles.requester(context, strict_from=_STRICT_FROM),
     )
     answer = await broker.channel.ask(forwarded, timeout_seconds=timeout)
+    throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
     extended = answer.topics
     if answer.error is not ErrorCode.NONE:
         names = dict.fromkeys(topic.name for topic in forwarded.topics)
@@ -42,6 +48,7 @@ async def _create(broker: Broker, context: RequestContext, request: "WireRequest
             await broker.leaders.wait(list(wanted), deadline=deadline)
     return await encoded_in_slices(
         context,
+        throttle_time=throttle_time,
         results=(
             {
                 "name": topic.name,

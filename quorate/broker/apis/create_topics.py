@@ -1,7 +1,7 @@
 """CreateTopics, passed on to the controller."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreateTopicsRequest as WireRequest
 
 _Fields = dict[str, object]
+_STRICT_FROM: Final = 6
 
 
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
@@ -32,8 +33,10 @@ async def _create(broker: Broker, context: RequestContext, request: "WireRequest
     forwarded = CreateTopicsRequest(
         topics=tuple(_new_topic(topic) for topic in request.topics if topic.name != CLUSTER_METADATA),
         validate_only=request.validate_only,
+        who=broker.throttles.requester(context, strict_from=_STRICT_FROM),
     )
     answer = await broker.channel.ask(forwarded, timeout_seconds=timeout)
+    throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
     created = list(answer.topics)
     if answer.error is not ErrorCode.NONE:
         created = [
@@ -58,7 +61,9 @@ async def _create(broker: Broker, context: RequestContext, request: "WireRequest
             await broker.leaders.wait(names, deadline=deadline)
     given = {topic.name: {each.name: each.value for each in topic.configs} for topic in forwarded.topics}
     return await encoded_in_slices(
-        context, topics=(_created(broker, topic, given.get(topic.name, {})) for topic in created)
+        context,
+        throttle_time=throttle_time,
+        topics=(_created(broker, topic, given.get(topic.name, {})) for topic in created),
     )
 
 

@@ -1,6 +1,6 @@
 """DeleteTopics, passed on to the controller."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
@@ -12,6 +12,9 @@ from quorate.error_code import ErrorCode
 
 if TYPE_CHECKING:
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest as WireRequest
+
+
+_STRICT_FROM: Final = 5
 
 
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
@@ -29,7 +32,9 @@ async def _delete(broker: Broker, context: RequestContext, request: "WireRequest
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
     refs = tuple(TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
-    answer = await broker.channel.ask(DeleteTopicsRequest(topics=refs), timeout_seconds=timeout)
+    who = broker.throttles.requester(context, strict_from=_STRICT_FROM)
+    answer = await broker.channel.ask(DeleteTopicsRequest(topics=refs, who=who), timeout_seconds=timeout)
+    throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
     deleted = answer.topics
     if answer.error is not ErrorCode.NONE:
         deleted = tuple(
@@ -45,6 +50,7 @@ async def _delete(broker: Broker, context: RequestContext, request: "WireRequest
         )
     return await encoded_in_slices(
         context,
+        throttle_time=throttle_time,
         responses=(
             {
                 "name": topic.name,

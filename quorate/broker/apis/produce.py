@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
-from quorate.broker.metadata import PRODUCER_BYTE_RATE
+from quorate.broker.metadata import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from quorate.broker.replication import ParkedProduce, ProduceItem, ProduceResult
 from quorate.broker.wire import (
     Answer,
@@ -45,7 +45,7 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
     if request.transactional_id is not None:
         raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this version of quorate")
     items = await in_slices(_items(request))
-    throttle_ms = _throttle_ms(broker, context, items)
+    throttle_ms = _throttle_ms(broker, context, request, items)
     pending = await broker.replicas.produce(
         items, acks=request.acks, timeout_ms=request.timeout_ms, zstd=request.version >= _ZSTD_FROM
     )
@@ -83,11 +83,18 @@ def _items(request: ProduceRequest) -> Steps[list[ProduceItem]]:
     return items
 
 
-def _throttle_ms(broker: Broker, context: RequestContext, items: list[ProduceItem]) -> int:
+def _throttle_ms(
+    broker: Broker, context: RequestContext, request: ProduceRequest, items: list[ProduceItem]
+) -> int:
     if not broker.image.has_quotas:
         return 0
     size = sum(len(item.records) for item in items)
-    return math.ceil(broker.throttles.charge(PRODUCER_BYTE_RATE, context, size) * 1000)
+    throttles = broker.throttles
+    wait_s = throttles.charge(PRODUCER_BYTE_RATE, context, size)
+    if throttles.counts and request.acks != 0:
+        # Of the requests before this one: nobody can say yet what it takes itself.
+        wait_s = max(wait_s, throttles.debt_s(REQUEST_PERCENTAGE, context))
+    return math.ceil(wait_s * 1000)
 
 
 def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[CloseConnection | None]:

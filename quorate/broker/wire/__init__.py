@@ -20,6 +20,7 @@ from quorate.broker.wire.exchanges import (
 from quorate.broker.wire.feature_levels import Features, SupportedFeature
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.newest_version import BY_NAME
 from quorate.broker.wire.wire_errors import ErrorTable, KafkaError, wire_code
 
@@ -36,6 +37,7 @@ __all__ = [
     "Features",
     "KafkaError",
     "KafkaServerConfig",
+    "LoopTime",
     "Request",
     "RequestContext",
     "Response",

@@ -100,3 +100,24 @@ class Account:
         held, self.held = self.held, 0
         if held:
             self._budget._put_back(self, held)
+
+
+class ResponseBudget:
+    """The limit of unsent bytes of answers over all connections. A connection with nothing unsent never
+    waits, so it can always make progress by one answer."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self.used >= self.limit
+
+    def take(self, size: int) -> None:
+        self.used += size
+
+    def put_back(self, size: int) -> None:
+        self.used -= size

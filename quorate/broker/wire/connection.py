@@ -10,8 +10,13 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
-from quorate.broker.wire.budget import MemoryBudget
-from quorate.broker.wire.codecs import MalformedError, ProduceRequest, decode_produce_steps
+from quorate.broker.wire.budget import MemoryBudget, ResponseBudget
+from quorate.broker.wire.codecs import (
+    KafkaFetchRequest,
+    MalformedError,
+    ProduceRequest,
+    decode_produce_steps,
+)
 from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.exchanges import (
     Answer,
@@ -26,8 +31,10 @@ from quorate.broker.wire.exchanges import (
 from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.framing import KafkaFrameReader
 from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
+from quorate.broker.wire.loop_time import LoopTime, RequestTimes
 from quorate.broker.wire.request_codec import api_versions_response, decode_request, encode_response
 from quorate.broker.wire.sending import join_small, remaining
+from quorate.broker.wire.throttle_times import with_throttle
 from quorate.broker.wire.wire_errors import ErrorTable
 from quorate.runtime import Buffer, NetworkError, Stream, get_logger, in_slices
 
@@ -63,6 +70,8 @@ class _Waiting:
     context: RequestContext
     request: Request
     deferred: Deferred
+    loop_s: float | None
+    """What it has taken of the event loop already; None if it is not counted."""
 
 
 @dataclass(slots=True)
@@ -88,8 +97,9 @@ class Connection:
         features: Callable[[], Features],
         limits: ConnectionLimits,
         request_budget: MemoryBudget,
-        response_budget: "ResponseBudget",
+        response_budget: ResponseBudget,
         served: frozenset[int] = SERVED_TO_CLIENTS,
+        times: RequestTimes,
     ) -> None:
         """`served`: the keys of the APIs of this listener."""
         self._stream = stream
@@ -101,6 +111,9 @@ class Connection:
         self._limits = limits
         self._served = served
         self._responses = response_budget
+        self._times = times
+        self._loop_time: LoopTime | None = None
+        """Of the request that is handled; None if it is not counted."""
         self._frames = KafkaFrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=request_budget)
         self._queue: deque[_Waiting | _Ready] = deque()
         self._pending_bytes = 0
@@ -174,7 +187,10 @@ class Connection:
                 self._busy = True
                 last = len(frames) - 1
                 for index, frame in enumerate(frames):
-                    await self._handle(frame)
+                    if self._times.counts:
+                        await self._handle_counted(frame)
+                    else:
+                        await self._handle(frame)
                     if index < last:
                         # The next request may park inside its handler: what is ready must not wait for it.
                         self._wake_writer()
@@ -194,6 +210,17 @@ class Connection:
     def _end(self, reason: str) -> None:
         if self._reason is None:
             self._reason = reason
+
+    async def _handle_counted(self, frame: memoryview) -> None:
+        self._loop_time = LoopTime()
+        try:
+            await self._loop_time.of(self._handle(frame))
+        finally:
+            self._loop_time = None
+
+    def _taken(self) -> float:
+        """Return what the request that is handled has taken of the event loop so far, in seconds."""
+        return 0.0 if self._loop_time is None else self._loop_time.take()
 
     async def _handle(self, frame: memoryview) -> None:
         await self._wait_for_room()
@@ -219,6 +246,8 @@ class Connection:
         if header.api_key == ApiKey.API_VERSIONS:
             self._enqueue(context, self._api_versions(header.version))
             return
+        if isinstance(request, KafkaFetchRequest) and request.replica_id >= 0:
+            self._loop_time = None  # A broker's: who throttles replication throttles everybody.
         answer: Answer
         try:
             answer = await self._handler.handle(context, request)
@@ -232,11 +261,14 @@ class Connection:
             raise _CloseAskedError(answer.reason)
         if isinstance(request, ProduceRequest):
             if request.acks == 0:
+                if self._loop_time is not None:
+                    self._times.charge_time(context, self._taken())
                 return
             if isinstance(answer, Deferred):
                 request = await in_slices(request.skeleton_steps())
         if isinstance(answer, Deferred):
-            self._queue.append(_Waiting(context, request, answer))
+            counted = None if self._loop_time is None else self._taken()
+            self._queue.append(_Waiting(context, request, answer, counted))
             answer.notify(self._wake_writer)
         elif answer is not None:
             self._enqueue(context, answer)
@@ -288,13 +320,22 @@ class Connection:
         return await protocol_error_response(context.api_key, context.version, request, code, message)
 
     def _enqueue(self, context: RequestContext, response: Response) -> None:
-        ready = self._encode(context, response)
+        body = encode_response(response)
+        if self._loop_time is not None:
+            body = self._charged(context, body, self._taken())
+        ready = self._ready(context, body)
         self._queue.append(ready)
         self._pending_bytes += ready.size
         self._responses.take(ready.size)
 
-    def _encode(self, context: RequestContext, response: Response) -> _Ready:
-        body = encode_response(response)
+    def _charged(self, context: RequestContext, body: Sequence[Buffer], seconds: float) -> Sequence[Buffer]:
+        """Count what the request took, and tell the client if it has to wait."""
+        wait_s = self._times.charge_time(context, seconds)
+        if wait_s <= 0:
+            return body
+        return with_throttle(body, api_key=context.api_key, version=context.version, seconds=wait_s)
+
+    def _ready(self, context: RequestContext, body: Sequence[Buffer]) -> _Ready:
         size = sum(map(len, body))
         prefix = response_prefix(
             api_key=context.api_key,
@@ -339,14 +380,24 @@ class Connection:
             scope.cancel()
 
     async def _settled(self, waiting: _Waiting) -> _Ready:
+        if waiting.loop_s is None:
+            body = await self._body_of(waiting)
+        else:
+            loop_time = LoopTime()
+            body = await loop_time.of(self._body_of(waiting))
+            seconds = waiting.loop_s + waiting.deferred.loop_s + loop_time.take()
+            body = self._charged(waiting.context, body, seconds)
+        ready = self._ready(waiting.context, body)
+        self._pending_bytes += ready.size
+        self._responses.take(ready.size)
+        return ready
+
+    async def _body_of(self, waiting: _Waiting) -> Sequence[Buffer]:
         try:
             response = await waiting.deferred.result()
         except Exception as error:
             response = await self._error_response(waiting.context, waiting.request, error)
-        ready = self._encode(waiting.context, response)
-        self._pending_bytes += ready.size
-        self._responses.take(ready.size)
-        return ready
+        return encode_response(response)
 
     async def _send(self, batch: list[Buffer], size: int) -> None:
         allowed = self._limits.send_timeout_s + size / _SLOWEST_BYTES_PER_S
@@ -383,24 +434,3 @@ class Connection:
             self._sent(sent)
         if self._queue:
             self._wake_writer()
-
-
-class ResponseBudget:
-    """The limit of unsent bytes of answers over all connections. A connection with nothing unsent never
-    waits, so it can always make progress by one answer."""
-
-    __slots__ = ("limit", "used")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-
-    @property
-    def exhausted(self) -> bool:
-        return self.used >= self.limit
-
-    def take(self, size: int) -> None:
-        self.used += size
-
-    def put_back(self, size: int) -> None:
-        self.used -= size

@@ -71,13 +71,15 @@ class Deferred:
     cheap and may be done from any task. `on_abandon` is called if the connection ends before completion.
     """
 
-    __slots__ = ("_abandoned", "_on_abandon", "_on_done", "_outcome")
+    __slots__ = ("_abandoned", "_on_abandon", "_on_done", "_outcome", "loop_s")
 
     def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
         self._outcome: Response | Exception | Callable[[], Awaitable[Response]] | None = None
         self._on_done: Callable[[], None] | None = None
         self._on_abandon = on_abandon
         self._abandoned = False
+        self.loop_s = 0.0
+        """What the work for it took of the event loop, in seconds, where somebody counts that."""
 
     @property
     def done(self) -> bool:

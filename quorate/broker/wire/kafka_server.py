@@ -8,12 +8,13 @@ from typing import Final
 import trio
 
 from quorate.broker.wire.api import SERVED_TO_CLIENTS
-from quorate.broker.wire.budget import MemoryBudget
-from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
+from quorate.broker.wire.budget import MemoryBudget, ResponseBudget
+from quorate.broker.wire.connection import Connection, ConnectionLimits
 from quorate.broker.wire.connection_quotas import ConnectionQuotas, ConnectionRules, Place, address_of
 from quorate.broker.wire.exchanges import ConnectionContext, RequestHandler
 from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.framing import MAX_FRAME_BYTES
+from quorate.broker.wire.loop_time import NothingCounted, RequestTimes
 from quorate.broker.wire.wire_errors import ErrorTable
 from quorate.runtime import Listener, Stream, get_logger
 
@@ -69,9 +70,11 @@ class WireServer:
         listener_name: str = "PLAINTEXT",
         served: frozenset[int] = SERVED_TO_CLIENTS,
         quotas: ConnectionQuotas | None = None,
+        times: RequestTimes | None = None,
     ) -> None:
         """`listener`: None if another one accepts the connections, and passes them to `serve`. `served`: the
-        keys of the APIs of this listener. `quotas`: those of all listeners of the node; its own without."""
+        keys of the APIs of this listener. `quotas`: those of all listeners of the node; its own without.
+        `times`: who counts what requests take of the event loop."""
         self._listener = listener
         self._served = served
         self._handler = handler
@@ -81,6 +84,7 @@ class WireServer:
         self._listener_name = listener_name
         self._connections: dict[int, Connection] = {}
         self._quotas = quotas or ConnectionQuotas(config.connections)
+        self._times = times or NothingCounted()
         self._held_back = 0
         self._refusal_said_at = -math.inf
         self._accepted = 0
@@ -198,6 +202,7 @@ class WireServer:
             request_budget=self._requests,
             response_budget=self._responses,
             served=self._served,
+            times=self._times,
         )
         self._connections[context.id] = connection
         return context, connection, self._quotas.add(self._listener_name, address, connection)

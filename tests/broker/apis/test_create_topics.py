@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from quorate.broker.apis import create_topics, delete_topics
+from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
 from quorate.broker.controller.rpc.rpc import (
     CreatedTopic,
@@ -17,6 +18,7 @@ from quorate.broker.controller.rpc.rpc import (
     DeletedTopic,
     DeleteTopicsResponse,
 )
+from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Partition, Record, RemoveTopic, Topic
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
@@ -26,6 +28,7 @@ from quorate.broker.wire.codecs.entities import build, decode_entity, request_ty
 from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.request_codec import encode_response
 from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.runtime.token_bucket import QuotaWindows
 from quorate.types import Epoch, Offset
 
 CONFIG = (
@@ -73,7 +76,7 @@ def broker_with(answer: object, nursery: trio.Nursery) -> Broker:
         topics=unused,
         producer_ids=unused,
         leaders=cast(Any, Leaders()),
-        throttles=unused,
+        throttles=ClientThrottles(MetadataImage, QuotaWindows()),
         tasks=nursery,
     )
 

@@ -18,6 +18,7 @@ from kio.serial import entity_reader
 from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, topic_id
 
 from quorate.broker.apis import CONTROLLER_APIS
+from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import _AWAITED, _HANDLERS, Dispatcher
 from quorate.broker.controller.rpc.election_rpc import (
@@ -97,6 +98,7 @@ from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.error_code import ErrorCode
 from quorate.log.batches.records import KeyValue, Record
 from quorate.runtime.disk import DiskSpace
+from quorate.runtime.token_bucket import QuotaWindows
 from quorate.types import Offset
 
 pytestmark = pytest.mark.real_time
@@ -359,7 +361,7 @@ def broker_of(metadata: MetadataCache, tasks: trio.Nursery, administration: Grou
         topics=cast(Any, Topics()),
         producer_ids=unused,
         leaders=cast(Any, Leaders()),
-        throttles=unused,
+        throttles=ClientThrottles(lambda: metadata.image, QuotaWindows()),
         tasks=tasks,
     )
 

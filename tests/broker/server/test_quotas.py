@@ -1,6 +1,7 @@
 """Quotas of clients over the wire, and clients that are slowed down to them."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -137,6 +138,71 @@ async def test_an_address_that_connects_too_quickly_is_closed(make_nodes: MakeNo
         await alter(client, {"ip": "127.0.0.1"}, connection_creation_rate=None)
         async with nodes.client(1):
             pass
+
+
+async def test_topics_above_a_clients_rate_are_refused_with_the_time_to_wait(make_nodes: MakeNodes) -> None:
+    """By the version of the request: an older one has its wish, and its connection waits."""
+    nodes = await make_nodes(1)
+
+    async def create_topic(client: WireClient, name: str, *, at_most: int) -> tuple[ErrorCode, float]:
+        answer: Any = await client.call(
+            ApiKey.CREATE_TOPICS,
+            at_most=at_most,
+            topics=[{"name": name, "num_partitions": 12, "replication_factor": 1}],
+            timeout=timedelta(seconds=10),
+        )
+        return answer.topics[0].error_code, answer.throttle_time.total_seconds()
+
+    async with nodes.client(1) as client:
+        altered = await alter(client, {"user": "ANONYMOUS"}, controller_mutation_rate=1)
+        assert altered.error_code is ErrorCode.none, altered.error_message
+        code, told = await create_topic(client, "a", at_most=7)
+        assert (code, told) == (ErrorCode.none, 0.0), "the one that goes over the burst of 11"
+        code, told = await create_topic(client, "b", at_most=7)
+        assert code is ErrorCode.throttling_quota_exceeded and 0 < told <= 1
+        began = trio.current_time()
+        code, waited = await create_topic(client, "c", at_most=5)
+        assert trio.current_time() - began >= told - 0.1, "the connection waits as the client was told"
+        assert code is ErrorCode.none and waited > 10, "an older client has its wish, and waits"
+
+
+def asked_for(bootstrap: str, times: int) -> float:
+    """Ask for the metadata so often with kafka-python; how long it took (s)."""
+    import time
+
+    from kafka import KafkaAdminClient
+    from kafka.errors import NodeNotReadyError
+
+    client = KafkaAdminClient(bootstrap_servers=bootstrap, client_id="busy")
+    try:
+        began, answered = time.monotonic(), 0
+        while answered < times and time.monotonic() - began < 30:
+            try:
+                client.describe_topics()
+                answered += 1
+            except NodeNotReadyError:  # It pauses the connection, and tells its caller.
+                time.sleep(0.02)
+        assert answered == times
+        return time.monotonic() - began
+    finally:
+        client.close()
+
+
+async def test_a_client_that_takes_more_than_its_share_of_the_loop_is_slowed_down(
+    make_nodes: MakeNodes,
+) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        quick = await trio.to_thread.run_sync(asked_for, nodes.bootstrap, 10)
+        altered = await alter(client, {"client-id": "busy"}, request_percentage=0.001)
+        assert altered.error_code is ErrorCode.none, altered.error_message
+        slow = await trio.to_thread.run_sync(asked_for, nodes.bootstrap, 4)
+        assert slow > 2.0, f"4 requests took {slow:.2f} s, 10 without the quota {quick:.2f} s"
+        began = trio.current_time()
+        for _ in range(10):
+            await describe(client)
+        assert trio.current_time() - began < 1, "others are not"
 
 
 QUOTA = 20_000
