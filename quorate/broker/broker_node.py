@@ -409,6 +409,7 @@ def connection_rules(config: ServerConfig) -> ConnectionRules:
 
 def wire_config(config: ServerConfig) -> KafkaServerConfig:
     return KafkaServerConfig(
+        connections=connection_rules(config),
         request_max_bytes=config.int("socket.request.max.bytes"),
         queued_max_request_bytes=config.int("queued.max.request.bytes"),
         idle_timeout_s=config.seconds("connections.max.idle.ms"),
