@@ -12,9 +12,12 @@ import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from quorate.broker.apis import ClientThrottles
 from quorate.broker.controller import ReplicaPhase, partition_counts, replica_counts
 from quorate.broker.controller_node import ControllerNode
 from quorate.broker.metadata import (
+    CLIENT_QUOTAS,
+    CONNECTION_CREATION_RATE,
     METADATA_VERSION,
     NO_LEADER,
     LeaderRecoveryState,
@@ -25,13 +28,14 @@ from quorate.broker.metadata import (
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication import ReplicaManager
 from quorate.broker.replication.changes import BOUNDS, ENDS, ChangeKind
+from quorate.broker.wire import ConnectionQuotas
 from quorate.metrics import BROKER_METADATA, CONTROLLER, RaftMetrics, families
 from quorate.raft import Quorum
 
 
 class BrokerMetrics(Collector):
-    """`replicas` and `controller`: of this node, None where it has no such role. Make it before the quorum
-    has another turn: it begins to listen to `metadata`."""
+    """`replicas`, `controller`, `throttles` and `connections`: of this node, None where it has no such role.
+    Make it before the quorum has another turn: it begins to listen to `metadata`."""
 
     def __init__(
         self,
@@ -42,6 +46,8 @@ class BrokerMetrics(Collector):
         replicas: ReplicaManager | None,
         controller: ControllerNode | None,
         now_ms: Callable[[], int],
+        throttles: ClientThrottles | None = None,
+        connections: ConnectionQuotas | None = None,
     ) -> None:
         self._metadata = metadata
         self._quorum = quorum
@@ -49,6 +55,8 @@ class BrokerMetrics(Collector):
         self._replicas = replicas
         self._controller = controller
         self._now_ms = now_ms
+        self._throttles = throttles
+        self._connections = connections
         self._unclean_elections = 0
         if controller is not None:
             metadata.subscribe(self._changed)
@@ -71,6 +79,8 @@ class BrokerMetrics(Collector):
         if self._replicas is not None:
             yield from _of_replicas(self._replicas)
             yield from _of_changes(self._replicas)
+        if self._throttles is not None and self._connections is not None:
+            yield from _of_clients(self._throttles, self._connections)
 
     def _of_metadata(self) -> dict[str, float]:
         return {
@@ -150,6 +160,34 @@ def _elected_uncleanly(delta: PartitionDelta) -> bool:
         and after.leader_recovery_state is LeaderRecoveryState.RECOVERING
         and after.leader not in before.isr
     )
+
+
+def _of_clients(throttles: ClientThrottles, connections: ConnectionQuotas) -> Iterator[Metric]:
+    yield _gauge(
+        "kafka_server_socketservermetrics_connection_count",
+        "Open connections of all listeners for clients.",
+        connections.count,
+    )
+    throttled = CounterMetricFamily(
+        "quorate_throttled", "Answers and connections above a quota, by quota.", labels=("quota",)
+    )
+    seconds = CounterMetricFamily(
+        "quorate_throttle_seconds", "Time that clients were told to wait, by quota.", labels=("quota",)
+    )
+    for key in CLIENT_QUOTAS:
+        if key == CONNECTION_CREATION_RATE:
+            throttled.add_metric([key], float(connections.held_back))
+        else:
+            throttled.add_metric([key], float(throttles.throttled[key]))
+            seconds.add_metric([key], throttles.throttled_s.get(key, 0.0))
+    yield throttled
+    yield seconds
+    waited = CounterMetricFamily(
+        "quorate_listener_wait_seconds",
+        "Time that listeners accepted nobody because of max.connections and max.connection.creation.rate.",
+    )
+    waited.add_metric([], connections.waited_s)
+    yield waited
 
 
 def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:

@@ -87,8 +87,8 @@ class BrokerNode:
         self._reports = reports
         self.replicas = replicas
         self.groups = groups
-        self._throttles = ClientThrottles(lambda: metadata.image, QuotaWindows())
-        self._connections = ConnectionQuotas(
+        self.throttles = ClientThrottles(lambda: metadata.image, QuotaWindows())
+        self.connections = ConnectionQuotas(
             connection_rules(config),
             protected=config.inter_broker_listener if len(config.client_listeners) > 1 else None,
             rate_of=lambda address: connection_rate_of(metadata.image, address),
@@ -268,7 +268,7 @@ class BrokerNode:
                 replicas=self.replicas,
                 connect=self._connect,
             ),
-            throttles=self._throttles,
+            throttles=self.throttles,
             tasks=nursery,
         )
         dispatcher, errors = Dispatcher(broker), error_table()
@@ -282,8 +282,8 @@ class BrokerNode:
                 errors=errors,
                 features=lambda: features_of(self._metadata, self._quorum),
                 listener_name=asked.name,
-                quotas=self._connections,
-                times=self._throttles,
+                quotas=self.connections,
+                times=self.throttles,
             )
             servers.append(wire)
         # A connection waits unanswered until this node's own metadata has it as a broker that serves: who is
@@ -300,14 +300,14 @@ class BrokerNode:
         if any(each in (ALL_BROKERS, self._config.static.resource) for each in delta.configs):
             self._reconfigure(image)
         if delta.quotas:
-            self._throttles.quotas_changed()
+            self.throttles.quotas_changed()
         self.replicas.apply(delta, image, then=self._coordinate)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """Put the settings that may change while the broker runs into effect."""
         config = self._config.with_dynamic(dynamic_values(image, self._config.static))
         self.replicas.reconfigure(replication_config(config))
-        self._connections.reconfigure(connection_rules(config))
+        self.connections.reconfigure(connection_rules(config))
 
     def _coordinate(self, each: PartitionDelta) -> None:
         if each.after is None:

@@ -130,6 +130,8 @@ class BrokerServer:
                     replicas=None if broker is None else broker.replicas,
                     controller=controller,
                     now_ms=runtime.wall_clock.now_ms,
+                    throttles=None if broker is None else broker.throttles,
+                    connections=None if broker is None else broker.connections,
                 )
             )
             server = cls(

@@ -20,6 +20,7 @@ from quorate.cli.commands import group_commands as groups
 from quorate.cli.commands import log_commands as log_dump
 from quorate.cli.commands import metadata_commands as metadata
 from quorate.cli.commands import quorum_commands as quorum
+from quorate.cli.commands import quota_commands as quotas
 from quorate.cli.commands import reassign_commands as reassign
 from quorate.cli.commands import server_commands as server
 from quorate.cli.commands import snapshot_commands as snapshot
@@ -41,6 +42,7 @@ app.add_typer(storage.app, name="storage")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
+app.add_typer(quotas.app, name="quotas")
 app.add_typer(features.app, name="features")
 app.add_typer(data.app, name="log-dirs")
 app.command("delete-records", epilog="Example: quorate delete-records -t orders:0=500 -t orders:1=-1")(

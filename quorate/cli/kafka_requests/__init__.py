@@ -42,15 +42,24 @@ if TYPE_CHECKING:
     )
     from quorate.cli.kafka_requests.election_requests import elect_leaders
     from quorate.cli.kafka_requests.feature_requests import describe_features, set_features
+    from quorate.cli.kafka_requests.quota_requests import (
+        OwnedQuotas,
+        QuotaOwner,
+        alter_quotas,
+        list_quotas,
+    )
 
 __all__ = [
     "BrokerDirectories",
     "DescribedConfig",
     "Entity",
     "EntityType",
+    "OwnedQuotas",
+    "QuotaOwner",
     "TopicPartition",
     "add_voter",
     "alter_configs",
+    "alter_quotas",
     "controllers_of",
     "create_partitions",
     "create_topic",
@@ -65,6 +74,7 @@ __all__ = [
     "entities",
     "entity_as_dict",
     "leader_end_offset",
+    "list_quotas",
     "live_brokers",
     "log_dirs_as_dict",
     "only_partitions",
@@ -86,8 +96,11 @@ _HOMES: Final = MappingProxyType(
         "DescribedConfig": "quorate.cli.kafka_requests.config_requests",
         "Entity": "quorate.cli.kafka_requests.config_requests",
         "EntityType": "quorate.cli.kafka_requests.config_requests",
+        "OwnedQuotas": "quorate.cli.kafka_requests.quota_requests",
+        "QuotaOwner": "quorate.cli.kafka_requests.quota_requests",
         "TopicPartition": "quorate.cli.kafka_requests.data_requests",
         "alter_configs": "quorate.cli.kafka_requests.config_requests",
+        "alter_quotas": "quorate.cli.kafka_requests.quota_requests",
         "controllers_of": "quorate.cli.kafka_requests.cluster_requests",
         "create_partitions": "quorate.cli.kafka_requests.cluster_requests",
         "create_topic": "quorate.cli.kafka_requests.cluster_requests",
@@ -101,6 +114,7 @@ _HOMES: Final = MappingProxyType(
         "entities": "quorate.cli.kafka_requests.config_requests",
         "entity_as_dict": "quorate.cli.kafka_requests.config_requests",
         "leader_end_offset": "quorate.cli.kafka_requests.cluster_requests",
+        "list_quotas": "quorate.cli.kafka_requests.quota_requests",
         "live_brokers": "quorate.cli.kafka_requests.cluster_requests",
         "log_dirs_as_dict": "quorate.cli.kafka_requests.data_requests",
         "only_partitions": "quorate.cli.kafka_requests.cluster_requests",

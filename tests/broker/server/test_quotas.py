@@ -198,6 +198,9 @@ async def test_a_client_that_takes_more_than_its_share_of_the_loop_is_slowed_dow
         altered = await alter(client, {"client-id": "busy"}, request_percentage=0.001)
         assert altered.error_code is ErrorCode.none, altered.error_message
         slow = await trio.to_thread.run_sync(asked_for, nodes.bootstrap, 4)
+        throttles = nodes.servers[1].broker.throttles
+        assert throttles.throttled["request_percentage"] >= 3
+        assert 2 < throttles.throttled_s["request_percentage"] <= throttles.throttled["request_percentage"]
         assert slow > 2.0, f"4 requests took {slow:.2f} s, 10 without the quota {quick:.2f} s"
         began = trio.current_time()
         for _ in range(10):
