@@ -87,7 +87,14 @@ def refused_keys() -> str:
 
 
 def dynamic_keys() -> str:
-    rows = ((code(key.name), key.update.value, key.doc) for key in DYNAMIC_KEYS.values())
+    rows = (
+        (
+            code(key.name),
+            key.update.value,
+            f"{key.doc} {key.difference}" if key.effect is Effect.NONE else key.doc,
+        )
+        for key in DYNAMIC_KEYS.values()
+    )
     return table(("key", "update mode", "meaning"), rows)
 
 

@@ -32,8 +32,8 @@ from quorate.broker.metadata import (
     PartitionDelta,
     connection_rate_of,
     dynamic_values,
-    refused_settings,
     overrides_of,
+    refused_settings,
 )
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication import ReplicaManager, ReplicationConfig

@@ -16,7 +16,7 @@ from quorate.broker.metadata.config_key import (
     number,
     split_list,
 )
-from quorate.broker.metadata.topic_keys import BROKER_KEYS
+from quorate.broker.metadata.topic_keys import BROKER_KEYS, COMPACTION
 
 _UNITS: Final = {60_000: ", in minutes", 3_600_000: ", in hours"}
 
@@ -24,7 +24,7 @@ _UNITS: Final = {60_000: ", in minutes", 3_600_000: ", in hours"}
 def _from_topics() -> Iterator[ConfigKey]:
     for name, (key, synonym) in BROKER_KEYS.items():
         # Of the keys of one default, Kafka's brokers reload the one that counts most: the hours are static.
-        dynamic = synonym is key.synonyms[0] and key.effect is Effect.EFFECTIVE
+        dynamic = synonym is key.synonyms[0]
         yield ConfigKey(
             name=name,
             type=key.type,
@@ -140,8 +140,38 @@ _THROTTLES: Final = (
 )
 """Set while a move runs and removed after it, so no file has them, as in Kafka."""
 
+
+def _threads(name: str, default: int, low: int, doc: str, why: str) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=ValueType.INT,
+        default=str(default),
+        check=number(low, INT_MAX),
+        doc=doc,
+        effect=Effect.NONE,
+        why=why,
+        update=UpdateMode.CLUSTER_WIDE,
+    )
+
+
+_ONE_LOOP: Final = "a node has one event loop, and one thread per disk."
+_THREADS: Final = (
+    _threads("num.network.threads", 3, 1, "The number of threads that read and write sockets.", _ONE_LOOP),
+    _threads("num.io.threads", 8, 1, "The number of threads that process requests.", _ONE_LOOP),
+    _threads("background.threads", 10, 1, "The number of threads for background tasks.", _ONE_LOOP),
+    _threads(
+        "num.recovery.threads.per.data.dir",
+        2,
+        1,
+        "The number of threads that recover the logs of a directory.",
+        _ONE_LOOP,
+    ),
+    _threads("log.cleaner.threads", 1, 0, "The number of threads that compact.", COMPACTION),
+)
+"""Without effect, and changed while brokers run as Kafka's: a tool that tunes them need not know that."""
+
 BROKER_VALUES: Final[Mapping[str, ConfigKey]] = MappingProxyType(
-    {key.name: key for key in (*TOPIC_DEFAULTS, *_ABOUT_BROKERS, *_THROTTLES)}
+    {key.name: key for key in (*TOPIC_DEFAULTS, *_ABOUT_BROKERS, *_THROTTLES, *_THREADS)}
 )
 """Every key of this module by its name."""
 DYNAMIC_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType(

@@ -20,7 +20,8 @@ from quorate.broker.metadata.config_key import (
     true_or_false,
 )
 
-_COMPACTION: Final = "quorate does not compact yet."
+COMPACTION: Final = "quorate does not compact yet."
+"""Why keys about compaction have no effect."""
 _ALL_LOCAL: Final = "there is no tiered storage, so all data is local and retention.* applies to it."
 _SYNCS: Final = (
     "brokers sync by log.flush.offset.checkpoint.interval.ms, and acks=all counts replicas, not syncs; leave "
@@ -114,7 +115,7 @@ _KEYS: Final = (
         "compression.zstd.level", high=22),
     _long("delete.retention.ms", 86_400_000, 0,
         "The time that a compacted topic keeps tombstones.",
-        "log.cleaner.delete.retention.ms", no_effect=_COMPACTION),
+        "log.cleaner.delete.retention.ms", no_effect=COMPACTION),
     _long("file.delete.delay.ms", 60_000, 0,
         "The time between the deletion of a segment and that of its files.",
         "log.segment.delete.delay.ms",
@@ -138,7 +139,7 @@ _KEYS: Final = (
         "log.local.retention.ms", no_effect=_ALL_LOCAL),
     _long("max.compaction.lag.ms", LONG_MAX, 1,
         "The maximum time that a record stays uncompacted.",
-        "log.cleaner.max.compaction.lag.ms", no_effect=_COMPACTION),
+        "log.cleaner.max.compaction.lag.ms", no_effect=COMPACTION),
     _int("max.message.bytes", 1_048_588, 0, "The maximum size of a record batch.", "message.max.bytes"),
     _long("message.timestamp.after.max.ms", 3_600_000, 0,
         "The maximum time that a record's timestamp may be ahead of the broker's clock.",
@@ -151,10 +152,10 @@ _KEYS: Final = (
         "of the append.", "log.message.timestamp.type"),
     _key("min.cleanable.dirty.ratio", ValueType.DOUBLE, "0.5", ratio,
         "The share of uncompacted records above which a log is compacted.",
-        "log.cleaner.min.cleanable.ratio", no_effect=_COMPACTION),
+        "log.cleaner.min.cleanable.ratio", no_effect=COMPACTION),
     _long("min.compaction.lag.ms", 0, 0,
         "The minimum time that a record stays uncompacted.",
-        "log.cleaner.min.compaction.lag.ms", no_effect=_COMPACTION),
+        "log.cleaner.min.compaction.lag.ms", no_effect=COMPACTION),
     _int("min.insync.replicas", 1, 1,
         "The minimum size of the ISR for a write with acks=all. With a smaller ISR the broker refuses the "
         "write.", "min.insync.replicas"),

@@ -7,7 +7,17 @@ expects.
 
 from typing import Final
 
-from quorate.broker.metadata import INT_MAX, ConfigKey, Effect, ValueType, never, number, only, true_or_false
+from quorate.broker.metadata import (
+    DYNAMIC_KEYS,
+    INT_MAX,
+    ConfigKey,
+    Effect,
+    ValueType,
+    never,
+    number,
+    only,
+    true_or_false,
+)
 
 _ONE_LOOP: Final = "a node has one event loop, and one thread per disk."
 _SOCKETS: Final = "the operating system sizes the buffers."
@@ -60,16 +70,10 @@ def _refused(name: str, kind: ValueType, doc: str, why: str) -> ConfigKey:
 
 KAFKA_KEYS: Final = (
     # Without effect
-    _number("num.network.threads", 3, 1, "The number of threads that read and write sockets.", _ONE_LOOP),
-    _number("num.io.threads", 8, 1, "The number of threads that process requests.", _ONE_LOOP),
-    _number("background.threads", 10, 1, "The number of threads for background tasks.", _ONE_LOOP),
-    _number(
-        "num.recovery.threads.per.data.dir",
-        2,
-        1,
-        "The number of threads that recover the logs of a directory.",
-        _ONE_LOOP,
-    ),
+    DYNAMIC_KEYS["num.network.threads"],
+    DYNAMIC_KEYS["num.io.threads"],
+    DYNAMIC_KEYS["background.threads"],
+    DYNAMIC_KEYS["num.recovery.threads.per.data.dir"],
     _number(
         "queued.max.requests", 500, 1, "The maximum number of requests that wait for a thread.", _ONE_LOOP
     ),
@@ -92,7 +96,7 @@ KAFKA_KEYS: Final = (
         "an append never waits for others.",
     ),
     _flag("log.cleaner.enable", True, "true: compacted topics are compacted.", _COMPACTION),
-    _number("log.cleaner.threads", 1, 0, "The number of threads that compact.", _COMPACTION),
+    DYNAMIC_KEYS["log.cleaner.threads"],
     _number(
         "transaction.state.log.replication.factor",
         3,

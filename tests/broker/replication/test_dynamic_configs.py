@@ -6,12 +6,15 @@ import pytest
 import trio
 
 from quorate.broker.metadata.broker_keys import DYNAMIC_KEYS
+from quorate.broker.metadata.config_key import Effect
 from quorate.broker.metadata.metadata_records import Config, ConfigType
 from quorate.broker.metadata.topic_keys import BROKER_KEYS
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.error_code import ErrorCode
 
-DEFAULTS = sorted(DYNAMIC_KEYS.keys() & BROKER_KEYS.keys())
+DEFAULTS = sorted(
+    name for name in DYNAMIC_KEYS.keys() & BROKER_KEYS.keys() if DYNAMIC_KEYS[name].effect is Effect.EFFECTIVE
+)
 VALUES = {
     "compression.gzip.level": ("2", "3", "4"),
     "compression.lz4.level": ("12", "13", "14"),

@@ -299,6 +299,23 @@ async def test_connection_limits_change_while_brokers_run(make_nodes: MakeNodes)
                 await nodes.servers[1].wait_ready()
 
 
+async def test_a_key_without_effect_is_set_and_described_as_any_other(make_nodes: MakeNodes) -> None:
+    """Kafka's tools and operators tune threads; each broker says in its documentation that it has none."""
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        for key in ("log.cleaner.threads", "num.io.threads", "log.cleaner.min.compaction.lag.ms"):
+            assert await alter(client, resource(BROKER, "", (key, SET, "2"))) == [0]
+            (shown,) = (await entries(client, BROKER, "1", keys=(key,))).values()
+            assert (shown.value, shown.config_source, shown.read_only) == ("2", 3, False), key
+            assert list(await entries(client, BROKER, "", keys=(key,))) == [key]
+            assert await alter(client, resource(BROKER, "1", (key, SET, "3"))) == [0]
+            (shown,) = (await entries(client, BROKER, "1", keys=(key,))).values()
+            assert (shown.value, shown.config_source) == ("3", 2)
+            assert await alter(client, resource(BROKER, "1", (key, SET, "-5"))) == [42], (
+                "the value is checked"
+            )
+
+
 async def test_an_address_may_have_another_number_of_connections(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
     overrides = "max.connections.per.ip.overrides"

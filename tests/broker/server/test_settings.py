@@ -23,7 +23,7 @@ from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, Ser
 
 BROKER, CLI = (Path(str(package.__file__)).parent for package in (broker, cli))
 """As they are imported: a planted fault is in a copy."""
-TABLES = ("config_key.py", "config_keys.py", "kafka_keys.py", "topic_keys.py")
+TABLES = ("config_key.py", "config_keys.py", "broker_keys.py", "kafka_keys.py", "topic_keys.py")
 NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
