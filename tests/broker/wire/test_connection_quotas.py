@@ -225,6 +225,16 @@ async def test_an_address_above_its_rate_is_held_and_closed_and_no_other_is(auto
             assert broker.quotas.held_back == 1
 
 
+async def test_who_goes_on_trying_gets_in_at_its_rate(autojump_clock: object) -> None:
+    """What was closed counts for nothing."""
+    quotas = ConnectionQuotas(ConnectionRules(), rate_of=lambda address: 1.0)
+    opened = 0
+    for _ in range(300):
+        opened += quotas.too_quick_s("10.0.0.1") == 0
+        await trio.sleep(0.1)
+    assert 38 <= opened <= 40, f"{opened} in 30 s at 1/s with a burst of 10"
+
+
 async def test_who_wants_more_is_closed_without_a_wait_when_too_many_wait(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
