@@ -1,4 +1,4 @@
-"""What the demo's operator does between the records: look, wait, move, drain, and read the lag."""
+"""The work of the demo's operator between the records: look, wait, move, drain, and read the lag."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the demo prints: its steps, and tables of what the cluster says."""
+"""The output of the demo: its steps, and tables of what the cluster says."""
 
 import datetime
 import time
