@@ -23,6 +23,7 @@ STEPS = (
     r"drain node \d .* replicas moved away, none is left",
     r"read everything again, from where it is now .* 5 records, byte for byte the same",
     r"look back: the metadata as they were when the topic was new .* led, in sync \[1, 2, 3\]",
+    r"the state changes of it all .* were requested, by a dead broker, its return and two moves; none failed",
     r"stop in order .* exit code 0 from every node",
 )
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.bootstrap import ask_cluster, parse_addresses
 from quorate.cli.cli_errors import CommandError
 from quorate.cli.groups import describe_group, partition_views, run_with_brokers
 from quorate.cli.images import ClusterHistory, Moment, Replay
+from quorate.cli.kafka_requests.state_changes import join, look, narrow, read_requests
 from quorate.cli.reassigning import Drain, Replica, begin_moves, read_cluster
 from quorate.runtime import Address
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from quorate.broker.metadata import PartitionState
     from quorate.broker.wire import WireClient
     from quorate.cli.groups import BrokerConnections
+    from quorate.cli.kafka_requests.state_changes import Life
     from quorate.cli.local_cluster import LocalCluster
 
 _SECONDS = 30.0
@@ -85,6 +87,30 @@ class DemoPartition:
         """Return the offset of the last committed record of the metadata."""
         _, end = self._history().bounds()
         return end - 1
+
+    def state_changes(self) -> "list[Life]":
+        """Return the changes of its replicas that were requested so far, each with what the brokers made of
+        it, when none is open any more. Raises `DemoError`."""
+        lives: list[Life] = []
+
+        def are_done() -> bool:
+            lives[:] = self._lives()
+            return bool(lives) and not any(part.open for life in lives for part in life.parts)
+
+        self._wait(are_done, "some state changes are still open", self.leader())
+        return lives
+
+    def _lives(self) -> "list[Life]":
+        sight = ask_cluster(
+            self._cluster.bootstrap,
+            lambda client: look(
+                client, topic=self._topic, partition=0, pending_only=False, timeout_s=_SECONDS
+            ),
+        )
+        addresses = parse_addresses(self._cluster.bootstrap)
+        read = read_requests(addresses, since_ms=None, timeout_ms=int(_SECONDS * 1000))
+        lives = join(read.requests, sight, names=read.names, now_ms=int(time.time() * 1000))
+        return narrow(lives, topic=self._topic, partition=0, broker=None, pending=False)
 
     def _history(self) -> ClusterHistory:
         return ClusterHistory(tuple(map(Address.parse, self._cluster.bootstrap.split(","))))

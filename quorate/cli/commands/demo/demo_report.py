@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from quorate.cli.kafka_requests.state_changes import Life
     from quorate.cli.local_cluster import LocalCluster
 
 _PREFIX = "raft_manager_"
@@ -48,6 +49,25 @@ class Report:
             table.add_row(title, result, f"{seconds:.1f}")
         table.add_row("in all", "", f"{sum(seconds for *_, seconds in self.steps):.1f}")
         return table
+
+
+def show_changes(console: "Console", lives: "list[Life]") -> None:
+    """What was requested of the partition's replicas, why, and what each broker made of it."""
+    from rich.table import Table
+
+    table = Table(
+        title="state changes of partition 0, and what the brokers made of them", title_justify="left"
+    )
+    for column in ("offset", "request", "why", "outcome"):
+        table.add_column(column, justify="right" if column == "offset" else "left")
+    for life in lives:
+        if life.request is not None:
+            brokers: dict[str, list[str]] = {}
+            for part in life.parts:
+                brokers.setdefault(part.outcome, []).append(str(part.broker))
+            outcomes = "; ".join(f"{outcome} by {', '.join(ids)}" for outcome, ids in brokers.items())
+            table.add_row(str(life.offset), life.request.what, life.request.reason or "", outcomes)
+    console.print(table)
 
 
 def show_quorum(console: "Console", cluster: "LocalCluster") -> None:

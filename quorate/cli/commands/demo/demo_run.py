@@ -31,6 +31,8 @@ _SETTINGS = {
 }
 _RECORD_BYTES = 256 * 1024
 """The bytes after which a line is cut into pieces: brokers take 1 MiB at once by default."""
+_REASONS = ("broker", "replica caught up", "reassignment")
+"""In the reasons of the changes, at the least: why a dead broker is out is told in more than one way."""
 
 
 def demo(
@@ -122,6 +124,7 @@ def _run(
         result.append(f"in sync again: {isr}")
     _move(report, cluster, partition, data, leader=leader, successor=successor)
     _look_back(report, partition, created_at, leader=leader)
+    _show_changes(report, partition)
     show_quorum(console, cluster)
     show_metrics(console, cluster)
     if spark is not None:
@@ -236,6 +239,20 @@ def _look_back(report: "Report", partition: "DemoPartition", created_at: int, *,
         _compare(f"the leader at offset {created_at}", leader, state.leader)
         _compare(f"the ISR at offset {created_at}", NODES, len(state.isr))
         result.append(f"at offset {created_at}: node {state.leader} led, in sync {sorted(state.isr)}")
+
+
+def _show_changes(report: "Report", partition: "DemoPartition") -> None:
+    from quorate.cli.commands.demo.demo_report import show_changes
+
+    with report.step("the state changes of it all") as result:
+        lives = partition.state_changes()
+        reasons = {life.request.reason for life in lives if life.request is not None}
+        seen = {each for each in _REASONS if any(reason and each in reason for reason in reasons)}
+        _compare("the reasons of the changes", {*_REASONS}, seen)
+        parts = [part for life in lives for part in life.parts]
+        _compare("the changes that failed", [], [part.problem for part in parts if part.outcome == "failed"])
+        result.append(f"{len(lives)} were requested, by a dead broker, its return and two moves; none failed")
+    show_changes(report.console, lives)
 
 
 def _show_spark(
