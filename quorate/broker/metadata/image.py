@@ -191,7 +191,7 @@ class MetadataImage:
                 yield PartitionKey(topic_id, partition_id), state
 
     def partition_count(self) -> int:
-        return sum(map(len, self._partitions.values()))
+        return self._tallies.partitions
 
     def leader_count(self, broker_id: int) -> int:
         """Return the number of partitions that the broker leads."""

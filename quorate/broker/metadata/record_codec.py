@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import fields as fields_of
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from quorate.broker.metadata.metadata_records import (
@@ -235,15 +235,8 @@ def decode(data: bytes) -> Record:
 
 # Memos, not state: whatever is forgotten is decoded again.
 _known_brokers: Final[dict[bytes, _Brokers]] = {}
+_known_directories: Final[dict[bytes, tuple[uuid.UUID, ...]]] = {}
 _known_changes: Final[dict[tuple[bytes, bytes], Callable[..., PartitionChange]]] = {}
-
-
-@lru_cache(maxsize=_MOST_KNOWN)
-def _directories_of(count: int, raw: bytes) -> tuple[uuid.UUID, ...] | None:
-    """`raw`: each a byte that says what follows, and the id."""
-    if len(raw) != 17 * count:
-        return None
-    return tuple([identifier.decode(raw[at : at + 16]) for at in range(1, len(raw), 17)])
 
 
 def _decode_partition(data: bytes) -> Record:
@@ -259,8 +252,12 @@ def _decode_partition(data: bytes) -> Record:
     if brokers is None:
         return _learn_brokers(data, raw_brokers, size=(fields[0] & 31) - others)
     held, replicas, isr, removing, adding, leader, recovery = brokers
-    directories = () if count is None else _directories_of(count[0] & 31, raw_directories)
-    if directories is None or fields[0] & 31 != others + held:
+    directories: tuple[uuid.UUID, ...] = ()
+    if count is not None:
+        if len(raw_directories) != 17 * (count[0] & 31):
+            return _RECORDS.decode(data)
+        directories = _known_directories.get(raw_directories) or _learn_directories(raw_directories)
+    if fields[0] & 31 != others + held:
         return _RECORDS.decode(data)
     return Partition(
         topic_id=identifier.decode(topic_id),
@@ -292,6 +289,14 @@ def _learn_brokers(data: bytes, raw_brokers: bytes, *, size: int) -> Record:
             record.leader_recovery_state,
         )
     return record
+
+
+def _learn_directories(raw: bytes) -> tuple[uuid.UUID, ...]:
+    """`raw`: each a byte that says what follows, and the id."""
+    _make_room(_known_directories)
+    ids = [identifier.decode(raw[at : at + 16]) for at in range(1, len(raw), 17)]
+    directories = _known_directories[raw] = tuple(ids)
+    return directories
 
 
 def _decode_change(data: bytes) -> Record:

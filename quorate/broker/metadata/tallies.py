@@ -16,25 +16,15 @@ from quorate.broker.metadata.states import PartitionState
 
 Home: TypeAlias = tuple[int, uuid.UUID]
 """Of a replica: its broker and its directory."""
-_MOST_PLACED: Final = 512
-"""Counted in a millisecond."""
-
-
-class _Placed:
-    """How many more partitions have these two lists."""
-
-    __slots__ = ("directories", "replicas", "times")
-
-    def __init__(self, replicas: tuple[int, ...], directories: tuple[uuid.UUID, ...]) -> None:
-        self.replicas = replicas
-        self.directories = directories
-        self.times = 0
+_MOST_PLACED: Final = 2048
+"""Counted in a millisecond or two."""
 
 
 class Tallies:
     """Mutable; owned by one image."""
 
     __slots__ = (
+        "_directories",
         "_homes",
         "_placed",
         "displaced",
@@ -42,11 +32,14 @@ class Tallies:
         "isrs",
         "leaderless",
         "leaders",
+        "partitions",
         "preferred",
         "reassigning",
     )
 
     def __init__(self) -> None:
+        self.partitions = 0
+        """How many there are."""
         self.leaders: dict[int, int] = {}
         """How many partitions each broker leads."""
         self.isrs: dict[int, int] = {}
@@ -63,12 +56,15 @@ class Tallies:
         """How many partitions have replicas that are being added or removed."""
         self._homes: dict[Home, int] = {}
         """How many replicas are in each directory of each broker, but for what is in `_placed`."""
-        # By identity, a little at a time: nearly all partitions share their lists, and hashing the ids of
-        # directories costs more than all the rest. The value keeps the lists alive: an identity is theirs.
-        self._placed: dict[tuple[int, int], _Placed] = {}
+        # By the identity of a directory's id, a little at a time: records share these mostly, and to hash one
+        # costs more than all the rest.
+        self._placed: dict[tuple[int, int], int] = {}
+        self._directories: dict[int, uuid.UUID] = {}
+        """By their identity, which stays theirs while they are here."""
 
     def copy(self) -> "Tallies":
         twin = Tallies()
+        twin.partitions = self.partitions
         twin.leaders = self.leaders.copy()
         twin.isrs = self.isrs.copy()
         twin.elrs = self.elrs.copy()
@@ -87,6 +83,7 @@ class Tallies:
 
     def came(self, state: PartitionState) -> None:
         # With few calls, because a replay comes here for each partition.
+        self.partitions += 1
         leader, first = state.leader, state.replicas[0]
         self.preferred[first] = self.preferred.get(first, 0) + 1
         if leader == first:
@@ -106,6 +103,7 @@ class Tallies:
     def went(self, states: Sequence[PartitionState]) -> None:
         """All partitions of a topic. Equal lists are counted as one: a topic of ten thousand partitions goes
         in one piece."""
+        self.partitions -= len(states)
         for leader, times in Counter([state.leader for state in states]).items():
             self._lead(leader, -times)
         for (first, displaced), times in Counter(
@@ -145,24 +143,26 @@ class Tallies:
             _count(self.elrs, after.elr, 1)
 
     def _place(self, replicas: tuple[int, ...], directories: tuple[uuid.UUID, ...], by: int) -> None:
-        key = (id(replicas), id(directories))
-        placed = self._placed.get(key)
-        if placed is None:
-            if len(self._placed) >= _MOST_PLACED:
-                self._settle()
-            placed = self._placed[key] = _Placed(replicas, directories)
-        placed.times += by
+        placed = self._placed
+        for replica, directory in zip(replicas, directories or repeat(MIGRATING), strict=False):
+            key = (replica, id(directory))
+            try:
+                placed[key] += by
+            except KeyError:
+                if len(placed) >= _MOST_PLACED:
+                    self._settle()
+                self._directories[key[1]] = directory
+                placed[key] = by
 
     def _settle(self) -> None:
-        for each in self._placed.values():
-            if each.times:
-                for home in zip(each.replicas, each.directories or repeat(MIGRATING), strict=False):
-                    left = self._homes.get(home, 0) + each.times
-                    if left:
-                        self._homes[home] = left
-                    else:
-                        del self._homes[home]
+        homes = self._homes
+        for (replica, identity), times in self._placed.items():
+            home = (replica, self._directories[identity])
+            homes[home] = homes.get(home, 0) + times
+            if not homes[home]:
+                del homes[home]
         self._placed.clear()
+        self._directories.clear()
 
     def _prefer(self, state: PartitionState, by: int) -> None:
         first = state.replicas[0]

@@ -312,6 +312,7 @@ class ModelCluster:
     def check_counts(self) -> None:
         image = self.image
         states = [state for _, state in image.all_partitions()]
+        assert image.partition_count() == len(states)
         for broker_id in {*image.brokers, *(member for state in states for member in state.replicas)}:
             assert image.leader_count(broker_id) == sum(state.leader == broker_id for state in states)
             assert image.isr_count(broker_id) == sum(broker_id in state.isr for state in states)

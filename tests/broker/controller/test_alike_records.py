@@ -157,7 +157,10 @@ def test_the_memory_of_parts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(record_codec, "_MOST_KNOWN", 8)
     for each in range(100):
         made = Partition(topic_id=TOPICS[0], partition_id=0, replicas=(each, each + 1), isr=(each,))
+        made = replace(made, directories=(uuid.UUID(int=each + 1000), DIRECTORIES[0]))
         change = PartitionChange(topic_id=TOPICS[0], partition_id=0, isr=(each, 1000))
-        assert (decode(encode(made)), decode(encode(change))) == (made, change)
+        for _ in range(2):
+            assert (decode(encode(made)), decode(encode(change))) == (made, change)
     assert len(record_codec._known_brokers) <= 8
+    assert len(record_codec._known_directories) <= 8
     assert len(record_codec._known_changes) <= 8
