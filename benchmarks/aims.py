@@ -42,6 +42,13 @@ AIMS = (
         of_etcd=False,
     ),
     Aim(rows=("resident memory of an idle node",), most=100, of_etcd=False),
+    Aim(rows=("2,000,000 partitions: resident memory of a process with the image",), most=300, of_etcd=False),
+    Aim(rows=("2,000,000 partitions: replay of the log",), most=15, of_etcd=False),
+    Aim(
+        rows=("2,000,000 partitions: kill -9 of the active controller to the next answer",),
+        most=1,
+        of_etcd=False,
+    ),
 )
 
 

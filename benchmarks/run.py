@@ -6,6 +6,7 @@
     memory     a node's memory with a long log (--records), of all systems
     records    small records one by one, from produce to consume, beside idle partitions, and their CPU
     snapshot   a snapshot of --state-mb of state while commits go on: how far throughput dips
+    scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
 Each prints its figures; all but `profile` also write benchmarks/results/<suite>.json and .md. Systems take
@@ -24,11 +25,12 @@ import priority
 import profile_commits
 import quick_table
 import record_bench
+import scale
 import snapshot_bench
 from report import WIDTH, Report
 from rich.console import Console
 
-SUITES = ("table", "compare", "growth", "memory", "records", "snapshot", "profile")
+SUITES = ("table", "compare", "growth", "memory", "records", "snapshot", "scale", "profile")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -80,6 +82,9 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
             )
         case "snapshot":
             return snapshot_bench.run(folder, state_mb=options.state_mb or (20 if quick else 1000))
+        case "scale":
+            sizes = options.partitions or ([5_000, 20_000] if quick else [100, 100_000, 1_000_000, 2_000_000])
+            return scale.run(folder, sizes=sizes, kills=options.rounds or (1 if quick else 3))
         case _:
             profile_commits.run(
                 folder,
@@ -110,6 +115,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--svg", type=Path, help="compare: where the plot goes")
     parser.add_argument("--records", type=int, help="growth, memory: of the longest log")
     parser.add_argument("--state-mb", type=int, help="snapshot: of the state")
+    parser.add_argument("--partitions", type=int, nargs="*", help="scale: sizes of the cluster, rising")
     profile = parser.add_argument_group("profile")
     profile.add_argument("--commits", type=int, default=2000)
     profile.add_argument("--in-flight", type=int, default=1)

@@ -1,5 +1,6 @@
 """What the benchmarks' figures rest on, so that a change of the API doesn't break them unseen."""
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -17,7 +18,10 @@ import pytest
 import turns
 from aims import AIMS, judged
 from clusters import Quorate
+from population import HEAVY, Population
 from report import Measure, Report
+
+from quorate.broker.metadata import MetadataImage
 
 RUN = Path(__file__).parents[2] / "benchmarks" / "run.py"
 SYSTEMS = ["quorate", "etcd", "zookeeper", "pysyncobj"]
@@ -130,6 +134,40 @@ def test_a_plot_puts_more_throughput_to_the_right_and_more_latency_up() -> None:
     assert all(
         plot.LEFT <= x <= plot.WIDTH - plot.RIGHT and plot.TOP <= y <= plot.HEIGHT for x, y in (first, third)
     )
+
+
+def test_the_large_cluster_is_what_the_scale_suite_says_of_it() -> None:
+    found = Population(partitions=3000)
+    image = MetadataImage()
+    for offset, record in enumerate(found.records()):
+        image.apply(record, offset=offset, epoch=1)
+    assert image.partition_count() == 3000
+    assert image.leader_count(HEAVY) == pytest.approx(1000, rel=0.05)
+    assert all(image.is_active(broker) for broker in found.brokers)
+    states = [state for _, state in image.all_partitions()]
+    assert all(len({*state.replicas}) == len(state.directories) == 3 for state in states)
+    assert {len(state.isr) for state in states} == {2, 3}
+    assert len({state.partition_epoch for state in states}) > 100
+    assert [*found.records()] == [*found.records()]
+
+
+@pytest.mark.system
+def test_the_scale_suite_measures_each_part_of_a_small_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "scale.json"
+    run = [sys.executable, str(RUN), "scale", "--quick", "--partitions", "1500"]
+    done = subprocess.run(
+        [*run, "--folder", str(tmp_path), "--json", str(file)], capture_output=True, text=True, timeout=170
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(file.read_text())
+    parts = [(each["part"], each["partitions"]) for each in found["rounds"]]
+    wanted = ("traced", "load", "load", "fence", "shut down", "failover")
+    assert parts == [(part, 1500) for part in wanted]
+    loads = [each for each in found["rounds"] if each["part"] == "load"]
+    assert all(each["records"] > each["partitions"] and each["snapshot_mb"] > 0 for each in loads)
+    leaves = [each for each in found["rounds"] if each["part"] in ("fence", "shut down")]
+    assert all(each["concerned"] >= each["led"] > 0 and each["decide_s"] > 0 for each in leaves)
+    assert all(measure["values"]["quorate"] > 0 for measure in found["measures"])
 
 
 @pytest.mark.system
