@@ -27,6 +27,8 @@ from quorate.types import ElectionState, NodeId
 
 OVERRIDES = {
     "broker.session.timeout.ms": "3600000",
+    # A large log takes its time on a machine with other work.
+    "initial.broker.registration.timeout.ms": "900000",
     "auto.leader.rebalance.enable": "false",
 }
 _START_S = 900.0
