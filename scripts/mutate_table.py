@@ -52,6 +52,7 @@ def _tested(
 _CORE = "tests/raft/core"
 _TRACES = "tests/traces"
 _CONTROLLER = "tests/broker/controller"
+_DIRECTORY_MOVES = "tests/broker/replication/test_directory_moves.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     # --- found by the explorer: elections ---
@@ -2138,5 +2139,95 @@ MUTATIONS: tuple[Mutation, ...] = (
         'for entity in (QuotaEntity(ip=""), QuotaEntity(ip=address)):',
         "KIP-612: precedence",
         "tests/broker/controller/test_client_quotas.py",
+    ),
+    # --- replicas that move between directories ---
+    _tested(
+        "records that a leader takes are not mirrored",
+        "broker/replication/replica/partition_replica.py",
+        "            self.mirror.append_as_leader(checked.records, leader.leader_epoch, headers=headers)\n",
+        "",
+        "KIP-113: the replica that takes the place lacks what came last",
+        _DIRECTORY_MOVES,
+    ),
+    _tested(
+        "records that a follower takes are not mirrored",
+        "broker/replication/replica/partition_replica.py",
+        "                self.mirror.append_as_follower(run, headers=headers)\n",
+        "                pass\n",
+        "KIP-113: the replica that takes the place lacks what came last",
+        _DIRECTORY_MOVES,
+    ),
+    _tested(
+        "a cut leaves the mirror as it is",
+        "broker/replication/replica/partition_replica.py",
+        "            self.mirror = None\n            self._stats.truncations += 1\n",
+        "            self._stats.truncations += 1\n",
+        "KIP-101: records of another history in the copy",
+        _DIRECTORY_MOVES,
+    ),
+    _tested(
+        "an append that the mirror lacks is acknowledged while the mark is written",
+        "broker/replication/storage/moves/replica_move.py",
+        "            self.partition.fail(str(error))\n            self._context.directory_failed(self.target, error)\n"
+        "\n    async def _remove",
+        "            self._context.directory_failed(self.target, error)\n\n    async def _remove",
+        "ours: whichever log counts after a crash has everything acknowledged",
+        _DIRECTORY_MOVES,
+    ),
+    _tested(
+        "the copy of a log goes on whatever its epochs say",
+        "broker/replication/storage/moves/copy_steps.py",
+        "    if not copy.epochs or copy.log_start_offset == copy.end_offset:\n",
+        "    if copy.epochs is not None:\n",
+        "KIP-101, KIP-279",
+        "tests/broker/replication/test_move_states.py",
+    ),
+    _tested(
+        "the folder that a replica was moved from goes before metadata names the other",
+        "broker/replication/storage/moves/retirement.py",
+        "                await self._recorded.wait()\n",
+        "",
+        "KIP-858: an empty log in the directory that metadata names",
+        _DIRECTORY_MOVES,
+    ),
+    _tested(
+        "a start does not finish the move that its mark decided",
+        "broker/replication/storage/directory_scan.py",
+        "if target.id == departed.moved.directory and future is not None:",
+        "if target.id == departed.moved.directory and future is None:",
+        "KAFKA-16082",
+        _DIRECTORY_MOVES,
+    ),
+    _tested(
+        "a replica that was moved to a missing directory is opened where it was",
+        "broker/replication/storage/replica_directories.py",
+        "state.directory_of(broker_id) if moved is None else moved",
+        "state.directory_of(broker_id)",
+        "KIP-858: an empty log instead of the replica",
+        _DIRECTORY_MOVES,
+    ),
+    _tested(
+        "a deleted record is back when the future takes its place after a crash",
+        "broker/replication/storage/moves/replica_move.py",
+        "        await futures.store_start(self.key)\n",
+        "",
+        "KIP-107: the log start in the middle of a segment is in no file",
+        _DIRECTORY_MOVES,
+    ),
+    _tested(
+        "copies between directories have no rate",
+        "broker/replication/storage/moves/future_copy.py",
+        "        self._quota.record(len(records), now=trio.current_time())\n",
+        "",
+        "KIP-113: replica.alter.log.dirs.io.max.bytes.per.second",
+        _DIRECTORY_MOVES,
+    ),
+    _tested(
+        "a move is dropped while its mark is written",
+        "broker/replication/storage/moves/move_state.py",
+        "frozenset({MoveState.COPYING, MoveState.MIRRORING})",
+        "frozenset({MoveState.COPYING, MoveState.MIRRORING, MoveState.SEALED})",
+        "ours: no way back from a mark that may be durable",
+        "tests/broker/replication/test_move_states.py",
     ),
 )

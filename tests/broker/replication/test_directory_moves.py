@@ -451,7 +451,8 @@ async def test_a_kill_at_every_sync_of_a_move_leaves_one_replica_with_everything
         cluster = await one_broker(make_brokers, seed=syncs)
         broker = cluster[1]
         source, target = home_of(broker), other_of(broker)
-        acknowledged = ["0", "1", "2", "3", "4"]
+        assert not (await broker.deleted(2)).error
+        acknowledged = ["2", "3", "4"]
         await broker.partition().log.flush()
         await broker.manager._logs.store_recovery_points()
         await broker.manager._logs.store_high_watermarks()
@@ -467,7 +468,7 @@ async def test_a_kill_at_every_sync_of_a_move_leaves_one_replica_with_everything
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(begin, broker, target)
                 while not killed.is_set():
-                    value = f"{len(acknowledged)}"
+                    value = f"{len(acknowledged) + 2}"
                     if not power and not (await broker.produced(value)).error:
                         acknowledged.append(value)
                     await trio.sleep(0.002 if home_of(broker) == source else 1)
@@ -477,7 +478,8 @@ async def test_a_kill_at_every_sync_of_a_move_leaves_one_replica_with_everything
         cluster.controller.fence(1)
         await broker.start(log_dirs=TWO)
         await cluster.opened()
-        consumed = await broker.consumed()
+        assert broker.partition().log.log_start_offset == 2, f"killed after {syncs} syncs"
+        consumed = await broker.consumed(2)
         assert consumed[: len(acknowledged)] == acknowledged, f"killed after {syncs} syncs"
         assert len(consumed) <= len(acknowledged) + 1
         assert not (await broker.produced("more")).error
@@ -486,7 +488,7 @@ async def test_a_kill_at_every_sync_of_a_move_leaves_one_replica_with_everything
         assert home_of(broker) == recorded(cluster)
         assert folders(broker, home_of(broker)) == ["t-0"]
         assert folders(broker, other_of(broker)) == [], f"killed after {syncs} syncs"
-        assert await broker.consumed() == [*consumed, "more"]
+        assert await broker.consumed(2) == [*consumed, "more"]
         if ended:
             assert home_of(broker) == target != source
             break
@@ -597,6 +599,94 @@ async def test_a_target_that_fails_once_the_mark_is_there_fails_the_replica(make
     await cluster.opened()
     assert await cluster[1].consumed() == ["0", "1", "2", "3", "4"]
     await moved(cluster, target)
+
+
+async def test_a_mirror_that_fails_while_the_mark_is_written_fails_the_replica(make_brokers, autojump_clock):
+    """The mark may be durable already: what the mirror lacks may not be acknowledged."""
+    cluster = await one_broker(make_brokers)
+    source, target = home_of(cluster[1]), other_of(cluster[1])
+    marking = trio.Event()
+
+    def delay(path):
+        if path == f"{source}/t-0/{MOVED_MARK}.tmp":
+            marking.set()
+            return 1
+        return 0
+
+    cluster[1].disk.sync_delay = delay
+    await cluster[1].manager.move_replica("t", 0, target)
+    with trio.fail_after(30):
+        await marking.wait()
+    assert not (await cluster[1].produced("5")).error
+    cluster[1].disk.fail(Operation.APPEND, path_part="-future")
+    assert (await cluster[1].produced("6")).error == ErrorCode.KAFKA_STORAGE_ERROR
+    await trio.sleep(5)
+    cluster.controller.beat(1)
+    await cluster.until(lambda: cluster.controller.state().leader == NO_LEADER)
+    await cluster[1].crash()
+    cluster.controller.fence(1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    assert await cluster[1].consumed() == [f"{each}" for each in range(6)]
+    await moved(cluster, target)
+
+
+async def following(make_brokers):
+    """1, which has two directories, follows 2."""
+    cluster = make_brokers(brokers=3, min_isr=1, replica_lag_time_max_ms=1000)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.start(2, 3)
+    cluster.controller.create(replicas=(2, 1, 3))
+    await cluster.opened()
+    for number in range(4):
+        await cluster[2].produced(f"{number}")
+    await cluster.caught_up()
+    return cluster
+
+
+async def test_a_follower_moves_while_its_leader_takes_records(make_brokers, autojump_clock):
+    cluster = await following(make_brokers)
+    cluster[1].disk.sync_delay = 0.05
+    target = other_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, target)
+    value = 4
+    while home_of(cluster[1]) != target or value < 100:
+        assert not (await cluster[2].produced(f"{value}")).error
+        value += 1
+        await trio.sleep(0.01)
+    cluster[1].disk.sync_delay = 0
+    await moved(cluster, target)
+    await cluster.caught_up()
+    assert await cluster[1].log_bytes() == await cluster[2].log_bytes()
+    cluster.controller.elect(1)
+    await cluster.opened()
+    assert await cluster[1].consumed() == [f"{each}" for each in range(value)]
+
+
+async def test_a_cut_takes_the_mirror_away(make_brokers, autojump_clock):
+    """The second move has everything, and waits for the end of the first one, while the log is cut."""
+    cluster = await following(make_brokers)
+    first, second = other_of(cluster[1]), home_of(cluster[1])
+    cluster.controller.unreachable = True
+    await cluster[1].manager.move_replica("t", 0, first)
+    await cluster.until(lambda: home_of(cluster[1]) == first)
+    cluster.cut_off(1)
+    cluster.controller.elect(1)
+    await cluster.until(lambda: cluster[1].partition().leading is not None)
+    for number in range(4):
+        cluster[1].produce(f"only on 1: {number}", acks=1)
+    await cluster[1].manager.move_replica("t", 0, second)
+    await cluster.until(lambda: cluster[1].partition().mirror is not None)
+    cluster[1].produce("in both", acks=1)
+    cluster.controller.elect(2)
+    await cluster[2].produced("of the new leader", acks=1)
+    cluster.heal()
+    await cluster.until(lambda: cluster[1].partition().log.end_offset == 5)
+    assert home_of(cluster[1]) == first
+    cluster.controller.unreachable = False
+    await moved(cluster, second)
+    await cluster.caught_up()
+    assert await cluster[1].log_bytes() == await cluster[2].log_bytes()
 
 
 async def test_a_producers_sequence_survives_the_move(make_brokers, autojump_clock):
