@@ -1,6 +1,7 @@
 """`quorate log-dirs` and `quorate delete-records`: the data on brokers."""
 
 import json
+import os.path
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,8 @@ from quorate.cli.cli_errors import ExitCode, fail
 from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 
 if TYPE_CHECKING:
-    from quorate.cli.kafka_requests import BrokerDirectories, TopicPartition
+    from quorate.broker.wire import WireClient
+    from quorate.cli.kafka_requests import BrokerDirectories, PlacedReplica, TopicPartition
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,6 +20,7 @@ app = typer.Typer(
     epilog="Example: quorate log-dirs describe -b localhost:9092",
 )
 
+_POLL_SECONDS = 0.5
 _HINTS = {
     "OFFSET_OUT_OF_RANGE": "the offset is above the high watermark, or negative and not -1",
     "POLICY_VIOLATION": "its topic is only compacted; set cleanup.policy=compact,delete",
@@ -57,6 +60,71 @@ def describe(
     else:
         _print_directories(found)
         _print_replicas(found)
+
+
+@app.command(epilog="Example: quorate log-dirs move --replica orders:0:1 --to /disks/2 --watch")
+def move(
+    replica: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TOPIC:PARTITION:BROKER", help="A replica, by its partition and its broker. Repeatable."
+        ),
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="DIRECTORY", help="A directory of the log.dirs of their brokers, as describe shows it."
+        ),
+    ],
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    watch: Annotated[bool, typer.Option(help="Return when the replicas are there.")] = False,
+) -> None:
+    """Move replicas to another directory of their brokers. They serve meanwhile, and return to where they are
+    when that is the directory."""
+    import trio
+
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.kafka_requests import addresses_of_brokers, is_under_way, move_replicas, states_of_moves
+
+    to = os.path.abspath(to)
+    wanted = dict.fromkeys(map(_parse_replica, replica), to)
+
+    async def act(client: "WireClient") -> "dict[PlacedReplica, str]":
+        refused = await move_replicas(await addresses_of_brokers(client), wanted)
+        begun = {key: path for key, path in wanted.items() if key not in refused}
+        for key in begun:
+            typer.echo(f"{_name(key)} moves to {to}")
+        while watch and begun:
+            for key, left in (await states_of_moves(client, begun)).items():
+                typer.echo(f"{_name(key)}: {left or 'it is there'}")
+                if not left:
+                    del begun[key]
+                elif not is_under_way(left):
+                    refused[key] = left
+                    del begun[key]
+            await trio.sleep(_POLL_SECONDS if begun else 0)
+        return refused
+
+    refused = run_with_client(bootstrap, act)
+    for key, reason in sorted(refused.items()):
+        fail(f"{_name(key)}: {reason}", ExitCode.FAILED)
+    if refused:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _parse_replica(text: str) -> "PlacedReplica":
+    topic, _, rest = text.partition(":")
+    partition, _, broker = rest.partition(":")
+    try:
+        if topic:
+            return topic, int(partition), int(broker)
+    except ValueError:
+        pass
+    raise fail(f"--replica: {text!r} is not TOPIC:PARTITION:BROKER, such as orders:0:1", ExitCode.USAGE)
+
+
+def _name(key: "PlacedReplica") -> str:
+    return f"{key[0]}:{key[1]}:{key[2]}"
 
 
 def _print_directories(found: "list[BrokerDirectories]") -> None:

@@ -1,6 +1,7 @@
 """`quorate reassign-partitions`: generate, execute, verify, cancel, list."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOpti
 
 if TYPE_CHECKING:
     from quorate.broker.wire import WireClient
-    from quorate.cli.reassigning import Replica
+    from quorate.cli.reassigning import Directories, Replica
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -96,9 +97,17 @@ def execute(
     """Begin the moves of a file, and return when they have begun. The present assignment is printed first: a
     file to come back to."""
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.reassigning import begin_moves, dump_assignments, load_assignments, read_cluster
+    from quorate.cli.kafka_requests import move_replicas
+    from quorate.cli.reassigning import (
+        begin_moves,
+        dump_assignments,
+        load_assignments,
+        load_directories,
+        read_cluster,
+    )
 
     plan = load_assignments(plan_file)
+    directories = load_directories(plan_file)
 
     async def act(client: "WireClient") -> "dict[Replica, str]":
         view = await read_cluster(client)
@@ -113,13 +122,25 @@ def execute(
         current = {key: view.servers(key) for key in plan}
         typer.echo(f"Current partition replica assignment\n\n{dump_assignments(current)}\n")
         typer.echo("Save this to use as the --reassignment-json-file option during rollback")
-        return await begin_moves(client, view, plan, throttle=throttle)
+        refused = await begin_moves(client, view, plan, throttle=throttle)
+        wanted = {key: path for key, path in directories.items() if (key[0], key[1]) not in refused}
+        if wanted:
+            addresses = {each.broker_id: each.address for each in view.brokers.values()}
+            unmoved.update(await move_replicas(addresses, wanted, patient=True))
+        return refused
 
+    unmoved: dict[tuple[str, int, int], str] = {}
     refused = run_with_client(bootstrap, act)
     begun = sorted(key for key in plan if key not in refused)
     if begun:
         typer.echo(f"Successfully started partition reassignments for {_names(begun)}")
+    for key in sorted(key for key in directories if key not in unmoved and key[:2] not in refused):
+        typer.echo(f"Successfully started the move of {key[0]}-{key[1]}-{key[2]} to {directories[key]}")
+    for (topic, partition, broker), reason in sorted(unmoved.items()):
+        fail(f"the replica of {topic}-{partition} on broker {broker}: {reason}", ExitCode.FAILED)
     _say_refused(refused)
+    if unmoved:
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command(epilog="Example: quorate reassign-partitions verify --reassignment-json-file moves.json --watch")
@@ -137,19 +158,33 @@ def verify(
     import trio
 
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.reassigning import POLL_SECONDS, check_moves, end_throttles, load_assignments
+    from quorate.cli.kafka_requests import is_under_way, states_of_moves
+    from quorate.cli.reassigning import (
+        POLL_SECONDS,
+        check_moves,
+        end_throttles,
+        load_assignments,
+        load_directories,
+    )
 
     plan = load_assignments(plan_file)
+    directories = load_directories(plan_file)
 
     async def act(client: "WireClient") -> None:
         before = None
         while True:
             checked = await check_moves(client, plan)
+            places = await states_of_moves(client, directories) if directories else {}
             if as_json:
-                typer.echo(json.dumps(checked.as_dict(before)))
+                typer.echo(json.dumps(checked.as_dict(before) | _places_as_dict(directories, places)))
             else:
                 typer.echo("\n".join(checked.lines(before)))
-            if not checked.under_way:
+                for (topic, partition, broker), left in places.items():
+                    state = f"is not completed: {left}" if left else "is completed"
+                    typer.echo(
+                        f"The move of replica {topic}-{partition}-{broker} between directories {state}."
+                    )
+            if not checked.under_way and not any(map(is_under_way, places.values())):
                 break
             if not watch:
                 return
@@ -159,6 +194,8 @@ def verify(
             typer.echo("Removed the throttles", err=as_json)
         if checked.different:
             raise CommandError("some partitions have other replicas than the file says")
+        if any(places.values()):
+            raise CommandError("some replicas are in other directories than the file says")
 
     run_with_client(bootstrap, act)
 
@@ -237,6 +274,20 @@ def list_moves(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOpti
             "unknown" if left is None else str(left),
         )
     print_table(table)
+
+
+def _places_as_dict(
+    directories: "Directories", places: "Mapping[tuple[str, int, int], str]"
+) -> dict[str, object]:
+    """For programs: the replicas of which the file names the directory, and what is left of their moves."""
+    if not directories:
+        return {}
+    return {
+        "directories": [
+            {"topic": key[0], "partition": key[1], "broker": key[2], "logDir": directories[key], "left": left}
+            for key, left in places.items()
+        ]
+    }
 
 
 def _ids(text: str) -> list[int]:

@@ -2,9 +2,11 @@
 
 from quorate.cli.reassigning.assignment_files import (
     Assignments,
+    Directories,
     Replica,
     dump_assignments,
     load_assignments,
+    load_directories,
     load_topics,
 )
 from quorate.cli.reassigning.cluster_view import BrokerView, ClusterView, Move, read_cluster
@@ -26,6 +28,7 @@ __all__ = [
     "Assignments",
     "BrokerView",
     "ClusterView",
+    "Directories",
     "Drain",
     "Move",
     "PlanError",
@@ -39,6 +42,7 @@ __all__ = [
     "dump_assignments",
     "end_throttles",
     "load_assignments",
+    "load_directories",
     "load_topics",
     "progress_of",
     "read_cluster",

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from quorate.cli.cli_errors import ExitCode, fail
 
@@ -17,11 +17,27 @@ class Replica(NamedTuple):
 
 Assignments = Mapping[Replica, tuple[int, ...]]
 """The replicas of partitions, the preferred leader first."""
+Directories = Mapping[tuple[str, int, int], str]
+"""The directory of the replica of a topic's partition on a broker, where a file names one."""
+
+_ANY: Final = "any"
+
+
+def load_directories(path: Path) -> Directories:
+    """Read the `log_dirs` of a file that `load_assignments` takes: a directory for each replica, or `any`."""
+    return {
+        (str(entry["topic"]), cast(int, entry["partition"]), broker): directory
+        for entry in _list(path, "partitions")
+        for broker, directory in zip(
+            cast(list[int], entry["replicas"]), cast(list[str], entry.get("log_dirs") or ()), strict=False
+        )
+        if directory != _ANY
+    }
 
 
 def load_assignments(path: Path) -> Assignments:
-    """Read `{"version": 1, "partitions": [{"topic", "partition", "replicas"}]}`. Exits with what is wrong
-    and where."""
+    """Read `{"version": 1, "partitions": [{"topic", "partition", "replicas", "log_dirs"}]}`. Exits with what
+    is wrong and where."""
     found: dict[Replica, tuple[int, ...]] = {}
     for number, entry in enumerate(_list(path, "partitions")):
         where = f"{path}: partitions[{number}]"
@@ -32,10 +48,11 @@ def load_assignments(path: Path) -> Assignments:
             raise fail(f"{where}: replicas must be a list of broker ids, such as [1, 2, 3]", ExitCode.USAGE)
         if len(set(replicas)) != len(replicas):
             raise fail(f"{where}: replicas {replicas} names a broker twice", ExitCode.USAGE)
-        if any(each != "any" for each in cast(list[object], entry.get("log_dirs") or ())):
+        directories = entry.get("log_dirs")
+        if directories and not _are_directories(directories, len(replicas)):
             raise fail(
-                f'{where}: log_dirs can only be "any" here; a broker places what it gets in the folder of '
-                "log.dirs with the fewest partitions",
+                f"{where}: log_dirs must have a directory for each of the replicas: an absolute path, or "
+                '"any"',
                 ExitCode.USAGE,
             )
         key = Replica(topic, cast(int, partition))
@@ -91,6 +108,14 @@ def _list(path: Path, name: str) -> list[dict[str, object]]:
     if content.get("version", 1) != 1:
         raise fail(f"{path}: version {content['version']!r} is not 1", ExitCode.USAGE)
     return entries
+
+
+def _are_directories(value: object, count: int) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == count
+        and all(isinstance(each, str) and (each == _ANY or each.startswith("/")) for each in value)
+    )
 
 
 def _is_number(value: object) -> bool:

@@ -10,6 +10,7 @@ from quorate.cli.reassigning.assignment_files import (
     Replica,
     dump_assignments,
     load_assignments,
+    load_directories,
     load_topics,
 )
 
@@ -24,6 +25,15 @@ def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
     )
     file.write_text(text)
     assert load_assignments(file) == plan
+
+
+def test_the_directories_of_replicas_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(entry(replicas=[1, 2, 3], log_dirs=["/a", "any", "/b"]))
+    assert load_assignments(file) == {Replica("t", 0): (1, 2, 3)}
+    assert load_directories(file) == {("t", 0, 1): "/a", ("t", 0, 3): "/b"}
+    file.write_text(entry(replicas=[1]))
+    assert load_directories(file) == {}
 
 
 def test_topics_are_read(tmp_path: Path) -> None:
@@ -54,7 +64,9 @@ def entry(**changes: object) -> str:
         (entry(replicas=[]), "replicas must be a list of broker ids"),
         (entry(replicas=[1, "2"]), "replicas must be a list of broker ids"),
         (entry(replicas=[1, 2, 1]), "names a broker twice"),
-        (entry(log_dirs=["/data"]), 'log_dirs can only be "any"'),
+        (entry(log_dirs=["data"]), "log_dirs must have a directory for each of the replicas"),
+        (entry(log_dirs=["any", "any"]), "log_dirs must have a directory for each of the replicas"),
+        (entry(log_dirs=7), "log_dirs must have a directory for each of the replicas"),
         (entry()[:-2] + "," + entry()[16:], "is there twice"),
     ],
 )
