@@ -506,6 +506,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         "KIP-858: created anew where all own directories are online",
         "tests/broker/replication/test_lost_directories.py",
     ),
+    _tested(
+        "a broker proves by an earlier epoch after it was active",
+        "broker/metadata/states.py",
+        "proven_epoch=self.proven_epoch if fenced else None",
+        "proven_epoch=self.proven_epoch",
+        "KIP-966: data of its own epoch may be lost",
+        "tests/broker/controller/test_brokers.py",
+    ),
+    _tested(
+        "the answer to a registration that was lost costs the proof",
+        "broker/controller/operations/directory_changes.py",
+        "proves = request.previous_broker_epoch in (held.epoch, held.proven_epoch)",
+        "proves = request.previous_broker_epoch == held.epoch",
+        "broker seed 9100253",
+        "tests/broker/controller/test_brokers.py",
+    ),
     # --- fetch sessions ---
     _tested(
         "a partition whose records did not fit into an answer is not read again",

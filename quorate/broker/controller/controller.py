@@ -401,7 +401,7 @@ class Controller:
                     previous="none"
                     if held is None
                     else "complete"
-                    if request.previous_broker_epoch == held.epoch
+                    if request.previous_broker_epoch in (held.epoch, held.proven_epoch)
                     else "may have lost records",
                 )
             return outcome

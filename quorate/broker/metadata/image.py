@@ -299,6 +299,7 @@ class MetadataImage:
                     fenced=record.fenced,
                     in_controlled_shutdown=record.in_controlled_shutdown,
                     inactive_reason=record.inactive_reason,
+                    proven_epoch=record.proven_epoch,
                 )
             case UnregisterBroker():
                 self._registered(record.broker_id, record.broker_epoch)
@@ -452,6 +453,7 @@ class MetadataImage:
                 in_controlled_shutdown=broker.in_controlled_shutdown,
                 log_dirs=broker.log_dirs,
                 inactive_reason=broker.inactive_reason,
+                proven_epoch=broker.proven_epoch,
             )
         for topic in self._topics.values():
             yield Topic(name=topic.name, topic_id=topic.topic_id, first_epochs=topic.first_epochs)

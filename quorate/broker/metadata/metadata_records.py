@@ -121,6 +121,8 @@ class RegisterBroker:
     """Ids of the directories that are online. Empty: registered by a version that didn't say."""
     inactive_reason: ChangeReason | None = None
     """As `BrokerState.inactive_reason`; None for a new incarnation."""
+    proven_epoch: int | None = None
+    """The broker epoch of the life before, if the broker proved that it has all its data (KIP-966)."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,7 @@ _RECORDS: Final[Messages[Record]] = Messages(
         in_controlled_shutdown=boolean,
         log_dirs=log_dirs,
         inactive_reason=change_reason,
+        proven_epoch=optional(offset),
     ),
     row(
         2,

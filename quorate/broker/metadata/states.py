@@ -51,6 +51,9 @@ class BrokerState:
     inactive_reason: ChangeReason | None = None
     """Why the broker was taken out of service. None while it is active, for an incarnation that was not
     active yet, and where the record did not say."""
+    proven_epoch: int | None = None
+    """The broker epoch of the life whose data this incarnation proved to have in full, until it is active:
+    from then on what it has is of its own epoch. None: it proved nothing."""
 
     @property
     def active(self) -> bool:
@@ -76,6 +79,7 @@ class BrokerState:
             fenced=fenced,
             in_controlled_shutdown=leaving,
             inactive_reason=reason,
+            proven_epoch=self.proven_epoch if fenced else None,
             log_dirs=self.log_dirs if change.log_dirs is None else change.log_dirs,
         )
 

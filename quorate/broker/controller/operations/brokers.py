@@ -7,6 +7,7 @@ is registered anew or unregistered; it is unfenced before it is elected.
 """
 
 import enum
+from dataclasses import replace
 from typing import assert_never
 
 from quorate.broker.controller.operations.directory_changes import (
@@ -51,8 +52,9 @@ def register_broker(
     `live_session`: whether the incarnation registered now is unfenced and was heard of within the session
     timeout. `next_offset`: what the next record appended gets. The same incarnation again keeps its epoch and
     its state (KAFKA-16952). A new one starts fenced. It stays eligible to lead (KIP-966) only if it names the
-    epoch registered now as the one whose data it has in full, and still has the directory that its replica
-    was in (KIP-858); else what it has may end earlier than what its predecessor acknowledged.
+    epoch registered now as the one whose data it has in full (or the one that this registration named, if it
+    was never active: its answer may have been lost), and still has the directory that its replica was in
+    (KIP-858); else what it has may end earlier than what its predecessor acknowledged.
 
     Its predecessor must have left every ISR before, and every ELR where data may be missing: a broker acts
     upon its registration as soon as it has it, and must not find that it leads something. `departed`: the
@@ -98,6 +100,8 @@ def register_broker(
                 first=Departure(broker_id=held.broker_id, broker_epoch=held.epoch, has=has),
             )
     record = _registration(request, epoch=next_offset)
+    if held is not None and returning(held, request).complete:
+        record = replace(record, proven_epoch=request.previous_broker_epoch)
     return Outcome(response=RegisterBrokerResponse(broker_epoch=next_offset), groups=((record,),))
 
 
@@ -151,6 +155,7 @@ def _registration(
         in_controlled_shutdown=held is not None and held.in_controlled_shutdown,
         log_dirs=request.log_dirs,
         inactive_reason=None if held is None else held.inactive_reason,
+        proven_epoch=None if held is None else held.proven_epoch,
     )
 
 
