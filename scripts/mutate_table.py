@@ -552,7 +552,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "broker/replication/replica/partition_replica.py",
         "return leader is not None and replica_id not in leader.isr.committed",
         "return False",
-        "reference/replication.md 1: what the walk gave for nothing",
+        "KIP-227: the ISR, where a fetch does not name what is idle",
         "tests/broker/replication/test_fetch_sessions.py",
     ),
     _tested(
@@ -560,7 +560,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "broker/replication/replica/remote_replica.py",
         "            self.last_caught_up_at = max(self.last_caught_up_at, self._clock.fetched_at)\n",
         "",
-        "reference/replication.md 1: lastCaughtUp of idle replicas",
+        "KIP-227: lastCaughtUp of an idle replica",
         "tests/broker/replication/test_fetch_sessions.py",
     ),
     _tested(

@@ -142,10 +142,10 @@ final class ConfigCalls {
             becomes(TOPIC, "max.message.bytes", "50000", ConfigSource.DYNAMIC_TOPIC_CONFIG);
         });
         run.passes("incrementalAlterConfigs validateOnly", "nothing is changed", () -> {
-            AlterConfigOp op = new AlterConfigOp(new ConfigEntry("flush.ms", "77"), OpType.SET);
+            AlterConfigOp op = new AlterConfigOp(new ConfigEntry("segment.ms", "77"), OpType.SET);
             admin.incrementalAlterConfigs(
                     Map.of(TOPIC, List.of(op)), new AlterConfigsOptions().validateOnly(true)).all().get();
-            AdminRun.must(!"77".equals(described(TOPIC).get("flush.ms").value()), "it was set");
+            AdminRun.must(!"77".equals(described(TOPIC).get("segment.ms").value()), "it was set");
         });
     }
 
