@@ -519,7 +519,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "broker/controller/operations/directory_changes.py",
         "proves = request.previous_broker_epoch in (held.epoch, held.proven_epoch)",
         "proves = request.previous_broker_epoch == held.epoch",
-        "broker seed 9100253",
+        "KIP-966: an epoch that nobody heard of",
         "tests/broker/controller/test_brokers.py",
     ),
     # --- fetch sessions ---
