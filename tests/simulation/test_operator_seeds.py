@@ -8,7 +8,7 @@ from quorate.broker.metadata import BrokerRegistrationChange
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
 from quorate.simulation.brokers.broker_run import BrokerRun, BrokerRunResult
 from quorate.simulation.brokers.metadata_invariants import MetadataChangesAreLegal
-from quorate.simulation.brokers.operators import OperatorSettings
+from quorate.simulation.brokers.operating.operators import OperatorSettings
 from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import SafetyViolation
 

@@ -22,7 +22,7 @@ from quorate.simulation.brokers.broker_cluster import (
 from quorate.simulation.brokers.broker_members import GroupMembers
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.brokers.lost_disks import LostDisks
-from quorate.simulation.brokers.operators import Operators, OperatorSettings
+from quorate.simulation.brokers.operating import Operators, OperatorSettings
 from quorate.simulation.brokers.reassigner import Reassigner
 from quorate.simulation.brokers.settled_cluster import check_work_ends
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived

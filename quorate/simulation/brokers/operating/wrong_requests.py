@@ -17,9 +17,9 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.wire import WireClient
 from quorate.simulation.administration import Answer, nothing
-from quorate.simulation.brokers import operator_requests as requests
-from quorate.simulation.brokers.operator_client import Counted, OperatorClient, OwnTopic
-from quorate.simulation.brokers.operator_requests import NewTopicAsked
+from quorate.simulation.brokers.operating import operator_requests as requests
+from quorate.simulation.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
+from quorate.simulation.brokers.operating.operator_requests import NewTopicAsked
 from quorate.simulation.violations import SafetyViolation
 
 _NOBODY: Final = 77

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire import WireClient
-from quorate.simulation.brokers import operator_requests as requests
-from quorate.simulation.brokers.operator_client import Counted, OperatorClient, OwnTopic
+from quorate.simulation.brokers.operating import operator_requests as requests
+from quorate.simulation.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
 
 _TO_HIGH_WATERMARK = -1
 _EVERYTHING = 1 << 62

@@ -17,9 +17,9 @@ from quorate.simulation.administration import (
     reassign,
     shrink_topic,
 )
-from quorate.simulation.brokers import operator_requests as requests
 from quorate.simulation.brokers.broker_cluster import CLUSTER_ID, CONTROLLER_PORT
-from quorate.simulation.brokers.operator_client import Counted, OperatorClient, OwnTopic
+from quorate.simulation.brokers.operating import operator_requests as requests
+from quorate.simulation.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
 
 _TOPICS_MAX: Final = 3
 """Of one operator at a time: each partition costs every step of the run."""

@@ -12,16 +12,16 @@ from quorate.simulation.administration import AdminHistory, RemovedTopicsStayRem
 from quorate.simulation.brokers.broker_clients import read_everything
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
 from quorate.simulation.brokers.committed_metadata import CommittedMetadata
-from quorate.simulation.brokers.operator_client import PREFIX, Counted, OperatorClient, OwnTopic
-from quorate.simulation.brokers.record_actions import delete_records, produce
-from quorate.simulation.brokers.setting_actions import (
+from quorate.simulation.brokers.operating.operator_client import PREFIX, Counted, OperatorClient, OwnTopic
+from quorate.simulation.brokers.operating.record_actions import delete_records, produce
+from quorate.simulation.brokers.operating.setting_actions import (
     alter_broker_config,
     alter_group_config,
     alter_topic_config,
     set_quota,
     upgrade,
 )
-from quorate.simulation.brokers.topic_actions import (
+from quorate.simulation.brokers.operating.topic_actions import (
     create,
     delete,
     elect,
@@ -29,7 +29,7 @@ from quorate.simulation.brokers.topic_actions import (
     reassign_replicas,
     shrink,
 )
-from quorate.simulation.brokers.wrong_requests import ask_wrongly
+from quorate.simulation.brokers.operating.wrong_requests import ask_wrongly
 from quorate.simulation.cluster_run import Clients
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Offset

@@ -12,9 +12,9 @@ from quorate.broker.metadata import (
     QuotaEntity,
 )
 from quorate.simulation.administration import alter_config, alter_quota, update_feature
-from quorate.simulation.brokers import operator_requests as requests
 from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.operator_client import OperatorClient
+from quorate.simulation.brokers.operating import operator_requests as requests
+from quorate.simulation.brokers.operating.operator_client import OperatorClient
 
 _MONTH_MS: Final = 30 * 86_400_000
 """Longer than clocks jump: retention deletes nothing."""

@@ -17,7 +17,7 @@ from quorate.raft import OutcomeUnknownError
 from quorate.runtime import NetworkError
 from quorate.simulation.administration import AdminHistory, Answer, Intent, KeptRecords
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
-from quorate.simulation.brokers.operator_requests import REQUEST_TIMEOUT_S
+from quorate.simulation.brokers.operating.operator_requests import REQUEST_TIMEOUT_S
 from quorate.simulation.violations import SafetyViolation
 
 T = TypeVar("T")
