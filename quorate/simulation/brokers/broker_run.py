@@ -21,6 +21,7 @@ from quorate.simulation.brokers.broker_cluster import (
 )
 from quorate.simulation.brokers.broker_members import GroupMembers
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
+from quorate.simulation.brokers.directory_mover import DirectoryMover
 from quorate.simulation.brokers.lost_disks import LostDisks
 from quorate.simulation.brokers.operating import Operators, OperatorSettings
 from quorate.simulation.brokers.reassigner import Reassigner
@@ -167,7 +168,7 @@ class BrokerRunSettings(ClusterRunSettings):
     clients: BrokerClientSettings = field(default_factory=BrokerClientSettings)
     faults: FaultSettings = field(default_factory=lambda: FaultSettings(kinds=BROKER_FAULTS))
     reassigns: bool = False
-    """Whether replicas are moved meanwhile."""
+    """Whether replicas are moved meanwhile, between brokers and between directories."""
     operators: OperatorSettings = field(default_factory=OperatorSettings)
 
     @classmethod
@@ -251,6 +252,8 @@ class BrokerRunResult:
     topics: int
     reassignments: int
     """The reassignments and cancellations that were granted."""
+    directory_moves: int
+    """The moves of replicas between directories that were granted."""
     calls: int
     """The administrative calls of operators."""
     leader_epochs: tuple[int, ...]
@@ -279,6 +282,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         faults = BrokerFaults(cluster, self.settings.faults, derived(source))
         reassigner = Reassigner(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
         operators = Operators(cluster, cluster.metadata, derived(source), self.settings.operators)
+        mover = DirectoryMover(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
         await admin.create(TOPIC, partitions=cluster.settings.partitions)
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:
@@ -291,6 +295,8 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 if reassigner is not None:
                     others.start_soon(reassigner.run)
                 others.start_soon(operators.run)
+                if mover is not None:
+                    others.start_soon(mover.run)
                 with trio.move_on_after(self.settings.faults_s):
                     await faults.run()
                 cluster.heal()
@@ -309,6 +315,8 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 if reassigner is not None:
                     reassigner.finish()
                 operators.finish()
+                if mover is not None:
+                    mover.finish()
                 members.finish()
                 others.cancel_scope.deadline = trio.current_time() + _PATIENCE_S
             if others.cancel_scope.cancelled_caught:
@@ -344,6 +352,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             commits=members.commits,
             topics=len(admin.fates),
             reassignments=0 if reassigner is None else reassigner.begun,
+            directory_moves=0 if mover is None else mover.begun,
             calls=operators.calls,
             leader_epochs=leader_epochs,
             faults={fault.value: count for fault, count in faults.counts.items()},

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from quorate.broker.metadata import MetadataImage
-from quorate.broker.replication.storage import parse_folder_name
+from quorate.broker.replication.storage import MOVED_MARK, parse_folder_name
 from quorate.quorum_state import META_PROPERTIES, load_meta_properties
 from quorate.simulation.brokers.broker_cluster import AGAIN, MORE, BrokerCluster, BrokerHost
 from quorate.simulation.faults import FOLDER
@@ -103,6 +103,8 @@ class DirectoryFaults:
             topic = None if key is None else image.topic(key[0])
             if key is None or topic is None:
                 continue
+            if any(node.disk.exists(f"{each}/{name}/{MOVED_MARK}") for each in (FOLDER, MORE)):
+                continue  # one says itself that it isn't the replica
             state = image.partition(topic.topic_id, key[1])
             named = None if state is None else state.directory_of(node.id)
             node.disk.remove_folder(f"{FOLDER if named == back else MORE}/{name}")

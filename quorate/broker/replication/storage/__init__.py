@@ -10,12 +10,13 @@ from quorate.broker.replication.storage.directory_files import (
     parse_folder_name,
 )
 from quorate.broker.replication.storage.directory_report import DirectoryReport, FutureProgress
-from quorate.broker.replication.storage.future_folders import UnreadableMovedMarkError
+from quorate.broker.replication.storage.future_folders import MOVED_MARK, UnreadableMovedMarkError
 from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.storage.log_starts import LogStarts
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory, may_open
 
 __all__ = [
+    "MOVED_MARK",
     "NO_PROOF",
     "BadDirectory",
     "Directory",
