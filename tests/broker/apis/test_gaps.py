@@ -244,6 +244,7 @@ async def administration() -> AsyncIterator[GroupAdministration]:
         GroupsLog(),
         partition_count=lambda: 1,
         new_group=lambda name: Group(name, cast(Any, GroupOwner()), limits),
+        loaded=lambda shard: None,
     )
     shards.elect(0, 1)
     async with trio.open_nursery() as nursery:

@@ -34,6 +34,7 @@ from quorate.broker.wire.exchanges import CloseConnection, ConnectionContext
 from quorate.broker.wire.feature_levels import NO_FEATURES
 from quorate.broker.wire.framing import MAX_FRAME_BYTES
 from quorate.broker.wire.headers import write_request_header
+from quorate.broker.wire.loop_time import NothingCounted
 from quorate.broker.wire.wire_errors import ErrorTable, KafkaError
 from quorate.kafka_bytes import Pieces
 
@@ -486,6 +487,7 @@ async def taken_in(scenario: str, *, many: int, answers: bool) -> int:
         served=frozenset(APIS),
         request_budget=None,  # type: ignore[arg-type]
         response_budget=ResponseBudget(1 << 30),
+        times=NothingCounted(),
     )
     await within_gap(connection.run(), what=scenario)
     assert handler.requests == 1
