@@ -252,8 +252,8 @@ class BrokerRunResult:
     topics: int
     reassignments: int
     """The reassignments and cancellations that were granted."""
-    directory_moves: int
-    """The moves of replicas between directories that were granted."""
+    directory_changes: int
+    """Replicas that were granted another directory."""
     calls: int
     """The administrative calls of operators."""
     leader_epochs: tuple[int, ...]
@@ -352,7 +352,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             commits=members.commits,
             topics=len(admin.fates),
             reassignments=0 if reassigner is None else reassigner.begun,
-            directory_moves=0 if mover is None else mover.begun,
+            directory_changes=0 if mover is None else mover.begun,
             calls=operators.calls,
             leader_epochs=leader_epochs,
             faults={fault.value: count for fault, count in faults.counts.items()},

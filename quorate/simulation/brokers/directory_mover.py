@@ -33,7 +33,7 @@ class DirectoryMover(Clients[BrokerCluster]):
         super().__init__(cluster, source)
         self._topic = topic
         self.begun = 0
-        """The moves that were granted."""
+        """Replicas that were granted another directory."""
 
     async def run(self, pause_max_s: float = 1.0) -> None:
         """Begin moves until `finish`."""
