@@ -405,6 +405,15 @@ async def test_a_full_cache_makes_room_as_kafkas_does(autojump_clock):
     assert sessions.evictions == 3
 
 
+async def test_a_follower_has_one_session(autojump_clock):
+    """One that registers again does not know what its leader keeps for its broker epoch before."""
+    sessions = sessions_of(10)
+    begin(sessions, 3, follower=3)
+    first = begin(sessions, 2, follower=2)
+    assert begin(sessions, 2, follower=2) is not None
+    assert (len(sessions), sessions.partitions, first.epoch) == (2, 5, -1)
+
+
 async def test_ten_thousand_sessions_of_one_client_are_bounded(autojump_clock):
     sessions = sessions_of(1000)
     for _ in range(10_000):

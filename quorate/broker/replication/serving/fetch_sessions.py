@@ -72,6 +72,10 @@ class FetchSessions:
 
     def _create(self, ref: SessionRef, options: FetchOptions) -> FetchSession | None:
         now = trio.current_time()
+        if options.from_follower:
+            # It has one fetcher for each leader: what is left is of an earlier life or an earlier epoch.
+            for each in [one for one in self._by_id.values() if one.replica_id == options.replica_id]:
+                self.close(each)
         if not options.items or not self._make_room(len(options.items), options.from_follower, now):
             return None
         session_id = 0
