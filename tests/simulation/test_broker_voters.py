@@ -43,7 +43,9 @@ def test_voters_go_and_come_back_while_clients_are_served(
     lines: list[str] = []
     result = with_changing_voters(4, *kinds, voters_in=voters_in, lines=lines).execute()
     removed, added = changes_done(lines)
-    assert removed == added, "every broker votes again at the end"
+    # A removal of which nobody knows how it ended may have been carried out.
+    unknown = sum(" operator remove" in line and "OutcomeUnknownError" in line for line in lines)
+    assert removed <= added <= removed + unknown, "every broker votes again at the end"
     assert removed >= 1
     assert result.acknowledged > 20
     assert result.topics >= 3
