@@ -51,6 +51,12 @@ def test_bytes_and_replicas_are_counted_where_they_are(make_cluster: Callable[..
     assert shown(f"{topics}_replicationbytesout_total") == [2 * size, 0, 0]
     assert shown(f"{topics}_bytesout_total") == [0, 0, 0]
 
+    # Broker 1 leads the only partition, and the two others fetch it in sessions.
+    cache = "kafka_server_fetchsessioncache"
+    wait_for(lambda: shown(f"{cache}_numincrementalfetchsessions"), [2, 0, 0])
+    assert shown(f"{cache}_numincrementalfetchpartitionscached") == [2, 0, 0]
+    assert shown(f"{cache}_incrementalfetchsessionevictions_total") == [0, 0, 0]
+
     # Without a group, whose offsets topic would add partitions.
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap.split(","), consumer_timeout_ms=20_000)
     place = TopicPartition("t", 0)
@@ -62,11 +68,7 @@ def test_bytes_and_replicas_are_counted_where_they_are(make_cluster: Callable[..
     consumer.close()
     assert shown(f"{topics}_bytesout_total") == [size, 0, 0], "each byte went out once"
 
-    # Broker 1 leads the only partition, and the two others fetch it in sessions.
-    cache = "kafka_server_fetchsessioncache"
-    wait_for(lambda: shown(f"{cache}_numincrementalfetchsessions"), [2, 0, 0])
-    assert shown(f"{cache}_numincrementalfetchpartitionscached") == [2, 0, 0]
-    assert shown(f"{cache}_incrementalfetchsessionevictions_total") == [0, 0, 0]
+    assert shown(f"{cache}_numincrementalfetchsessions") == [3, 0, 0], "a consumer has a session too"
 
     cluster.kill(3)
     wait_for(lambda: shown(f"{replicas}_underreplicatedpartitions"), [1, 0])

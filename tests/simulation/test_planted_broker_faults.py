@@ -19,7 +19,7 @@ from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
 from quorate.broker.replication.replica.leader_state import LeaderState
 from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable
-from quorate.broker.replication.storage import directory_files, log_manager
+from quorate.broker.replication.storage import directory_files, directory_scan
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.runtime.disk import read_file
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
@@ -57,7 +57,7 @@ def a_broker_does_not_ask_whether_its_host_has_booted_since(patch: pytest.Monkey
             return None
         return directory_files._proof(fields)
 
-    patch.setattr(log_manager, "load_page_cache", load)
+    patch.setattr(directory_scan, "load_page_cache", load)
 
 
 def a_leader_commits_while_others_are_eligible(patch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def register_broker(
                 first=Departure(broker_id=held.broker_id, broker_epoch=held.epoch, has=has),
             )
     record = _registration(request, epoch=next_offset)
-    if held is not None and returning(held, request).complete:
+    if held is not None and request.previous_broker_epoch >= 0 and returning(held, request).complete:
         record = replace(record, proven_epoch=request.previous_broker_epoch)
     return Outcome(response=RegisterBrokerResponse(broker_epoch=next_offset), groups=((record,),))
 
