@@ -135,7 +135,7 @@ class Controllers:
         when it was deleted meanwhile."""
         view = await self._view(address)
         async with self._channel(address, cluster_id=view.cluster_id) as channel:
-            position, size = 0, 1
+            position, size, chunk = 0, 1, b""
             while position < size:
                 with trio.move_on_after(self._timeout_ms / 1000) as deadline:
                     chunk, size = await channel.read_snapshot(

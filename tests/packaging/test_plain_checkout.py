@@ -159,7 +159,8 @@ def test_an_editor_goes_to_the_definition_of_every_name_of_every_package(
         assert places, f"nothing is found for {line}"
         path = Path(places[0]["uri"].removeprefix("file://"))
         there = path.read_text().splitlines()[places[0]["range"]["start"]["line"]]
-        defined = re.match(rf"\s*(class |(async )?def )?{name}\b", there) or path.stem == name
+        is_module = name in (path.stem, path.parent.name if path.stem == "__init__" else "")
+        defined = re.match(rf"\s*(class |(async )?def )?{name}\b", there) or is_module
         assert defined, f"{line} leads to {path}: {there}"
         found[line] = path
     outside = {line for line, path in found.items() if checkout not in path.parents}

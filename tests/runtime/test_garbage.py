@@ -32,7 +32,7 @@ def test_objects_from_before_the_start_are_skipped() -> None:
         assert gc.get_freeze_count() >= len(kept)
 
 
-def test_a_full_collection_of_a_growing_image_looks_at_a_part_of_it() -> None:
+def test_a_full_collection_of_a_growing_heap_looks_at_a_part_of_it() -> None:
     looked_at = []
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -42,11 +42,20 @@ def test_a_full_collection_of_a_growing_image_looks_at_a_part_of_it() -> None:
     with short_collections():
         gc.callbacks.append(note)
         try:
-            image = large_image()
+            kept = [[number] for number in range(300_000)]
         finally:
             gc.callbacks.remove(note)
         assert len(looked_at) >= 3
         assert max(looked_at) < 50_000
+        assert len(kept) == 300_000
+
+
+def test_an_image_of_100_000_partitions_gives_the_collector_next_to_nothing_to_look_at() -> None:
+    """Its partitions are columns of numbers and shared parts."""
+    with short_collections():
+        before = len(gc.get_objects())
+        image = large_image()
+        assert len(gc.get_objects()) - before < 20_000
         assert len(image.topics) == 1000
 
 

@@ -177,7 +177,9 @@ def partition_counts(image: MetadataImage) -> dict[PartitionPhase, int]:
 
 def replica_counts(image: MetadataImage) -> dict[ReplicaPhase, int]:
     """Return the number of replicas in each state that an image can have, from the image's own counts."""
-    counts = dict.fromkeys((ReplicaPhase.NEW, ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE), 0)
+    counts: dict[ReplicaPhase, int] = dict.fromkeys(
+        (ReplicaPhase.NEW, ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE), 0
+    )
     for (broker_id, directory), times in image.replica_homes().items():
         counts[_phase_in(image.broker(broker_id), directory)] += times
     return counts
