@@ -9,6 +9,7 @@ from quorate.broker.replication.following.follower_session import (
 )
 from quorate.broker.wire.codecs import FetchPartition, FetchTopic, ForgottenTopic
 from quorate.error_code import ErrorCode
+from quorate.runtime.slices import at_once
 
 TOPIC = uuid.UUID(int=7)
 KEY = (TOPIC, 0)
@@ -64,9 +65,9 @@ def test_a_leader_without_room_is_asked_for_everything_each_time():
 
 def test_a_request_has_each_topic_once():
     parts = [FetchPartition(number) for number in range(3)]
-    named = by_topic([((TOPIC, 0), parts[0]), (("t", 1), parts[1]), ((TOPIC, 2), parts[2])])
+    named = at_once(by_topic({(TOPIC, 0): parts[0], ("t", 1): parts[1], (TOPIC, 2): parts[2]}))
     assert named == (FetchTopic(None, TOPIC, [parts[0], parts[2]]), FetchTopic("t", None, [parts[1]]))
-    assert forgotten_by_topic([(TOPIC, 0), ("t", 1), (TOPIC, 2)]) == (
+    assert at_once(forgotten_by_topic([(TOPIC, 0), ("t", 1), (TOPIC, 2)])) == (
         ForgottenTopic(None, TOPIC, [0, 2]),
         ForgottenTopic("t", None, [1]),
     )

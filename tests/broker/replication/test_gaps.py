@@ -17,6 +17,7 @@ from large_metadata import no_full_collection
 
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState
 from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.following.follower_session import by_topic, forgotten_by_topic
 from quorate.broker.replication.producing.batch_check import BatchChecker
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.broker.replication.producing.producer_snapshot import decode_steps, encode_steps
@@ -32,6 +33,7 @@ from quorate.broker.replication.serving.partition_reader import PartitionReader
 from quorate.broker.replication.serving.produce_service import ProduceService
 from quorate.broker.replication.serving.session_fetches import SessionFetches
 from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.wire.codecs import FetchPartition
 from quorate.error_code import ErrorCode
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
@@ -227,18 +229,18 @@ async def test_a_session_of_many_partitions_is_begun_read_and_ended_in_slices(
     service = SessionFetches(
         reader_of(partition), purgatory, sessions, max_bytes=1 << 20, doubtful=lambda: replica_id < 0
     )
-    items = [FetchItem("t", number, 0, 1 << 20) for number in range(20_000)]
+    items = [FetchItem("t", number, 0, 1 << 20) for number in range(100_000)]
     options = FetchOptions(items=items, max_wait_ms=0, replica_id=replica_id)
     wanted = SessionRef(session_id=0, epoch=0, with_ids=False)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions.run)
-        session = await within_gap(service.enter(wanted, options, []), what="a session of 20,000 partitions")
+        session = await within_gap(service.enter(wanted, options, []), what="a session of 100,000 partitions")
         results = await within_gap(service.begin(session, options), what="its first answer")
-        assert len(results) == 20_000
-        keys = [("t", number) for number in range(10_000)]
+        assert len(results) == 100_000
+        keys = [("t", number) for number in range(50_000)]
         more = SessionRef(session_id=session.session_id, epoch=1, with_ids=False)
-        await within_gap(service.enter(more, replace(options, items=[]), keys), what="10,000 left out")
-        assert len(session) == 10_000
+        await within_gap(service.enter(more, replace(options, items=[]), keys), what="50,000 left out")
+        assert len(session) == 50_000
         service.close(session)
 
         async def ended() -> None:
@@ -247,6 +249,15 @@ async def test_a_session_of_many_partitions_is_begun_read_and_ended_in_slices(
 
         await within_gap(ended(), what="the end of a session")
         nursery.cancel_scope.cancel()
+
+
+async def test_a_followers_request_of_many_partitions_is_put_together_in_slices() -> None:
+    topic_id = uuid.UUID(int=7)
+    parts = {(topic_id, number): FetchPartition(number) for number in range(100_000)}
+    named = await within_gap(in_slices(by_topic(parts)), what="a request that names 100,000 partitions")
+    assert len(named[0].partitions) == 100_000
+    forgotten = await within_gap(in_slices(forgotten_by_topic(parts)), what="one that forgets as many")
+    assert len(forgotten[0].partitions) == 100_000
 
 
 @pytest.mark.parametrize("replica_id", [-1, 2])

@@ -44,6 +44,7 @@ from quorate.runtime import (
     Slices,
     Tasks,
     get_logger,
+    in_slices,
 )
 from quorate.types import UNKNOWN_EPOCH
 
@@ -272,8 +273,8 @@ class LeaderFetcher:
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=session.session_id,
             session_epoch=session.epoch,
-            topics=by_topic(named.items()),
-            forgotten=forgotten_by_topic(forgotten),
+            topics=await in_slices(by_topic(named)),
+            forgotten=await in_slices(forgotten_by_topic(forgotten)),
         )
         return request, retry_at
 

@@ -2,17 +2,20 @@
 that a request names only what differs."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from quorate.broker.wire.codecs import FetchPartition, FetchTopic, ForgottenTopic
 from quorate.error_code import ErrorCode
+from quorate.runtime import Steps
 
 FetchKey: TypeAlias = tuple[str | uuid.UUID, int]
 """A partition, with its topic by id or, to an old leader, by name."""
 
 _NO_SESSION: Final = 0
 _LAST_EPOCH: Final = 2**31 - 1
+_AT_ONCE: Final = 1000
+"""Partitions in one step: less than 1 ms."""
 LOST_SESSION: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -73,22 +76,26 @@ class FollowerSession:
         self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
 
-def by_topic(parts: Iterable[tuple[FetchKey, FetchPartition]]) -> Sequence[FetchTopic]:
-    """Return partitions as a request names them."""
+def by_topic(parts: Mapping[FetchKey, FetchPartition]) -> Steps[Sequence[FetchTopic]]:
+    """Return partitions as a request names them, in steps."""
     topics: dict[str | uuid.UUID, list[FetchPartition]] = {}
-    for (topic, _), part in parts:
+    for number, ((topic, _), part) in enumerate(parts.items(), 1):
         topics.setdefault(topic, []).append(part)
+        if number % _AT_ONCE == 0:
+            yield
     return tuple(
         FetchTopic(None, topic, named) if isinstance(topic, uuid.UUID) else FetchTopic(topic, None, named)
         for topic, named in topics.items()
     )
 
 
-def forgotten_by_topic(keys: Iterable[FetchKey]) -> Sequence[ForgottenTopic]:
-    """Return partitions that are fetched no longer as a request names them."""
+def forgotten_by_topic(keys: Iterable[FetchKey]) -> Steps[Sequence[ForgottenTopic]]:
+    """Return partitions that are fetched no longer as a request names them, in steps."""
     topics: dict[str | uuid.UUID, list[int]] = {}
-    for topic, partition_id in keys:
+    for number, (topic, partition_id) in enumerate(keys, 1):
         topics.setdefault(topic, []).append(partition_id)
+        if number % _AT_ONCE == 0:
+            yield
     return tuple(
         ForgottenTopic(None, topic, ids) if isinstance(topic, uuid.UUID) else ForgottenTopic(topic, None, ids)
         for topic, ids in topics.items()

@@ -125,7 +125,7 @@ class SessionFetches:
                 # Another request came, or the session was closed.
                 raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             if read.size >= options.min_bytes or not wait or read.urgent:
-                return self._answer(session, read, options)
+                return await self._answer(session, epoch, read, options)
             if not session.woken:
                 return self._parked(session, epoch, options, deadline)
 
@@ -165,9 +165,12 @@ class SessionFetches:
             await slices.pause()
         return read
 
-    def _answer(self, session: FetchSession, read: _Read, options: FetchOptions) -> list[FetchResult]:
+    async def _answer(
+        self, session: FetchSession, epoch: int, read: _Read, options: FetchOptions
+    ) -> list[FetchResult]:
         session.answered = True
         results: list[FetchResult] = []
+        slices = Slices()
         for each, result, leaves_some in read.visited:
             if each.is_news(result):
                 each.sent(result)
@@ -187,4 +190,9 @@ class SessionFetches:
                 )
             ):
                 session.dirty.pop(each, None)
+            await slices.pause()
+        if session.epoch != epoch:
+            # What counts as sent will not be.
+            self._sessions.close(session)
+            raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return results
