@@ -18,8 +18,6 @@ QUIET = {"log_level": 0}
 """Clients outlive their cluster here."""
 RECORD = bytes(92)
 """With a time before it: 100 bytes."""
-
-
 RATES = (100, 500)
 
 

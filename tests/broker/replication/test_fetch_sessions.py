@@ -379,7 +379,7 @@ def begin(sessions, size, *, follower=-1):
     if session is not None:
         for item in options.items:
             session.name(item)
-        sessions.resized(session, 0)
+        sessions.resized(session)
     return session
 
 
@@ -412,6 +412,14 @@ async def test_a_follower_has_one_session(autojump_clock):
     first = begin(sessions, 2, follower=2)
     assert begin(sessions, 2, follower=2) is not None
     assert (len(sessions), sessions.partitions, first.epoch) == (2, 5, -1)
+
+
+async def test_what_an_overtaken_request_named_is_not_counted_wrongly(autojump_clock):
+    sessions = sessions_of(10)
+    session = begin(sessions, 2)
+    session.name(FetchItem("t", 7, 0, 1))
+    sessions.close(session)
+    assert sessions.partitions == 0
 
 
 async def test_ten_thousand_sessions_of_one_client_are_bounded(autojump_clock):

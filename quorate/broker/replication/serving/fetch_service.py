@@ -46,6 +46,21 @@ class ParkedFetch(Waiter):
         return await self._finish()
 
 
+async def finish(
+    read_or_park: Callable[[bool], Awaitable[list[FetchResult] | ParkedFetch]], deadline: float
+) -> list[FetchResult]:
+    """Read for a fetch that has waited, and wait again while there is not enough and `deadline` is to come.
+    `read_or_park` is told whether it may wait."""
+    while True:
+        outcome = await read_or_park(trio.current_time() < deadline)
+        if not isinstance(outcome, ParkedFetch):
+            return outcome
+        try:
+            await outcome.wait()
+        finally:
+            outcome.abandon()
+
+
 class FetchService:
     """Parking and reading. State of followers is taken in once, when a fetch arrives: what is read later, or
     at the deadline, changes nothing (KAFKA-15100)."""
@@ -74,18 +89,6 @@ class FetchService:
         finally:
             begun.abandon()
 
-    async def _finish(self, options: FetchOptions, deadline: float) -> list[FetchResult]:
-        """Read, and wait again while there is not enough."""
-        while True:
-            wait = trio.current_time() < deadline
-            outcome = await self._read_or_park(options, deadline, wait=wait)
-            if not isinstance(outcome, ParkedFetch):
-                return outcome
-            try:
-                await outcome.wait()
-            finally:
-                outcome.abandon()
-
     def _note_follower(self, item: FetchItem, options: FetchOptions) -> None:
         try:
             partition = self._reader.lookup(item.topic, item.partition_id)
@@ -109,7 +112,10 @@ class FetchService:
     async def _parked(self, read: "_Read", options: FetchOptions, deadline: float) -> ParkedFetch | None:
         """Return a fetch that waits for changed partitions; None if one has changed since it was read. Cold
         or large reads let other tasks run, so each partition is watched first and then looked at."""
-        parked = ParkedFetch(lambda: self._finish(options, deadline), from_follower=options.from_follower)
+        parked = ParkedFetch(
+            lambda: finish(lambda wait: self._read_or_park(options, deadline, wait=wait), deadline),
+            from_follower=options.from_follower,
+        )
         slices = Slices()
         try:
             for partition, readable_end in read.readable_ends:

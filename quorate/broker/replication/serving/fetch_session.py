@@ -78,6 +78,7 @@ class FetchSession:
         "_partitions",
         "answered",
         "clock",
+        "counted",
         "created_at",
         "dirty",
         "epoch",
@@ -106,6 +107,8 @@ class FetchSession:
         self.answered = False
         """Whether it was told of all its partitions once."""
         self.clock = FetchClock(now)
+        self.counted = 0
+        """How many partitions the cache counts for it: a request may be overtaken while it names its own."""
         self.dirty: dict[SessionPartition, None] = {}
         """What the next request looks at; what gave records last comes last."""
         self.woken = False

@@ -115,10 +115,11 @@ class FetchSessions:
         least = min(candidates, key=_rank, default=None)
         return least if least is not None and _rank(least) < (privileged, size, 0) else None
 
-    def resized(self, session: FetchSession, before: int) -> None:
+    def resized(self, session: FetchSession) -> None:
         """Count what a request has added or forgotten. One that fetches nothing is closed, and so is one that
         has no room: then raises `FetchSessionError`."""
-        self.partitions += len(session) - before
+        self.partitions += len(session) - session.counted
+        session.counted = len(session)
         if not len(session):
             self.close(session)
         elif self.partitions > _MOST_PARTITIONS:
@@ -128,7 +129,7 @@ class FetchSessions:
     def close(self, session: FetchSession | None) -> None:
         """Forget a session."""
         if session is not None and self._by_id.pop(session.session_id, None) is not None:
-            self.partitions -= len(session)
+            self.partitions -= session.counted
             session.epoch = -1
             self._closed.append(session)
             self._wake.set()

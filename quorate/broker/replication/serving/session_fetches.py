@@ -1,6 +1,6 @@
 """Fetches in sessions: what a request names is noted, what is dirty is read, and what is news is answered."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -8,7 +8,7 @@ import trio
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchOptions, FetchResult, SessionRef
-from quorate.broker.replication.serving.fetch_service import ParkedFetch
+from quorate.broker.replication.serving.fetch_service import ParkedFetch, finish
 from quorate.broker.replication.serving.fetch_session import FetchSession, PartitionKey, SessionPartition
 from quorate.broker.replication.serving.fetch_sessions import FetchSessionError, FetchSessions
 from quorate.broker.replication.serving.partition_reader import PartitionReader, is_urgent
@@ -53,7 +53,7 @@ class SessionFetches:
         session = self._sessions.enter(ref, options)
         if session is None:
             return None
-        epoch, before = session.epoch, len(session)
+        epoch = session.epoch
         slices = Slices()
         for item in options.items:
             session.name(item)
@@ -63,7 +63,7 @@ class SessionFetches:
             await slices.pause()
         if session.epoch != epoch:
             raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        self._sessions.resized(session, before)
+        self._sessions.resized(session)
         session.clock.fetched_at = trio.current_time()
         if session.from_follower:
             await self._note(session, options)
@@ -102,19 +102,6 @@ class SessionFetches:
         """Forget a session."""
         self._sessions.close(session)
 
-    async def _finish(
-        self, session: FetchSession, epoch: int, options: FetchOptions, deadline: float
-    ) -> list[FetchResult]:
-        while True:
-            wait = trio.current_time() < deadline
-            outcome = await self._read_or_park(session, epoch, options, deadline, wait=wait)
-            if not isinstance(outcome, ParkedFetch):
-                return outcome
-            try:
-                await outcome.wait()
-            finally:
-                outcome.abandon()
-
     async def _read_or_park(
         self, session: FetchSession, epoch: int, options: FetchOptions, deadline: float, *, wait: bool
     ) -> list[FetchResult] | ParkedFetch:
@@ -132,9 +119,10 @@ class SessionFetches:
     def _parked(
         self, session: FetchSession, epoch: int, options: FetchOptions, deadline: float
     ) -> ParkedFetch:
-        parked = ParkedFetch(
-            lambda: self._finish(session, epoch, options, deadline), from_follower=session.from_follower
-        )
+        def read_or_park(wait: bool) -> Awaitable[list[FetchResult] | ParkedFetch]:
+            return self._read_or_park(session, epoch, options, deadline, wait=wait)
+
+        parked = ParkedFetch(lambda: finish(read_or_park, deadline), from_follower=session.from_follower)
         session.parked = parked
         self._purgatory.hold(parked, deadline)
         return parked
