@@ -10,6 +10,7 @@ from quorate.cli.bootstrap import ask_cluster, parse_addresses
 from quorate.cli.cli_errors import CommandError
 from quorate.cli.groups import describe_group, partition_views, run_with_brokers
 from quorate.cli.images import ClusterHistory, Moment, Replay
+from quorate.cli.kafka_requests import describe_topics
 from quorate.cli.kafka_requests.state_changes import join, look, narrow, read_requests
 from quorate.cli.reassigning import Drain, Replica, begin_moves, read_cluster
 from quorate.runtime import Address
@@ -36,6 +37,17 @@ class DemoPartition:
         self._cluster = cluster
         self._topic = topic
         self._key = Replica(topic, 0)
+
+    def wait_known(self) -> None:
+        """Return when every broker has heard of it: whoever creates a topic is answered when it is committed,
+        which is before each broker has applied it. Raises `DemoError` after half a minute."""
+
+        def is_known() -> bool:
+            return all(
+                self._topic in ask_cluster(each, _topic_names) for each in self._cluster.bootstrap.split(",")
+            )
+
+        self._wait(is_known, f"not every broker has heard of topic {self._topic}", 1)
 
     def leader(self) -> int:
         """Return the broker that leads it."""
@@ -131,6 +143,10 @@ class DemoPartition:
                 said = self._cluster.last_lines(node)
                 raise DemoError(f"{problem} within {_SECONDS:g} s; node {node} says:\n{said}")
             time.sleep(_POLL_SECONDS)
+
+
+async def _topic_names(client: "WireClient") -> set[str]:
+    return {topic.name for topic in await describe_topics(client, None)}
 
 
 def drain(cluster: "LocalCluster", node: int) -> int:

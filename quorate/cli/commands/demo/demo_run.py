@@ -113,6 +113,7 @@ def _run(
     partition = DemoPartition(cluster, TOPIC)
     with report.step(f"create topic {TOPIC} with {NODES} replicas") as result:
         create_topic(cluster.bootstrap, TOPIC, replicas=NODES)
+        partition.wait_known()
         leader = partition.leader()
         created_at = partition.metadata_offset()
         result.append(f"node {leader} leads partition 0")
