@@ -491,9 +491,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a proof is of the directories that are there now, whatever there was",
-        "broker/replication/storage/log_manager.py",
-        "        return newest\n",
-        "        return Proof(newest.broker_epoch, self.own_ids)\n",
+        "broker/replication/storage/directory_files.py",
+        "    return newest\n",
+        "    return Proof(newest.broker_epoch, frozenset(each for each, _ in found))\n",
         "replicas D1: the proof looked only at the folders that are configured now",
         "tests/broker/replication/test_hosting.py",
         "tests/broker/replication/test_lost_directories.py",
@@ -786,7 +786,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a granted ISR of another leader epoch is taken",
-        "broker/replication/isr_updater.py",
+        "broker/replication/replica/isr_question.py",
         "if result.leader_epoch != proposal.leader_epoch or result.partition_epoch < proposal.partition_epoch:",
         "if False:",
         "a slip",

@@ -7,14 +7,8 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.controller.rpc import (
-    AlterPartitionItem,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AlterPartitionResult,
-    IsrMember,
-)
-from quorate.broker.replication.replica import IsrProposal, PartitionReplica
+from quorate.broker.controller.rpc import AlterPartitionRequest, AlterPartitionResponse
+from quorate.broker.replication.replica import IsrProposal, PartitionReplica, isr_question, settle_isr
 from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
@@ -25,17 +19,6 @@ AlterPartition: TypeAlias = Callable[[AlterPartitionRequest], Awaitable[AlterPar
 
 _ASKED_AT_ONCE: Final = 500
 """Partitions in one request: a few milliseconds to make, and to read."""
-_REFUSED = (ErrorCode.INELIGIBLE_REPLICA,)
-"""Errors of a change that was not committed and that would be refused again."""
-_SETTLED_BY_METADATA = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.INVALID_UPDATE_VERSION,
-    ErrorCode.NEW_LEADER_ELECTED,
-    ErrorCode.INVALID_REQUEST,
-)
-"""The controller is ahead of us; what we miss is on its way. Until it is here the change stays pending."""
 
 
 class IsrUpdater:
@@ -87,7 +70,7 @@ class IsrUpdater:
         request = AlterPartitionRequest(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch(),
-            partitions=tuple(_item(each, proposal) for each, proposal in batch.items()),
+            partitions=tuple(isr_question(each, proposal) for each, proposal in batch.items()),
         )
         try:
             response = await self._alter_partition(request)
@@ -104,48 +87,6 @@ class IsrUpdater:
         again = False
         for partition, proposal in batch.items():
             result = results.get((partition.topic_id, partition.partition_id))
-            if result is None or not _settle(partition, proposal, result):
+            if result is None or not settle_isr(partition, proposal, result):
                 again = True
         return not again
-
-
-def _item(partition: PartitionReplica, proposal: IsrProposal) -> AlterPartitionItem:
-    epochs = dict(proposal.broker_epochs)
-    return AlterPartitionItem(
-        topic_id=partition.topic_id,
-        partition_id=partition.partition_id,
-        leader_epoch=proposal.leader_epoch,
-        partition_epoch=proposal.partition_epoch,
-        new_isr=tuple(IsrMember(broker_id=each, broker_epoch=epochs.get(each, -1)) for each in proposal.isr),
-        leader_recovery_state=proposal.recovery,
-    )
-
-
-def _settle(partition: PartitionReplica, proposal: IsrProposal, result: AlterPartitionResult) -> bool:
-    """Handle the controller's result. Return False to propose again."""
-    if result.error is ErrorCode.NONE:
-        if result.leader_epoch != proposal.leader_epoch or result.partition_epoch < proposal.partition_epoch:
-            return True  # another epoch has begun; metadata tells
-        log.info(
-            "the ISR is now",
-            partition=str(partition),
-            isr=list(result.isr),
-            leader_epoch=result.leader_epoch,
-            partition_epoch=result.partition_epoch,
-        )
-        partition.granted(
-            proposal,
-            isr=result.isr,
-            elr=result.eligible_leader_replicas,
-            partition_epoch=result.partition_epoch,
-            recovery=result.leader_recovery_state,
-        )
-        return True
-    log.warning(
-        "an ISR change was refused", partition=str(partition), isr=list(proposal.isr), error=result.error.name
-    )
-    if result.error in _REFUSED:
-        partition.refused(proposal)
-        return True
-    # NOT_CONTROLLER and the like: somebody else is (KAFKA-14154).
-    return result.error in _SETTLED_BY_METADATA

@@ -2,11 +2,9 @@
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 import trio
 
-from quorate.broker.controller.operations import may_lead
 from quorate.broker.metadata import (
     ConfigResource,
     ConfigType,
@@ -26,7 +24,7 @@ from quorate.broker.replication.hosting import Hosting, log_config
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
 from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica import Eligible, PartitionReplica, ReplicationQuotas
+from quorate.broker.replication.replica import Eligible, PartitionReplica, ReplicationQuotas, may_join
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import AllFoldersFailedError, PartitionError
 from quorate.broker.replication.requests import (
@@ -437,14 +435,9 @@ class ReplicaManager:
             yield CHANGED
 
     def _eligible_for(self, topic_id: uuid.UUID, partition_id: int) -> Eligible:
-        return partial(self._eligible, topic_id, partition_id)
-
-    def _eligible(self, topic_id: uuid.UUID, partition_id: int, broker_id: int, broker_epoch: int) -> bool:
-        broker = self._image.broker(broker_id)
-        if broker is None or broker_epoch not in (-1, broker.epoch):
-            return False
-        state = self._image.partition(topic_id, partition_id)
-        return state is not None and may_lead(self._image, state, broker_id)
+        return lambda broker_id, broker_epoch: may_join(
+            self._image, topic_id, partition_id, broker_id, broker_epoch
+        )
 
     # Lookups
 

@@ -2,5 +2,6 @@
 
 from quorate.broker.replication.following.fetcher import FetcherContext, Fetchers
 from quorate.broker.replication.following.lost_leaders import LostLeaders
+from quorate.broker.replication.following.taking_in import Taken, asked_for, take_in
 
-__all__ = ["FetcherContext", "Fetchers", "LostLeaders"]
+__all__ = ["FetcherContext", "Fetchers", "LostLeaders", "Taken", "asked_for", "take_in"]

@@ -21,6 +21,7 @@ from quorate.broker.replication.following.follower_session import (
     forgotten_by_topic,
 )
 from quorate.broker.replication.following.lost_leaders import LostLeaders
+from quorate.broker.replication.following.taking_in import Taken, asked_for, take_in
 from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import ReplicaFailedError
@@ -46,12 +47,9 @@ from quorate.runtime import (
     get_logger,
     in_slices,
 )
-from quorate.types import UNKNOWN_EPOCH
 
 log = get_logger(__name__)
 
-_EXPECTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID)
-"""Errors of a leader that lacks metadata that we have. They are not logged."""
 _FIRST_VERSION_WITH_IDS = 13
 
 
@@ -293,17 +291,7 @@ class LeaderFetcher:
             self._paused[followed] = None
             return None
         self._paused.pop(followed, None)
-        epochs = partition.log.epochs
-        return FetchPartition(
-            partition=partition.partition_id,
-            current_leader_epoch=followed.role.leader_epoch,
-            fetch_offset=partition.log.end_offset,
-            # The log's last epoch, not the last answer's (KAFKA-15510).
-            last_fetched_epoch=epochs[-1].epoch if epochs else UNKNOWN_EPOCH,
-            # What the next life of this broker will find, too.
-            log_start_offset=partition.log.durable_log_start_offset,
-            max_bytes=self._context.config.replica_fetch_max_bytes,
-        )
+        return asked_for(partition, followed.role, max_bytes=self._context.config.replica_fetch_max_bytes)
 
     def _held_back(self, partition: PartitionReplica) -> bool:
         """Return whether the partition is left out for now: its replica here is not in the ISR, and throttled
@@ -350,41 +338,15 @@ class LeaderFetcher:
 
     async def _take_one(self, followed: _Followed, part: FetchedPartition) -> bool:
         """Take in one partition's answer, and return whether it raised the log start."""
-        raised = False
-        partition, role = followed.partition, followed.role
-        code = int(part.error)
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset >= 0:
-            await partition.restart_at(role, part.log_start_offset, self._context.cutting)
-        elif code:
-            if code not in _EXPECTED:
-                log.warning(
-                    "a leader refused a fetch",
-                    partition=str(partition),
-                    leader=self.leader,
-                    error=part.error.name,
-                )
+        context = self._context
+        taken = await take_in(
+            followed.partition, followed.role, part, cutting=context.cutting, quota=context.quotas.follower
+        )
+        if taken is Taken.NOTHING:
             self._pause(followed)
             return False
-        elif part.diverging_epoch is not None:
-            # No high watermark from an answer to a log that isn't the leader's.
-            cut = partition.truncation_offset(role, *part.diverging_epoch)
-            before = (partition.log.end_offset, partition.log.epochs)
-            await partition.truncate(role, cut, self._context.cutting)
-            if (partition.log.end_offset, partition.log.epochs) == before:
-                # The same question would get the same answer, at once.
-                self._pause(followed)
-                return False
-        else:
-            records = part.records[0] if part.records else b""
-            if records:
-                if partition.follower_throttled:
-                    self._context.quotas.follower.record(len(records), now=trio.current_time())
-                await partition.begin_with(role, records, self._context.cutting)
-            await partition.append_replicated(role, records, high_watermark=part.high_watermark)
-            if part.log_start_offset > partition.log.log_start_offset:
-                raised = await partition.raise_log_start(role, part.log_start_offset)
         followed.backoff_s = 0.0
-        return raised
+        return taken is Taken.LOG_START_RAISED
 
     def _pause(self, followed: _Followed) -> None:
         followed.backoff_s = self._longer(followed.backoff_s)

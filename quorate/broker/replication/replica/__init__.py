@@ -1,8 +1,10 @@
 """The replica of a partition, as leader and as follower."""
 
+from quorate.broker.replication.replica.eligibility import may_join
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal
-from quorate.broker.replication.replica.leader_state import Eligible
+from quorate.broker.replication.replica.isr_question import isr_question, settle_isr
+from quorate.broker.replication.replica.leader_state import Eligible, LeaderState
 from quorate.broker.replication.replica.mirror import Mirror
 from quorate.broker.replication.replica.partition_replica import Cutting, PartitionReplica, RoleChange
 from quorate.broker.replication.replica.remote_replica import FetchClock
@@ -18,10 +20,14 @@ __all__ = [
     "FetchClock",
     "FollowerState",
     "IsrProposal",
+    "LeaderState",
     "Mirror",
     "PartitionReplica",
     "ReplicationQuota",
     "ReplicationQuotas",
     "RoleChange",
     "is_throttled",
+    "isr_question",
+    "may_join",
+    "settle_isr",
 ]

@@ -7,6 +7,7 @@ from quorate.broker.replication.storage.directory_files import (
     UnreadablePartitionMetadataError,
     folder_name,
     load_partition_metadata,
+    newest_proof,
     parse_folder_name,
 )
 from quorate.broker.replication.storage.directory_report import DirectoryReport, FutureProgress
@@ -31,5 +32,6 @@ __all__ = [
     "folder_name",
     "load_partition_metadata",
     "may_open",
+    "newest_proof",
     "parse_folder_name",
 ]

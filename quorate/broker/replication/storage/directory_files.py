@@ -3,6 +3,7 @@ shutdown."""
 
 import json
 import uuid
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from quorate.runtime import Disk, parse_uuid, read_file, uuid_text, write_file_atomically
@@ -27,6 +28,18 @@ class Proof(NamedTuple):
 
 
 NO_PROOF: Final = Proof(-1, frozenset())
+
+
+def newest_proof(directories: Iterable[tuple[uuid.UUID, Proof | None]]) -> Proof:
+    """Return the newest life whose data is all in these directories, but for those that are missing now;
+    `NO_PROOF` if that isn't sure. `directories`: each with the life that it proves."""
+    found = tuple(directories)
+    newest = max((proof for _, proof in found if proof is not None), default=NO_PROOF)
+    for directory, proof in found:
+        # One that was added since proves nothing, and has nothing of that life either.
+        if directory in newest.directories and proof != newest:
+            return NO_PROOF
+    return newest
 
 
 class UnreadablePartitionMetadataError(Exception):

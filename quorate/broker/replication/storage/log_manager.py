@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from quorate.broker.metadata import UNASSIGNED
 from quorate.broker.replication.replication_errors import AllFoldersFailedError
 from quorate.broker.replication.storage.directory_files import (
-    NO_PROOF,
     PAGE_CACHE,
     PartitionIdentity,
     Proof,
     drop_page_cache,
     folder_name,
+    newest_proof,
     store_clean_shutdown,
     store_page_cache,
     store_partition_metadata,
@@ -107,12 +107,7 @@ class LogManager:
     def proof(self) -> Proof:
         """The newest life of the broker whose data is all here, but for directories that are missing now;
         `NO_PROOF` if that isn't sure."""
-        newest = max((each.proof for each in self._directories if each.proof is not None), default=NO_PROOF)
-        for each in self._directories:
-            # One that was added since proves nothing, and has nothing of that life either.
-            if each.id in newest.directories and each.proof != newest:
-                return NO_PROOF
-        return newest
+        return newest_proof((each.id, each.proof) for each in self._directories)
 
     @property
     def complete_epoch(self) -> int:
