@@ -29,10 +29,12 @@ from quorate.simulation.administration import (
     AdminHistory,
     Answer,
     Folder,
+    GroupOffset,
     Intent,
     KeptRecords,
     OneLeaderPerLeaderEpoch,
     RemovedTopicsStayRemoved,
+    UnregisteredBrokersStayOut,
     alter_config,
     alter_quota,
     create_topic,
@@ -42,6 +44,7 @@ from quorate.simulation.administration import (
     nothing,
     reassign,
     shrink_topic,
+    still_there,
     stray_folders,
     unregister_broker,
     update_feature,
@@ -56,6 +59,7 @@ QUOTA = ClientQuota(entity=ANYBODY, key="producer_byte_rate", value=7.0)
 FEATURE = FeatureLevel(name="f", level=1)
 BROKER = RegisterBroker(broker_id=9, incarnation_id=ID, broker_epoch=0)
 UNREGISTERED = UnregisterBroker(broker_id=9, broker_epoch=0)
+BROKER_AGAIN = RegisterBroker(broker_id=9, incarnation_id=OTHER, broker_epoch=2)
 
 
 def partition(
@@ -77,6 +81,7 @@ def change(reason: ChangeReason = ChangeReason.REASSIGNMENT, **fields: object) -
 
 
 TOPIC: tuple[Record, ...] = (Topic(name="t", topic_id=ID), partition(0))
+HELD = (TOPIC[0], partition(0, replicas=(9,), leader=9))
 OFFLINE: tuple[Record, ...] = (TOPIC[0], partition(0, leader=-1))
 TO_OTHERS = change(replicas=(3, 2, 1), adding_replicas=(3,), removing_replicas=(1,))
 BACK = change(replicas=(2, 1), isr=(1, 2), adding_replicas=(), removing_replicas=())
@@ -208,6 +213,89 @@ def test_a_request_that_must_change_nothing_explains_nothing() -> None:
 
 def test_topics_of_others_need_no_call() -> None:
     Log(owned=False).commit(*TOPIC, RETENTION, TO_OTHERS)
+
+
+def test_a_broker_that_is_registered_again_at_once_was_unregistered() -> None:
+    log = Log(BROKER)
+    call = log.history.invoke("a", unregister_broker(9))
+    log.commit(UNREGISTERED, BROKER_AGAIN)
+    log.history.answered(call, Answer.DONE)
+
+
+# Who was unregistered
+
+
+def unregistered(*records: Record) -> None:
+    rule = UnregisteredBrokersStayOut()
+    loader = BatchLoader()
+    for offset, record in enumerate(records):
+        loader.load([record], base_offset=offset, epoch=1)
+        rule.committed([record], loader.image)
+
+
+def test_a_broker_may_leave_be_unregistered_and_come_back() -> None:
+    unregistered(BROKER, UNREGISTERED, BROKER_AGAIN, *HELD)
+
+
+def test_an_unregistered_broker_in_an_isr_is_found() -> None:
+    with pytest.raises(SafetyViolation, match="broker 9 is not registered, and is in 1 ISRs and 0 ELRs"):
+        unregistered(BROKER, *HELD, UNREGISTERED)
+
+
+def test_a_registration_that_was_removed_and_is_back_is_found() -> None:
+    with pytest.raises(SafetyViolation, match="registered with broker epoch 0, and the registration with 0"):
+        unregistered(BROKER, UNREGISTERED, BROKER)
+
+
+# Who was drained
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "folders", "said"),
+    [
+        (3, {"t-1", "u-0"}, None),
+        (1, set(), "broker 1 has a replica of t-0"),
+        (3, {"t-0"}, "broker 3 has the folder of t-0"),
+    ],
+)
+def test_what_is_left_on_a_drained_broker_is_found(
+    broker_id: int, folders: set[str], said: str | None
+) -> None:
+    states = dict(enumerate(image_of(*TOPIC).partitions(ID)))
+    wrong = list(still_there(broker_id, "t", states, folders))
+    assert bool(wrong) == (said is not None)
+    assert said is None or wrong[0].startswith(said)
+
+
+# Offsets of groups
+
+
+def test_an_offset_is_what_was_answered_last() -> None:
+    group = GroupOffset("g")
+    group.check(-1)
+    group.answered(7, Answer.DONE)
+    group.check(7)
+    group.answered(-1, Answer.REFUSED)
+    for wrong in (-1, 8):
+        with pytest.raises(SafetyViolation, match=f"g is at {wrong}, and was answered as at 7"):
+            group.check(wrong)
+    with pytest.raises(SafetyViolation, match="g is unknown, and has 7"):
+        group.not_there()
+    group.answered(-1, Answer.DONE)
+    group.not_there()
+    with pytest.raises(SafetyViolation, match="g is at 7, and was answered as at -1"):
+        group.check(7)
+
+
+def test_an_offset_after_a_request_without_an_answer_is_one_of_two() -> None:
+    group = GroupOffset("g")
+    group.answered(7, Answer.DONE)
+    group.answered(8, Answer.UNKNOWN)
+    assert not group.known
+    group.check(7)
+    group.check(8)
+    with pytest.raises(SafetyViolation, match="g is at -1, and was answered as at 7 or 8"):
+        group.check(-1)
 
 
 # What was removed

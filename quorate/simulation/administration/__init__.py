@@ -15,6 +15,8 @@ from quorate.simulation.administration.admin_changes import (
     TopicShrunk,
 )
 from quorate.simulation.administration.admin_history import AdminCall, AdminHistory, Answer
+from quorate.simulation.administration.drained_brokers import still_there
+from quorate.simulation.administration.group_offsets import GroupOffset
 from quorate.simulation.administration.intents import (
     Intent,
     alter_config,
@@ -33,6 +35,7 @@ from quorate.simulation.administration.kept_records import KeptRecords
 from quorate.simulation.administration.leader_epochs import OneLeaderPerLeaderEpoch
 from quorate.simulation.administration.removed_topics import RemovedTopicsStayRemoved
 from quorate.simulation.administration.stray_folders import Folder, stray_folders
+from quorate.simulation.administration.unregistered_brokers import UnregisteredBrokersStayOut
 
 __all__ = [
     "AdminCall",
@@ -44,6 +47,7 @@ __all__ = [
     "ConfigSet",
     "FeatureSet",
     "Folder",
+    "GroupOffset",
     "Intent",
     "KeptRecords",
     "LeaderElected",
@@ -55,6 +59,7 @@ __all__ = [
     "TopicCreated",
     "TopicRemoved",
     "TopicShrunk",
+    "UnregisteredBrokersStayOut",
     "alter_config",
     "alter_quota",
     "create_topic",
@@ -64,6 +69,7 @@ __all__ = [
     "nothing",
     "reassign",
     "shrink_topic",
+    "still_there",
     "stray_folders",
     "unregister_broker",
     "update_feature",

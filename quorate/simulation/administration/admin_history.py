@@ -41,7 +41,8 @@ class AdminCall:
     client: str
     intent: Intent
     seen: bool
-    """The image was as the call wants it, at some time since it was made."""
+    """The image was as the call wants it, at some time since it was made; or was for a moment, between two
+    records (`Intent.passes`)."""
     answer: Answer | None = None
     may_have_caused: list[AdminChange] = field(default_factory=list)
 
@@ -92,6 +93,8 @@ class AdminHistory:
         for call in self._open:
             call.seen = call.seen or call.intent.holds(image)
         for change in self._reader.read(records, image):
+            for call in self._open:
+                call.seen = call.seen or (call.intent.passes and call.intent.explains(change))
             if self._has_a_cause_among_calls(change):
                 self._explain(change)
 

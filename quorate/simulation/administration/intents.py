@@ -32,6 +32,8 @@ class Intent:
     """Whether the image is one that an answer without an error may be given on."""
     explains: Callable[[AdminChange], bool]
     """Whether the call may be the cause of a change."""
+    passes: bool = False
+    """What it explains may be undone by the cluster itself before any image shows it."""
 
 
 def nothing(what: str) -> Intent:
@@ -179,10 +181,12 @@ def update_feature(feature: str, level: int) -> Intent:
 
 
 def unregister_broker(broker_id: int) -> Intent:
+    """A broker that runs registers again."""
     return Intent(
         f"unregister broker {broker_id}",
         holds=lambda image: image.broker(broker_id) is None,
         explains=lambda change: change == BrokerUnregistered(broker_id),
+        passes=True,
     )
 
 

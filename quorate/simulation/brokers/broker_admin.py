@@ -74,9 +74,9 @@ class Administrator(Clients[BrokerCluster]):
         return asked == 1
 
     async def _settled(self) -> None:
-        """Wait until no broker is registered with a lost directory. A partition that was created on
-        such a broker alone would wait for that directory, and rightly so."""
-        while not self._cluster.directories_are_as_registered():  # noqa: ASYNC110
+        """Wait until no broker is registered with a lost directory, or losing its registration. A partition
+        that was created on such a broker alone would wait for what it lost, and rightly so."""
+        while not self._cluster.may_create():  # noqa: ASYNC110
             await trio.sleep(0.1)
 
     async def delete(self, name: str) -> None:

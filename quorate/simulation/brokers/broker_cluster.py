@@ -202,6 +202,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         self._leader_epochs = OneLeaderPerLeaderEpoch()
         self.creating = 0
         """Topics whose creation was asked for and not answered yet."""
+        self.unregistering = 0
+        """Brokers whose registration an operator asked to remove, and no answer said what came of it."""
         self.fenced_dead = 0
         """How often a controller has fenced a broker because its process was gone."""
 
@@ -378,15 +380,19 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         found = {name: broker.replicas.changes for name, broker in brokers if broker is not None}
         return {name: each for name, each in found.items() if each.pending or each.backlog}
 
-    def directories_are_as_registered(self) -> bool:
-        """Return whether every active broker has all directories that metadata gives it. False without a
-        leader."""
+    def may_create(self) -> bool:
+        """Return whether no partition that is created now may be left without a replica that can lead: every
+        broker is registered, nobody asks to remove one, and every active one has all directories that
+        metadata gives it. False without a leader."""
         leader = self.leader()
-        if leader is None:
+        if leader is None or self.unregistering:
             return False
         image = leader.image
-        brokers = ((node, image.broker(node.id)) for node in self.nodes if image.is_active(node.id))
-        return all(broker is None or set(broker.log_dirs) <= node.directories for node, broker in brokers)
+        brokers = [(node, image.broker(node.id)) for node in self.nodes]
+        return all(
+            broker is not None and (not image.is_active(node.id) or set(broker.log_dirs) <= node.directories)
+            for node, broker in brokers
+        )
 
     async def converge(self, *, within_s: float) -> None:
         """Wait until every replica of every partition is in sync, and no state change is left. Raises

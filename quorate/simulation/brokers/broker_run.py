@@ -22,6 +22,7 @@ from quorate.simulation.brokers.broker_cluster import (
 from quorate.simulation.brokers.broker_members import GroupMembers
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.brokers.directory_mover import DirectoryMover
+from quorate.simulation.brokers.loss_budget import LossBudget
 from quorate.simulation.brokers.lost_disks import LostDisks
 from quorate.simulation.brokers.operating import Operators, OperatorSettings
 from quorate.simulation.brokers.reassigner import Reassigner
@@ -66,25 +67,19 @@ DIRECTORY_FAULTS = (Fault.LOST_DIRECTORY, Fault.ABSENT_DIRECTORY, Fault.DIRECTOR
 
 
 class BrokerFaults(Faults[BrokerHost]):
-    """Keeps to the budget of partitions: fewer than min ISR members lose unsynced data at once.
-
-    A broker counts as one that lost data from the moment its host loses power, its disk is about to fail, or
-    one of its folders of log.dirs goes (`DirectoryFaults`), until the controller knows of its next life and
-    every partition has min ISR members in sync again.
-    Processes may be killed at any time beside that. Of the brokers all but one vote at least, and one at most
-    has lost the folder with its vote in it (`LostDisks`).
-    """
+    """Keeps to the budget of partitions (`LossBudget`). Processes may be killed at any time beside that. Of
+    the brokers all but one vote at least, and one at most has lost the folder with its vote in it
+    (`LostDisks`)."""
 
     clock_jumps_ms = (-86_400_000, -3_600_000, -1000, 1000, 3_600_000, 86_400_000)
 
-    def __init__(self, cluster: BrokerCluster, settings: FaultSettings, source: random.Random) -> None:
+    def __init__(
+        self, cluster: BrokerCluster, settings: FaultSettings, source: random.Random, budget: LossBudget
+    ) -> None:
         super().__init__(cluster, settings, source)
         self._brokers = cluster
-        self._lost: dict[BrokerHost, int] = {}
-        """The brokers that lost data, and the life in which they did."""
-        self.directories = DirectoryFaults(
-            cluster, source, choose=self._some, may_lose=self._may_lose, last=self._last
-        )
+        self._may_lose = budget.take
+        self.directories = DirectoryFaults(cluster, source, budget, choose=self._some, last=self._last)
         self._do |= {
             Fault.LOST_DIRECTORY: self.directories.lose,
             Fault.ABSENT_DIRECTORY: self.directories.take_away,
@@ -103,7 +98,7 @@ class BrokerFaults(Faults[BrokerHost]):
             self.voters,
             source,
             choose=self._some,
-            may_lose=lambda node: self.directories.is_spare(node) and self._may_lose(node),
+            may_lose=lambda node: budget.is_spare(node) and budget.take(node),
             last=self._last,
         )
         if cluster.settings.voters_in is not VotersIn.CONFIGURATION:
@@ -120,27 +115,6 @@ class BrokerFaults(Faults[BrokerHost]):
             raise LivenessViolation(
                 f"ReconfigurationNotStuck: a voter is not added {_PATIENCE_S:g} s after the last fault"
             )
-
-    def _may_lose(self, node: BrokerHost) -> bool:
-        """Return whether the budget has room for a loss, which is taken then."""
-        self._forget_who_recovered()
-        least = self._brokers.settings.min_isr
-        if len(self._lost.keys() | {node}) >= least:
-            return False
-        self._lost[node] = node.life
-        return True
-
-    def _forget_who_recovered(self) -> None:
-        leader = self._brokers.leader()
-        if leader is None:
-            return
-        image, least = leader.image, self._brokers.settings.min_isr
-        if all(len(state.isr) >= least for _, state in image.all_partitions()):
-            self._lost = {
-                node: life
-                for node, life in self._lost.items()
-                if node.life == life or node.disk_failing or not node.is_unfenced(image)
-            }
 
     async def _sync_error(self) -> None:
         if self._may_lose(node := self._some()):
@@ -279,11 +253,13 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         members = GroupMembers(
             cluster, TOPIC, derived(source), members=settings.members, think_max_s=settings.think_max_s
         )
-        faults = BrokerFaults(cluster, self.settings.faults, derived(source))
+        budget = LossBudget(cluster)
+        faults = BrokerFaults(cluster, self.settings.faults, derived(source), budget)
         reassigner = Reassigner(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
-        operators = Operators(cluster, cluster.metadata, derived(source), self.settings.operators)
+        operators = Operators(cluster, cluster.metadata, derived(source), self.settings.operators, budget)
         mover = DirectoryMover(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
         await admin.create(TOPIC, partitions=cluster.settings.partitions)
+        await operators.prepare()
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:
             consumers.start_soon(clients.consume)
@@ -330,7 +306,10 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         if reassigner is not None:
             await reassigner.check(within_s=_PATIENCE_S)
         await check_work_ends(cluster, within_s=_PATIENCE_S)
-        await operators.check()
+        with trio.move_on_after(_PATIENCE_S) as patience:
+            await operators.check()
+        if patience.cancelled_caught:
+            raise LivenessViolation("the offsets of an operator's group can't be read")
         if members.acknowledged:
             with trio.move_on_after(_PATIENCE_S) as patience:
                 await members.check()

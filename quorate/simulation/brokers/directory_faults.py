@@ -1,6 +1,6 @@
 """Directories that come and go: a second folder of `log.dirs` is lost, away for a while, or there twice.
 
-A directory is taken only where `may_lose` says so: it counts as data that its broker has lost, as a power
+A directory is taken only where the budget has room: it counts as data that its broker has lost, as a power
 loss does, from the moment it goes until the broker is back and every partition has min.insync.replicas
 members in sync again. That holds for one that comes back late as well: what it has is older by then. It is
 taken only while all other brokers are unfenced and somebody else is eligible in every partition: one that was
@@ -18,6 +18,7 @@ from quorate.broker.metadata import MetadataImage
 from quorate.broker.replication.storage import MOVED_MARK, parse_folder_name
 from quorate.quorum_state import META_PROPERTIES, load_meta_properties
 from quorate.simulation.brokers.broker_cluster import AGAIN, MORE, BrokerCluster, BrokerHost
+from quorate.simulation.brokers.loss_budget import LossBudget
 from quorate.simulation.faults import FOLDER
 from quorate.simulation.violations import SafetyViolation
 
@@ -32,21 +33,21 @@ class DirectoryFaults:
         self,
         cluster: BrokerCluster,
         source: random.Random,
+        budget: LossBudget,
         *,
         choose: Callable[[], BrokerHost],
-        may_lose: Callable[[BrokerHost], bool],
         last: Callable[[], Awaitable[None]],
     ) -> None:
         self._cluster = cluster
         self._random = source
         self._choose = choose
-        self._may_lose = may_lose
+        self._budget = budget
         self._last = last
 
     async def lose(self) -> None:
         """A disk fails for good, and a new one is put in its place."""
         node = await self._down()
-        if node is not None and self.is_spare(node) and self._may_lose(node):
+        if node is not None and self._budget.is_spare(node) and self._budget.take(node):
             node.disk.unmount(MORE)
             await self._last()
         self._start(node)
@@ -54,7 +55,7 @@ class DirectoryFaults:
     async def take_away(self) -> None:
         """A node runs without its second folder for a while; then that is back, as it was."""
         node = await self._down()
-        if node is None or not self.is_spare(node) or not self._may_lose(node):
+        if node is None or not self._budget.is_spare(node) or not self._budget.take(node):
             self._start(node)
             return
         node.away = node.disk.unmount(MORE)
@@ -142,21 +143,6 @@ class DirectoryFaults:
             await self._cluster.stop(node)
         await self._cluster.crash(node, power_loss=False)
         return None if node.up or len(node.log_dirs) != 2 else node
-
-    def is_spare(self, node: BrokerHost) -> bool:
-        """Return whether no partition is sure to be whole on this node alone, and none is about to be created
-        so."""
-        leader = self._cluster.leader()
-        if leader is None or self._cluster.creating:
-            return False
-        image = leader.image
-        if not all(other.is_unfenced(image) for other in self._cluster.nodes if other is not node):
-            return False
-        return all(
-            {*state.isr, *state.elr} - {node.id}
-            for _, state in image.all_partitions()
-            if node.id in (*state.isr, *state.elr, *state.eligible.last_known)
-        )
 
     async def _end(self, node: BrokerHost) -> None:
         """End the process at least once: another fault may be ending it, and has cut its disk off until

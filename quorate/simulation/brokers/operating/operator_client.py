@@ -15,8 +15,9 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire import KafkaError, WireClient, open_client
 from quorate.raft import OutcomeUnknownError
 from quorate.runtime import NetworkError
-from quorate.simulation.administration import AdminHistory, Answer, Intent, KeptRecords
+from quorate.simulation.administration import AdminHistory, Answer, GroupOffset, Intent, KeptRecords
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
+from quorate.simulation.brokers.loss_budget import LossBudget
 from quorate.simulation.brokers.operating.operator_requests import REQUEST_TIMEOUT_S
 from quorate.simulation.violations import SafetyViolation
 
@@ -32,7 +33,13 @@ _UNKNOWN: Final = frozenset(
         ErrorCode.not_controller,
     }
 )
-_ALREADY: Final = frozenset({ErrorCode.no_reassignment_in_progress, ErrorCode.election_not_needed})
+_ALREADY: Final = frozenset(
+    {
+        ErrorCode.no_reassignment_in_progress,
+        ErrorCode.election_not_needed,
+        ErrorCode.broker_id_not_registered,
+    }
+)
 PREFIX: Final = "op"
 """The names of operators' topics begin with it, and no others."""
 
@@ -59,6 +66,10 @@ class OwnTopic:
     once: bool
     """Its creation was asked for once. Of several requests one may be under way still: it must stay."""
     counted: Counted = Counted.SURE
+    placed: bool = True
+    """No request to move its replicas may be under way still."""
+    drained: set[int] = field(default_factory=set)
+    """The brokers that all its replicas have left, and were given none since."""
     records: dict[int, KeptRecords] = field(default_factory=dict)
     asked: int = 0
     """The records that were sent."""
@@ -77,13 +88,16 @@ class OperatorClient:
         number: int,
         source: random.Random,
         finishing: trio.Event,
+        budget: LossBudget,
     ) -> None:
         self.cluster = cluster
         self.history = history
         self.random = source
         self.number = number
         self.finishing = finishing
+        self.budget = budget
         self.topics: list[OwnTopic] = []
+        self.groups: list[GroupOffset] = []
         self._serial = 0
 
     @property
@@ -192,9 +206,8 @@ class OperatorClient:
             self.cluster.creating -= 1
 
     async def settled(self) -> bool:
-        """Wait until no broker is registered with a lost directory (`Administrator`); False if it is time to
-        finish."""
-        while not self.cluster.directories_are_as_registered():
+        """Wait until topics may be created (`Administrator`); False if it is time to finish."""
+        while not self.cluster.may_create():
             if self.finishing.is_set():
                 return False
             await trio.sleep(0.1)

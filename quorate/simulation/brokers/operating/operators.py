@@ -8,10 +8,18 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.simulation.administration import AdminHistory, RemovedTopicsStayRemoved
+from quorate.simulation.administration import (
+    AdminHistory,
+    RemovedTopicsStayRemoved,
+    UnregisteredBrokersStayOut,
+    still_there,
+)
 from quorate.simulation.brokers.broker_clients import read_everything
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
 from quorate.simulation.brokers.committed_metadata import CommittedMetadata
+from quorate.simulation.brokers.loss_budget import LossBudget
+from quorate.simulation.brokers.operating.broker_actions import drain, unregister
+from quorate.simulation.brokers.operating.group_actions import check_groups, offsets_topic, use_group
 from quorate.simulation.brokers.operating.operator_client import PREFIX, Counted, OperatorClient, OwnTopic
 from quorate.simulation.brokers.operating.record_actions import delete_records, produce
 from quorate.simulation.brokers.operating.setting_actions import (
@@ -53,6 +61,9 @@ ACTIONS: Final[tuple[tuple[int, Action], ...]] = (
     (2, set_quota),
     (1, upgrade),
     (5, ask_wrongly),
+    (1, unregister),
+    (3, drain),
+    (5, use_group),
 )
 """An operator's actions, each with how often it is drawn."""
 
@@ -74,15 +85,25 @@ class Operators(Clients[BrokerCluster]):
         metadata: CommittedMetadata,
         source: random.Random,
         settings: OperatorSettings,
+        budget: LossBudget,
     ) -> None:
         super().__init__(cluster, source)
         self._pause_max_s = settings.pause_max_s
         self.history = AdminHistory(owned=is_owned)
-        metadata.rules += (self.history.committed, RemovedTopicsStayRemoved(once=is_owned).committed)
+        metadata.rules += (
+            self.history.committed,
+            RemovedTopicsStayRemoved(once=is_owned).committed,
+            UnregisteredBrokersStayOut().committed,
+        )
         self._operators = [
-            OperatorClient(cluster, self.history, number, self._derived(), self._finish)
+            OperatorClient(cluster, self.history, number, self._derived(), self._finish, budget)
             for number in range(1, settings.count + 1)
         ]
+
+    async def prepare(self) -> None:
+        """Do what must be done before faults begin."""
+        for operator in self._operators[:1]:
+            await offsets_topic(operator)
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -105,10 +126,20 @@ class Operators(Clients[BrokerCluster]):
 
     async def check(self) -> None:
         """The replicas of every partition of the operators' topics hold the same: what was acknowledged, and
-        nothing that was removed. For a cluster that is idle and in sync. Raises `SafetyViolation`."""
+        nothing that was removed. Brokers that were drained have none of them, and groups have the offsets
+        that they were answered. For a cluster that is idle and in sync. Raises `SafetyViolation`."""
         for operator in self._operators:
             for topic in operator.topics:
+                self._check_drained(topic)
                 await self._check_topic(topic)
+            await check_groups(operator)
+
+    def _check_drained(self, topic: OwnTopic) -> None:
+        for broker_id in topic.drained:
+            node = self._cluster.nodes[broker_id - 1]
+            folders = {folder for directory in node.log_dirs for folder in node.disk.list(directory)}
+            for wrong in still_there(broker_id, topic.name, self._cluster.states(topic.name), folders):
+                raise SafetyViolation(f"DrainedBrokersStayEmpty: {wrong}")
 
     async def _check_topic(self, topic: OwnTopic) -> None:
         for partition_id, state in self._cluster.states(topic.name).items():

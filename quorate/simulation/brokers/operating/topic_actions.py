@@ -145,6 +145,7 @@ async def _grow(operator: OperatorClient, topic: OwnTopic) -> None:
         )
 
     with operator.creating():
+        topic.drained.clear()
         answer, times = await operator.insist(ask)
     if answer is Answer.DONE or times > 1:
         # Refused after a request without an answer: that one did it.
@@ -197,19 +198,21 @@ async def reassign_replicas(operator: OperatorClient) -> None:
     partition_id = operator.random.randrange(topic.partitions)
     target: tuple[int, ...] | None = operator.some_replicas()
     while True:
-        await _reassign(operator, topic.name, partition_id, target)
+        await _reassign(operator, topic, partition_id, target)
         if operator.random.random() < 0.6:
             return
         target = operator.some_replicas() if operator.random.random() < 0.5 else None
 
 
 async def _reassign(
-    operator: OperatorClient, name: str, partition_id: int, target: tuple[int, ...] | None
+    operator: OperatorClient, topic: OwnTopic, partition_id: int, target: tuple[int, ...] | None
 ) -> None:
-    await operator.ask(
-        reassign(name, partition_id, target),
-        lambda connection: requests.reassign_partition(connection, name, partition_id, target),
+    topic.drained.clear()
+    answer, _ = await operator.ask(
+        reassign(topic.name, partition_id, target),
+        lambda connection: requests.reassign_partition(connection, topic.name, partition_id, target),
     )
+    topic.placed = topic.placed and answer is not Answer.UNKNOWN
 
 
 async def elect(operator: OperatorClient) -> None:
