@@ -1,4 +1,4 @@
-"""Operators remove the registrations of brokers, and move everything of theirs off one."""
+"""Operators remove the registrations of brokers, and reassign what is theirs away from one."""
 
 from collections.abc import Iterator
 
@@ -33,15 +33,15 @@ async def unregister(operator: OperatorClient) -> None:
 
 
 async def drain(operator: OperatorClient) -> None:
-    """Move each replica of one topic off a broker, to one that has none, or to nobody, and wait until it is
-    gone."""
+    """Reassign each replica of one topic away from a broker, to one that has none, or to nobody, and wait
+    until it is gone."""
     topic = operator.some_topic(lambda topic: topic.counted is Counted.SURE and topic.placed)
     settings = operator.cluster.settings
     if topic is None or settings.brokers <= settings.min_isr:
         return
     broker_id = operator.some_host().id
     for partition_id, state in enumerate(_states(operator, topic)):
-        if broker_id in state.replicas and not await _move_off(operator, topic, partition_id, broker_id):
+        if broker_id in state.replicas and not await _reassign_off(operator, topic, partition_id, broker_id):
             return
     while any(broker_id in state.replicas for state in _states(operator, topic)):
         if operator.finishing.is_set():
@@ -57,7 +57,7 @@ def _states(operator: OperatorClient, topic: OwnTopic) -> tuple[PartitionState, 
     return () if found is None else tuple(image.partitions(found.topic_id))
 
 
-async def _move_off(operator: OperatorClient, topic: OwnTopic, partition_id: int, broker_id: int) -> bool:
+async def _reassign_off(operator: OperatorClient, topic: OwnTopic, partition_id: int, broker_id: int) -> bool:
     """Ask until there is an answer; whether it was granted. Requests without one may yet be carried out, and
     ask for the same."""
     state = _states(operator, topic)[partition_id]

@@ -67,7 +67,7 @@ class OwnTopic:
     """Its creation was asked for once. Of several requests one may be under way still: it must stay."""
     counted: Counted = Counted.SURE
     placed: bool = True
-    """No request to move its replicas may be under way still."""
+    """No request to reassign its replicas may be under way still."""
     drained: set[int] = field(default_factory=set)
     """The brokers that all its replicas have left, and were given none since."""
     records: dict[int, KeptRecords] = field(default_factory=dict)
