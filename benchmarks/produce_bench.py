@@ -16,11 +16,11 @@ from typing import Final
 import trio
 
 from quorate.broker.replication.producing.batch_check import BatchChecker, read_produced
-from quorate.broker.replication.producing.compression import Codec, compress
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.log import Log, LogConfig
 from quorate.log.batches.batch import HEADER_BYTES, seal
 from quorate.log.batches.records import KeyValue, build_keyed_batch
+from quorate.log.compression import Codec, compress
 from quorate.runtime.real.real_compute import ThreadCompute
 from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
 from quorate.runtime.slices import Slices

@@ -834,11 +834,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "what a gzip batch may become has no bound",
-        "broker/replication/producing/compression.py",
+        "log/compression.py",
         "stream.decompress(rest, left + 1)",
         "stream.decompress(rest)",
         "a bomb",
-        "tests/broker/replication/test_compression.py",
+        "tests/log/test_compression.py",
     ),
     _tested(
         "what was checked is appended as it came",

@@ -20,10 +20,18 @@ if TYPE_CHECKING:
         load_offsets,
         store_offsets,
     )
+    from quorate.log.compression import (
+        Codec,
+        CompressedDataError,
+        DecompressedTooLargeError,
+        compress,
+        decompress,
+    )
     from quorate.log.log import AppendInfo, FileSlice, Log
     from quorate.log.log_config import LogConfig
     from quorate.log.log_errors import (
         BatchTooLargeError,
+        CompactionAbandonedError,
         DamagedLogError,
         DamagedSnapshotError,
         InvalidBatchError,
@@ -35,7 +43,7 @@ if TYPE_CHECKING:
         SnapshotMissingError,
     )
     from quorate.log.metadata_recovery import open_metadata_log, recovered_log
-    from quorate.log.recovery import segment_bases
+    from quorate.log.segments import segment_bases
 
 _HOMES = {
     "HIGH_WATERMARKS": "quorate.log.checkpoints",
@@ -47,7 +55,13 @@ _HOMES = {
     "is_number": "quorate.log.checkpoints",
     "load_offsets": "quorate.log.checkpoints",
     "store_offsets": "quorate.log.checkpoints",
+    "Codec": "quorate.log.compression",
+    "CompressedDataError": "quorate.log.compression",
+    "DecompressedTooLargeError": "quorate.log.compression",
+    "compress": "quorate.log.compression",
+    "decompress": "quorate.log.compression",
     "BatchTooLargeError": "quorate.log.log_errors",
+    "CompactionAbandonedError": "quorate.log.log_errors",
     "DamagedLogError": "quorate.log.log_errors",
     "DamagedSnapshotError": "quorate.log.log_errors",
     "InvalidBatchError": "quorate.log.log_errors",
@@ -63,7 +77,7 @@ _HOMES = {
     "LogConfig": "quorate.log.log_config",
     "open_metadata_log": "quorate.log.metadata_recovery",
     "recovered_log": "quorate.log.metadata_recovery",
-    "segment_bases": "quorate.log.recovery",
+    "segment_bases": "quorate.log.segments",
 }
 
 __getattr__ = lazily(__name__, _HOMES)
@@ -75,8 +89,12 @@ __all__ = [
     "RECOVERY_POINTS",
     "AppendInfo",
     "BatchTooLargeError",
+    "Codec",
+    "CompactionAbandonedError",
+    "CompressedDataError",
     "DamagedLogError",
     "DamagedSnapshotError",
+    "DecompressedTooLargeError",
     "FileSlice",
     "InvalidBatchError",
     "Log",
@@ -89,7 +107,9 @@ __all__ = [
     "SnapshotMissingError",
     "TopicPartition",
     "UnreadableCheckpointError",
+    "compress",
     "decode_lines",
+    "decompress",
     "is_number",
     "load_offsets",
     "open_metadata_log",

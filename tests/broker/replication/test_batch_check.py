@@ -12,13 +12,13 @@ from gaps import within_gap
 from quorate.broker.metadata.configs import effective
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches
-from quorate.broker.replication.producing.compression import Codec, compress, decompress
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.error_code import ErrorCode
 from quorate.kafka_bytes import varint
 from quorate.log.batches.batch import HEADER_BYTES, Batch, attributes_of, read_header, seal
 from quorate.log.batches.records import records_of
+from quorate.log.compression import Codec, compress, decompress
 from quorate.runtime.real.real_compute import ThreadCompute
 from quorate.runtime.slices import Slices
 from quorate.simulation.world.simulated_compute import InlineCompute

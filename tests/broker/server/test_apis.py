@@ -9,7 +9,6 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.replication.producing.compression import Codec, compress
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type, response_type
 from quorate.broker.wire.codecs.fetch_codec import (
@@ -28,6 +27,7 @@ from quorate.broker.wire.codecs.produce_codec import (
 from quorate.broker.wire.kafka_client import WireClient
 from quorate.log.batches.batch import HEADER_BYTES, read_batches, read_header, seal
 from quorate.log.batches.records import build_batch, records_of
+from quorate.log.compression import Codec, compress
 
 MakeNodes = Callable[..., Any]
 

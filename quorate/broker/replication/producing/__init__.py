@@ -1,12 +1,6 @@
 """The checks of produced batches before the append."""
 
 from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches, read_produced
-from quorate.broker.replication.producing.compression import (
-    Codec,
-    CompressedDataError,
-    DecompressedTooLargeError,
-    decompress,
-)
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.broker.replication.producing.producer_snapshot import load, store, take
 from quorate.broker.replication.producing.producer_state import NO_PRODUCER, KeptBatch, ProducerState
@@ -15,13 +9,9 @@ __all__ = [
     "NO_PRODUCER",
     "BatchChecker",
     "CheckedBatches",
-    "Codec",
-    "CompressedDataError",
-    "DecompressedTooLargeError",
     "KeptBatch",
     "ProduceRules",
     "ProducerState",
-    "decompress",
     "load",
     "read_produced",
     "store",

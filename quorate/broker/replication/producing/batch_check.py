@@ -13,18 +13,19 @@ from typing import Final
 import trio
 from crc32c import crc32c
 
-from quorate.broker.replication.producing.compression import (
-    Codec,
-    CompressedDataError,
-    DecompressedTooLargeError,
-    compress,
-    decompress,
-)
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.broker.replication.producing.producer_state import NO_PRODUCER
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.error_code import ErrorCode
-from quorate.log import BatchTooLargeError, InvalidBatchError
+from quorate.log import (
+    BatchTooLargeError,
+    Codec,
+    CompressedDataError,
+    DecompressedTooLargeError,
+    InvalidBatchError,
+    compress,
+    decompress,
+)
 from quorate.log.batches import (
     CRC_START,
     HEADER,

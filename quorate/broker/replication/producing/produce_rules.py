@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from quorate.broker.metadata import TopicConfig
-from quorate.broker.replication.producing.compression import Codec
+from quorate.log import Codec
 
 _CODECS: Final = MappingProxyType(
     {

@@ -3,17 +3,18 @@
 from collections.abc import Callable
 from functools import partial
 
-from quorate.broker.replication.producing import (
-    Codec,
-    CompressedDataError,
-    DecompressedTooLargeError,
-    decompress,
-)
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import OffsetResult
 from quorate.error_code import ErrorCode
-from quorate.log import LogError, OffsetOutOfRangeError
+from quorate.log import (
+    Codec,
+    CompressedDataError,
+    DecompressedTooLargeError,
+    LogError,
+    OffsetOutOfRangeError,
+    decompress,
+)
 from quorate.log.batches import HEADER_BYTES, Batch, RecordBytes, read_batches, stamps_of
 from quorate.runtime import Compute, DiskError, Slices
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
@@ -112,7 +113,7 @@ async def _in_batch(
 ) -> OffsetResult | None:
     header = batch.header
     epoch = Epoch(header.leader_epoch)
-    if records is None or header.is_log_append_time:
+    if records is None:
         return OffsetResult(offset=from_offset, timestamp=header.max_timestamp, leader_epoch=epoch)
     slices = Slices()
     for offset, at in stamps_of(header, records):

@@ -6,13 +6,12 @@ from typing import TypeAlias
 
 import trio
 
-from quorate.broker.replication.producing import Codec
 from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.error_code import ErrorCode
-from quorate.log import DamagedLogError, LogError, OffsetOutOfRangeError
+from quorate.log import Codec, DamagedLogError, LogError, OffsetOutOfRangeError
 from quorate.log.batches import peek
 from quorate.runtime import DiskError, Slices
 from quorate.types import Offset

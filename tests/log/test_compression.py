@@ -10,7 +10,7 @@ import cramjam
 import pytest
 from aiokafka import codec as aiokafka_codec
 
-from quorate.broker.replication.producing.compression import (
+from quorate.log.compression import (
     Codec,
     CompressedDataError,
     DecompressedTooLargeError,
