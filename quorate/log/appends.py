@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quorate.log.batches import STAMP_BYTES, BatchHeader, read_headers, stamp
+from quorate.log.batches import STAMP_BYTES, BatchHeader, bare_header, read_headers, stamp
 from quorate.log.log_errors import EpochRegressionError, OffsetGapError
 from quorate.log.open_log import OpenLog
 from quorate.log.segments import Segment
@@ -14,6 +14,7 @@ from quorate.value import value
 
 _TIMESTAMPS = struct.Struct(">qq")
 _TIMESTAMPS_START = 27
+_OFFSETS_AT_ONCE = 2**31 - 1
 
 
 @value(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class _Span:
     end_offset: int
     epoch: int
     size: int
-    base_timestamp: int
+    first_timestamp: int
     max_timestamp: int
 
 
@@ -61,7 +62,7 @@ class Appends(OpenLog):
             start, size = header.position, header.size
             pieces += (stamp(base, header.length, epoch), view[start + STAMP_BYTES : start + size])
             end = base + header.last_offset_delta + 1
-            spans.append(_Span(base, end, epoch, size, header.base_timestamp, header.max_timestamp))
+            spans.append(_Span(base, end, epoch, size, header.first_timestamp, header.max_timestamp))
             base = end
         return self._append(pieces, spans)
 
@@ -74,25 +75,36 @@ class Appends(OpenLog):
         self._check_writable()
         if headers is None:
             headers = list(read_headers(records))
+        if len(headers) > 1 and headers[-1].end_offset - headers[0].base_offset > _OFFSETS_AT_ONCE:
+            # Bare headers may span more than one segment can.
+            before, size = self.end_offset, 0
+            for header in headers:
+                size += self.append_as_follower(records, headers=[header], in_memory=in_memory).size_bytes
+            return AppendInfo(before, self.end_offset, size)
         view = memoryview(records)
         pieces: list[Buffer] = []
         spans: list[_Span] = []
         expected, epoch = int(self.end_offset), int(self._epochs.last_epoch)
         for header in headers:
-            if header.base_offset != expected:
-                raise OffsetGapError(
-                    f"base offset {header.base_offset}, expected {expected}", position=header.position
+            size, end = header.size, header.end_offset
+            base, piece = header.base_offset, view[header.position : header.position + size]
+            if header.is_bare and base < expected < end:
+                # The leader has compacted: its one header stands for batches that are here and the next ones.
+                base, epoch_of = expected, header.leader_epoch
+                piece = memoryview(
+                    bare_header(
+                        base_offset=base, end_offset=end, epoch=epoch_of, max_timestamp=header.max_timestamp
+                    )
                 )
+            if base != expected:
+                raise OffsetGapError(f"base offset {base}, expected {expected}", position=header.position)
             if header.leader_epoch < epoch:
                 raise EpochRegressionError(
                     f"epoch {header.leader_epoch} is older than {epoch}", position=header.position
                 )
-            expected, epoch = header.end_offset, header.leader_epoch
-            size = header.size
-            pieces.append(view[header.position : header.position + size])
-            spans.append(
-                _Span(header.base_offset, expected, epoch, size, header.base_timestamp, header.max_timestamp)
-            )
+            expected, epoch = end, header.leader_epoch
+            pieces.append(piece)
+            spans.append(_Span(base, end, epoch, size, header.first_timestamp, header.max_timestamp))
         return self._append(pieces, spans, in_memory=in_memory)
 
     def append_own(self, batch: bytes, *, base_offset: int, end_offset: int, epoch: int) -> AppendInfo:
@@ -127,7 +139,7 @@ class Appends(OpenLog):
                 note_batch(
                     position=position,
                     last_offset=span.end_offset - 1,
-                    base_timestamp=span.base_timestamp,
+                    first_timestamp=span.first_timestamp,
                     max_timestamp=span.max_timestamp,
                 )
                 if span.epoch > self._epochs.newest:

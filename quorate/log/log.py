@@ -72,6 +72,11 @@ class Log(Appends, Reads, Removals):
         return self._folder
 
     @property
+    def config(self) -> LogConfig:
+        """The configuration in use."""
+        return self._config
+
+    @property
     def last_epoch(self) -> Epoch:
         """The epoch of the last record, 0 in an empty log."""
         return self._epochs.last_epoch

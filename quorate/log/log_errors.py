@@ -62,6 +62,14 @@ class LogInterruptedError(LogFailedError):
     """A change of this log was cancelled halfway. The disk works. Open the log again, which recovers it."""
 
 
+class CompactionAbandonedError(LogError):
+    """The log was cut, closed or moved while it was compacted. What was compacted before stays so, the rest
+    is as it was: the next compaction begins anew."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"{folder}: the log was cut, closed or moved while it was compacted")
+
+
 class DamagedLogError(LogError):
     """A part of the log that was durable can't be read. The node must not start with this log."""
 

@@ -36,6 +36,9 @@ class OpenLog:
         self._epochs: EpochCache = files.epochs
         self._tail = Tail(config.tail_bytes)
         self._generation = 0
+        """Counts when records are forgotten."""
+        self._layout = 0
+        """Counts when records are forgotten, and when others files hold them."""
         self._folder_writes = 0
         self._folder_synced = 0
         self._durable_end_offset = files.end_offset

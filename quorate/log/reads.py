@@ -16,7 +16,7 @@ _NO_LIMIT = 2**63 - 1
 @dataclass(frozen=True, slots=True)
 class FileSlice:
     """A range of whole batches in a file, for a copy by the operating system. It is valid until the next
-    truncation, or until the log start moves."""
+    truncation or compaction, or until the log start moves."""
 
     file: File
     position: int
@@ -50,16 +50,16 @@ class Reads(OpenLog):
             records = self.read_tail(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
             if records is not None:
                 return records
-            generation = self._generation
+            layout = self._layout
             try:
                 found = await read_cold(self._locate(offset, max_bytes, end_offset, min_one_batch))
                 records = b"" if found is None else await found.file.read(found.position, found.size)
             except (DiskError, DamagedLogError):
-                if generation == self._generation and offset >= self.log_start_offset:
+                if layout == self._layout and offset >= self.log_start_offset:
                     raise
                 continue
-            # Otherwise the log was truncated under the walk or the read.
-            if generation == self._generation:
+            # Otherwise the log was truncated or compacted under the walk or the read.
+            if layout == self._layout:
                 return records
 
     def slice_of(
@@ -129,7 +129,7 @@ class Reads(OpenLog):
         Raises `DamagedLogError`, `DiskError`.
         """
         while True:
-            generation = self._generation
+            layout = self._layout
             start = max(from_offset, self.log_start_offset)
             spot = None
             first = max(bisect_right(self._segments, start, key=base_of) - 1, 0)
@@ -139,18 +139,14 @@ class Reads(OpenLog):
                 try:
                     spot = await read_cold(segment.find_timestamp(timestamp, start))
                 except (DiskError, DamagedLogError):
-                    if generation == self._generation and segment in self._segments:
+                    if layout == self._layout and segment in self._segments:
                         raise
                     break
                 if spot is not None:
                     break
             else:
-                if generation == self._generation:
+                if layout == self._layout:
                     return None
-            # Otherwise the log was cut under the walk, at one end or the other.
-            if (
-                spot is not None
-                and generation == self._generation
-                and spot.end_offset > self.log_start_offset
-            ):
+            # Otherwise the log was cut under the walk, at one end or the other, or compacted.
+            if spot is not None and layout == self._layout and spot.end_offset > self.log_start_offset:
                 return Offset(max(spot.base_offset, start, self.log_start_offset))

@@ -15,6 +15,8 @@ from quorate.log.epoch_cache import EpochCache, load_epochs
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError
 from quorate.log.segments import (
+    CLEANED,
+    DELETED,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -22,7 +24,9 @@ from quorate.log.segments import (
     HeaderWalk,
     Segment,
     Steps,
+    finish_swaps,
     read_cold,
+    segment_bases,
 )
 from quorate.runtime import Disk, Slices, get_logger
 from quorate.types import EpochStart, Offset
@@ -30,8 +34,7 @@ from quorate.types import EpochStart, Offset
 log = get_logger(__name__)
 
 _CHUNK_BYTES = 1024 * 1024
-_DIGITS = 20
-_LEFTOVERS = (".tmp", ".deleted")
+_LEFTOVERS = (".tmp", CLEANED, DELETED)
 _ALL = 2**63 - 1
 
 
@@ -73,12 +76,6 @@ async def recover(
         raise
 
 
-def segment_bases(disk: Disk, folder: str) -> list[int]:
-    """Return the base offsets of the segments in `folder`, in ascending order."""
-    names = (name.removesuffix(LOG_SUFFIX) for name in disk.list(folder) if name.endswith(LOG_SUFFIX))
-    return sorted(int(name) for name in names if len(name) == _DIGITS and name.isdecimal())
-
-
 class _Recovery:
     def __init__(self, disk: Disk, folder: str, config: LogConfig, trusted_end_offset: int) -> None:
         self._disk = disk
@@ -94,6 +91,7 @@ class _Recovery:
         self._rewritten_bytes = 0
 
     async def run(self, *, recovery_point: int, log_start_offset: int | None) -> RecoveredFiles:
+        await finish_swaps(self._disk, self._folder, self._config)
         self._remove_leftovers()
         bases = segment_bases(self._disk, self._folder)
         if not bases:
@@ -248,11 +246,14 @@ class _Recovery:
         expected = segment.base_offset if position == 0 else None
         walk = HeaderWalk(segment.file, position, segment.size)
         while (spot := (yield from walk.next())) is not None:
-            if spot.end_offset > wanted or expected not in (None, spot.base_offset):
+            # A compaction may have put one bare header in the place of batches on both sides, which were
+            # durable before it did.
+            spans = spot.end_offset > wanted and spot.count
+            if spans or expected not in (None, spot.base_offset):
                 raise self._misplaced(segment, spot.position, spot.base_offset, spot.end_offset)
             position = spot.position + spot.size
             self._end_offset = expected = spot.end_offset
-            if expected == wanted:
+            if expected >= wanted:
                 break
         return position
 
@@ -299,7 +300,7 @@ class _Recovery:
             segment.indexes.note_batch(
                 position=reader.position,
                 last_offset=header.end_offset - 1,
-                base_timestamp=header.base_timestamp,
+                first_timestamp=header.first_timestamp,
                 max_timestamp=header.max_timestamp,
             )
             self._end_offset = header.end_offset

@@ -1,15 +1,17 @@
-"""Removal of records from a log: truncation at its end, retention at its start."""
+"""Removal of records from a log: truncation at its end, retention at its start, compaction between them."""
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
+import trio
+
 from quorate.log.durability import Durability
-from quorate.log.log_errors import LogError, OffsetOutOfRangeError
+from quorate.log.log_errors import CompactionAbandonedError, LogError, OffsetOutOfRangeError
 from quorate.log.open_log import base_of
-from quorate.log.segments import Segment, read_cold
-from quorate.runtime import DiskError
+from quorate.log.segments import CLEANED, DELETED, SWAP, Segment, read_cold
+from quorate.runtime import DescriptorsExhaustedError, DiskError
 from quorate.types import EpochEnd, Offset
 
 
@@ -106,6 +108,7 @@ class Removals(Durability):
 
     def _forget_memory(self, end_offset: Offset) -> None:
         self._generation += 1
+        self._layout += 1
         self._tail.clear()
         self.end_offset = end_offset
         self._durable_end_offset = end_offset
@@ -166,6 +169,80 @@ class Removals(Durability):
 
     def _first_segment_is_below_start(self) -> bool:
         return len(self._segments) > 1 and self._segments[1].base_offset <= self.log_start_offset
+
+    @property
+    def active_base_offset(self) -> Offset:
+        """The base offset of the segment that is appended to."""
+        return base_of(self._active)
+
+    def closed_spans(self) -> Sequence[tuple[Segment, Offset]]:
+        """All segments but the one that is appended to, in order, each with its end offset (exclusive). For
+        a compaction: the log goes on owning them."""
+        return [(one, base_of(following)) for one, following in pairwise(self._segments)]
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Return whether the log is open and has all of these, closed ones."""
+        return self._failure is None and set(map(id, segments)) <= set(map(id, self._segments[:-1]))
+
+    def cleaned_segment(self, base_offset: int) -> Segment:
+        """Begin a segment that is not the log's, for `replace_segments`. Whoever asked for it removes it if
+        it does not come to that. Raises `DiskError`."""
+        disk = self._disk.in_background()
+        names = disk.list(self._folder)
+        for name in names:
+            if name.startswith(f"{base_offset:020}.") and name.endswith(CLEANED):
+                disk.remove(f"{self._folder}/{name}")
+        return Segment(disk, self._folder, base_offset, self._config, create=True, suffix=CLEANED)
+
+    async def replace_segments(self, sources: Sequence[Segment], cleaned: Segment) -> None:
+        """Put `cleaned`, whose batches and largest timestamp are durable, in the place of `sources`, which
+        hold the same offsets. From the first folder sync on it counts, also after a crash; a cancellation
+        waits for the end.
+
+        Raises `CompactionAbandonedError` if the log no longer has all of `sources`, and is as it was.
+        `DescriptorsExhaustedError`: it is as it was. Another `DiskError` is final: the log must be opened
+        again.
+        """
+        async with self._maintenance:
+            with trio.CancelScope(shield=True):
+                await self._replace(sources, cleaned)
+
+    async def _replace(self, sources: Sequence[Segment], cleaned: Segment) -> None:
+        self._check_replaceable(sources)
+        try:
+            cleaned.rename(SWAP)
+            await self._disk.sync_folder(self._folder)
+        except DescriptorsExhaustedError:
+            cleaned.rename(CLEANED)
+            raise
+        except DiskError as error:
+            self._failure = error
+            raise
+        # Whoever closed the log meanwhile opens it with the new segment.
+        self._check_replaceable(sources)
+        first = self._segments.index(sources[0])
+        self._segments[first : first + len(sources)] = [cleaned]
+        self._layout += 1
+        try:
+            for source in sources:
+                source.rename(DELETED)
+            await self._disk.sync_folder(self._folder)
+            self._check_writable()
+            cleaned.rename("")
+            await self._disk.sync_folder(self._folder)
+            self._check_writable()
+            for source in sources:
+                source.remove()
+        except DiskError as error:
+            self._failure = self._failure or error
+            raise
+        finally:
+            for source in sources:
+                source.close()
+
+    def _check_replaceable(self, sources: Sequence[Segment]) -> None:
+        if not self.holds(sources):
+            raise CompactionAbandonedError(self._folder)
 
     async def delete_old_segments(
         self, *, retention_bytes: int | None, retention_ms: int | None, high_watermark: Offset

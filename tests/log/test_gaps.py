@@ -123,6 +123,17 @@ async def rebuild(log: Log) -> None:
     await log.read(20_000, 100)
 
 
+async def replace(log: Log) -> None:
+    """A segment by its copy."""
+    source, _ = log.closed_spans()[0]
+    cleaned = log.cleaned_segment(source.base_offset)
+    while cleaned.size < source.size:
+        data = await source.file.read(cleaned.size, 1 << 18)
+        cleaned.append([data], len(data))
+    await cleaned.file.sync()
+    await log.replace_segments((source,), cleaned)
+
+
 LOG: dict[str, Callable[[Log], Awaitable[object]]] = {
     "read": lambda log: log.read(BATCHES // 2, 1 << 20),
     "read, index rebuilt": rebuild,
@@ -143,6 +154,7 @@ LOG: dict[str, Callable[[Log], Awaitable[object]]] = {
     "delete_old_segments": lambda log: log.delete_old_segments(
         retention_bytes=1, retention_ms=None, high_watermark=Offset(BATCHES)
     ),
+    "replace_segments": replace,
     "flush_and_close": lambda log: log.flush_and_close(),
 }
 

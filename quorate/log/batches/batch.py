@@ -27,6 +27,9 @@ _CODEC = 0x07
 _TIMESTAMP_TYPE = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
+_DELETE_HORIZON = 0x40
+NO_PRODUCER = -1
+"""The producer's id, epoch and sequence of a batch that has none."""
 
 
 @dataclass(slots=True)
@@ -76,6 +79,21 @@ class BatchHeader:
     def is_log_append_time(self) -> bool:
         return self.attributes & _TIMESTAMP_TYPE != 0
 
+    @property
+    def is_bare(self) -> bool:
+        """True if its offsets have no record any more: a compaction removed them."""
+        return not self.count
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the batch's tombstones may go (KIP-534); None before a compaction has met them."""
+        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
+
+    @property
+    def first_timestamp(self) -> int:
+        """Of the first record, or as near to it as the header tells: a delete horizon takes its place."""
+        return first_timestamp_of(self.attributes, self.base_timestamp, self.max_timestamp)
+
 
 @dataclass(slots=True)
 class Batch:
@@ -83,6 +101,16 @@ class Batch:
 
     header: BatchHeader
     data: memoryview
+
+
+def first_timestamp_of(attributes: int, base_timestamp: int, max_timestamp: int) -> int:
+    """As `BatchHeader.first_timestamp`, of a header's fields."""
+    return max_timestamp if attributes & _DELETE_HORIZON else base_timestamp
+
+
+def with_delete_horizon(attributes: int) -> int:
+    """`attributes` of a batch whose base timestamp is its delete horizon."""
+    return attributes | _DELETE_HORIZON
 
 
 def attributes_of(*, control: bool, transactional: bool) -> int:
@@ -105,7 +133,8 @@ def read_header(
 ) -> BatchHeader:
     """The header at `position`, of a batch that is whole and undamaged.
 
-    `dense`: every offset must have its record, as in what was never compacted. Raises `InvalidBatchError`.
+    `dense`: every offset must have its record, as in what was never compacted. Otherwise the batch may be a
+    bare header, which only says that its offsets have no record. Raises `InvalidBatchError`.
     """
     WORK.batches += 1
     left = len(buffer) - position
@@ -124,7 +153,8 @@ def read_header(
         raise BatchTooLargeError(f"{size} bytes are more than the allowed {max_bytes}", position=position)
     if size > left:
         raise InvalidBatchError(f"cut off: {left} of {size} bytes", position=position)
-    if header.base_offset < 0 or header.last_offset_delta < 0 or header.count < 1:
+    bare = not (header.count or dense) and size == HEADER_BYTES
+    if header.base_offset < 0 or header.last_offset_delta < 0 or (header.count < 1 and not bare):
         raise InvalidBatchError(
             f"base offset {header.base_offset}, last offset delta {header.last_offset_delta} and count "
             f"{header.count} make no sense",
@@ -199,6 +229,49 @@ def read_batches(buffer: Buffer, *, check_crc: bool = True) -> Iterator[Batch]:
 def stamp(base_offset: int, length: int, epoch: int) -> bytes:
     """The first 16 bytes of a batch: what a leader writes instead of the client's."""
     return _STAMP.pack(base_offset, length, epoch)
+
+
+def bare_header(*, base_offset: int, end_offset: int, epoch: int, max_timestamp: int) -> bytes:
+    """What says that the offsets in [base_offset, end_offset), fewer than 2^31, have no record any more.
+    `max_timestamp`: the newest that they had."""
+    return _without_records(
+        base_offset, end_offset, epoch, max_timestamp, 0, (NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
+    )
+
+
+def without_records(header: BatchHeader) -> bytes:
+    """A batch whose records are gone, and which goes on telling its producer's last sequence."""
+    return _without_records(
+        header.base_offset,
+        header.end_offset,
+        header.leader_epoch,
+        header.max_timestamp,
+        header.attributes & _TIMESTAMP_TYPE,
+        (header.producer_id, header.producer_epoch, header.base_sequence),
+    )
+
+
+def _without_records(
+    base_offset: int,
+    end_offset: int,
+    epoch: int,
+    max_timestamp: int,
+    attributes: int,
+    producer: tuple[int, int, int],
+) -> bytes:
+    return seal(
+        b"",
+        base_offset=base_offset,
+        epoch=epoch,
+        attributes=attributes,
+        last_offset_delta=end_offset - 1 - base_offset,
+        base_timestamp=max_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        count=0,
+    )
 
 
 def seal(

@@ -1,19 +1,25 @@
 """The files of a log: segments and their indexes."""
 
 from quorate.log.segments.batch_reader import BatchReader
-from quorate.log.segments.segment import LOG_SUFFIX, Segment
+from quorate.log.segments.segment import CLEANED, DELETED, LOG_SUFFIX, SWAP, Segment
+from quorate.log.segments.segment_files import finish_swaps, segment_bases
 from quorate.log.segments.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from quorate.log.segments.walk import HeaderWalk, ReadRequest, Steps, read_cold, read_now
 
 __all__ = [
+    "CLEANED",
+    "DELETED",
     "INDEX_SUFFIX",
     "LOG_SUFFIX",
+    "SWAP",
     "TIME_INDEX_SUFFIX",
     "BatchReader",
     "HeaderWalk",
     "ReadRequest",
     "Segment",
     "Steps",
+    "finish_swaps",
     "read_cold",
     "read_now",
+    "segment_bases",
 ]

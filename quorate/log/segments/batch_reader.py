@@ -43,6 +43,12 @@ class BatchReader:
         return header
 
     @property
+    def batch(self) -> memoryview:
+        """The bytes of the batch that `next` returned; as long as nobody calls it again."""
+        start = self.position - self._chunk_start
+        return memoryview(self._chunk)[start : self._at]
+
+    @property
     def end(self) -> int:
         """The position after the last batch that was returned."""
         return self._next

@@ -10,6 +10,12 @@ from quorate.runtime import Buffer, Disk, File, get_logger
 log = get_logger(__name__)
 
 LOG_SUFFIX = ".log"
+CLEANED = ".cleaned"
+"""Behind the name of a file that is being written to take others' place; nothing before it is a `SWAP`."""
+SWAP = ".swap"
+"""Behind the name of a file that takes others' place, also after a crash."""
+DELETED = ".deleted"
+"""Behind the name of a file that another has taken the place of."""
 _MAX_POSITION = 2**31 - 1
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -23,6 +29,7 @@ class Segment:
         "_disk",
         "_reserved_end",
         "_stem",
+        "_suffix",
         "base_offset",
         "file",
         "indexes",
@@ -31,13 +38,22 @@ class Segment:
     )
 
     def __init__(
-        self, disk: Disk, folder: str, base_offset: int, config: LogConfig, *, create: bool = False
+        self,
+        disk: Disk,
+        folder: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        create: bool = False,
+        suffix: str = "",
     ) -> None:
+        """`suffix`: of the files' names while they are not the log's (`CLEANED`, `SWAP`)."""
         self._disk = disk
         self._config = config
         self._stem = f"{folder}/{base_offset:020}"
+        self._suffix = suffix
         self.base_offset = base_offset
-        self.file: File = disk.open(self._stem + LOG_SUFFIX, create=create)
+        self.file: File = disk.open(self._stem + LOG_SUFFIX + suffix, create=create)
         self.indexes = self._new_indexes()
         self._cuts = 0
         self._reserved_end = 0
@@ -47,11 +63,11 @@ class Segment:
         """Which of the `writes` are durable."""
 
     def _new_indexes(self) -> SegmentIndexes:
-        return SegmentIndexes(self._disk, self._stem, self.base_offset, self._config)
+        return SegmentIndexes(self._disk, self._stem, self.base_offset, self._config, suffix=self._suffix)
 
     @property
     def path(self) -> str:
-        return self.file.path
+        return self._stem + LOG_SUFFIX + self._suffix
 
     @property
     def size(self) -> int:
@@ -66,6 +82,13 @@ class Segment:
         """The folder has another name now; the open file is the same."""
         self._stem = f"{folder}/{self.base_offset:020}"
         self.indexes.relocate(self._stem)
+
+    def rename(self, suffix: str) -> None:
+        """The files' names end in `suffix` now; the batches' file is the last. The open file is the same.
+        Durable after a sync of the folder. Raises `DiskError`."""
+        self.indexes.rename(suffix)
+        old, self._suffix = self.path, suffix
+        self._disk.rename(old, self.path)
 
     def configure(self, config: LogConfig) -> None:
         self._config = config
@@ -143,7 +166,7 @@ class Segment:
         indexes.take_max()
         if indexes.last_position:
             first = yield from HeaderWalk(self.file, 0, self.file.size).next()
-            indexes.first_timestamp = None if first is None else first.base_timestamp
+            indexes.first_timestamp = None if first is None else first.first_timestamp
 
     def _load_times(self, times: TimeIndex, trusted_end_offset: int) -> Steps[bool]:
         if not (yield from times.load()):
@@ -224,7 +247,7 @@ class Segment:
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> Steps[Spot | None]:
         """The first batch that ends above `from_offset` and has a record at or after `timestamp` (ms), by
-        what its header says; None if there is none."""
+        what its header says; None if there is none. A bare header has no record, whatever its timestamp."""
         first = yield from self._first_for(timestamp)
         relative = max(from_offset - self.base_offset, first)
         entry = self.indexes.offsets.floor(relative)
@@ -233,7 +256,7 @@ class Segment:
             entry = self.indexes.offsets.floor(relative)
         walk = HeaderWalk(self.file, 0 if entry is None else entry[1], self.file.size)
         while (spot := (yield from walk.next())) is not None:
-            if spot.max_timestamp >= timestamp and spot.end_offset > from_offset:
+            if spot.max_timestamp >= timestamp and spot.end_offset > from_offset and spot.count:
                 return spot
         return None
 
@@ -297,7 +320,7 @@ class Segment:
         """The files go; durable after a sync of the folder."""
         self.close()
         self._cuts += 1
-        self._disk.remove(self._stem + LOG_SUFFIX)
+        self._disk.remove(self.path)
         self.indexes.remove()
 
 
@@ -305,6 +328,6 @@ def _note(indexes: SegmentIndexes, spot: Spot) -> None:
     indexes.note_batch(
         position=spot.position,
         last_offset=spot.end_offset - 1,
-        base_timestamp=spot.base_timestamp,
+        first_timestamp=spot.first_timestamp,
         max_timestamp=spot.max_timestamp,
     )

@@ -26,6 +26,7 @@ class SegmentIndexes:
         "_interval_bytes",
         "_save_entries",
         "_stem",
+        "_suffix",
         "first_timestamp",
         "last_position",
         "max_relative_offset",
@@ -34,14 +35,17 @@ class SegmentIndexes:
         "times",
     )
 
-    def __init__(self, disk: Disk, stem: str, base_offset: int, config: LogConfig) -> None:
+    def __init__(
+        self, disk: Disk, stem: str, base_offset: int, config: LogConfig, *, suffix: str = ""
+    ) -> None:
         self._disk = disk
         self._stem = stem
+        self._suffix = suffix
         self._base_offset = base_offset
         self._interval_bytes = config.index_interval_bytes
         self._save_entries = _SAVE_ENTRIES
         self.offsets = OffsetIndex()
-        self.times = None if config.own_recovery_point else TimeIndex(disk, stem + TIME_INDEX_SUFFIX)
+        self.times = None if config.own_recovery_point else TimeIndex(disk, stem + TIME_INDEX_SUFFIX + suffix)
         self.last_position = 0
         """Of the batch that the last entry of `offsets` is for."""
         self.first_timestamp: int | None = None
@@ -52,16 +56,31 @@ class SegmentIndexes:
 
     @property
     def offsets_path(self) -> str:
-        return self._stem + INDEX_SUFFIX
+        return self._stem + INDEX_SUFFIX + self._suffix
 
     def relocate(self, stem: str) -> None:
         """The files begin with `stem` now."""
         self._stem = stem
         if self.times is not None:
-            self.times.relocate(stem + TIME_INDEX_SUFFIX)
+            self.times.relocate(stem + TIME_INDEX_SUFFIX + self._suffix)
+
+    def rename(self, suffix: str) -> None:
+        """The files that there are end in `suffix` now. Durable after a sync of the folder."""
+        before = list(self._paths())
+        self._suffix = suffix
+        self.relocate(self._stem)
+        for old, new in zip(before, self._paths(), strict=True):
+            if self._disk.exists(old):
+                self._disk.rename(old, new)
 
     def configure(self, config: LogConfig) -> None:
         self._interval_bytes = config.index_interval_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the larger of the two files, with what is not in it yet."""
+        times = 0 if self.times is None else len(self.times) * TIME_ENTRY_BYTES
+        return max(len(self.offsets) * ENTRY_BYTES, times)
 
     def is_full(self, limit_bytes: int) -> bool:
         """Whether another entry would make a file larger than that."""
@@ -69,10 +88,12 @@ class SegmentIndexes:
             self.times is not None and (len(self.times) + 1) * TIME_ENTRY_BYTES > limit_bytes
         )
 
-    def note_batch(self, *, position: int, last_offset: int, base_timestamp: int, max_timestamp: int) -> None:
+    def note_batch(
+        self, *, position: int, last_offset: int, first_timestamp: int, max_timestamp: int
+    ) -> None:
         """A batch is at `position`: index it, if it is far enough from the last one that is."""
         if self.first_timestamp is None:
-            self.first_timestamp = base_timestamp
+            self.first_timestamp = first_timestamp
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_relative_offset = last_offset - self._base_offset

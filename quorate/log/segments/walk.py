@@ -10,7 +10,7 @@ import struct
 from collections.abc import Generator
 from typing import NamedTuple, TypeVar
 
-from quorate.log.batches import HEADER_BYTES, LENGTH_END, MAGIC
+from quorate.log.batches import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, first_timestamp_of
 from quorate.log.log_errors import DamagedLogError
 from quorate.runtime import WORK, File, Slices
 from quorate.value import value
@@ -68,8 +68,9 @@ class Spot:
     base_offset: int
     end_offset: int
     epoch: int
-    base_timestamp: int
+    first_timestamp: int
     max_timestamp: int
+    count: int
 
 
 class HeaderWalk:
@@ -96,15 +97,16 @@ class HeaderWalk:
                 raise DamagedLogError(
                     self._file.path, position, f"{len(self._chunk)} bytes are too few for a header"
                 )
-        base, length, epoch, magic, _, _, delta, base_timestamp, max_timestamp = _HEAD.unpack_from(
-            self._chunk, at
+        base, length, epoch, magic, _, attributes, delta, base_timestamp, newest, _, _, _, count = (
+            HEADER.unpack_from(self._chunk, at)
         )
         size = length + LENGTH_END
         if magic != MAGIC or size < HEADER_BYTES or delta < 0 or position + size > self.end:
             raise DamagedLogError(self._file.path, position, "no record batch")
         WORK.batches += 1
         self._position = position + size
-        return Spot(position, size, base, base + delta + 1, epoch, base_timestamp, max_timestamp)
+        first = first_timestamp_of(attributes, base_timestamp, newest)
+        return Spot(position, size, base, base + delta + 1, epoch, first, newest, count)
 
 
 def is_batch(file: File, position: int, *, last_offset: int) -> Steps[bool]:

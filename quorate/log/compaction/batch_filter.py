@@ -1,0 +1,190 @@
+"""What stays of one batch."""
+
+import enum
+from functools import partial
+from typing import Final
+
+from quorate.log.batches import (
+    HEADER_BYTES,
+    NO_PRODUCER,
+    BatchHeader,
+    RecordBytes,
+    seal,
+    with_delete_horizon,
+    without_records,
+)
+from quorate.log.compaction.offset_map import OffsetMap
+from quorate.log.compaction.record_keys import (
+    KeyedRecord,
+    KeyWalk,
+    UnreadableRecordsError,
+    with_timestamp_delta,
+)
+from quorate.log.compaction.terms import CompactionRules, LastSequences
+from quorate.log.compression import (
+    Codec,
+    CompressedDataError,
+    DecompressedTooLargeError,
+    compress,
+    decompress,
+)
+from quorate.runtime import Compute, Slices
+
+RECORDS_PER_STEP: Final = 512
+"""Records that are looked at without a look at the clock: about 1 ms."""
+_INLINE_BYTES: Final = 32 * 1024
+"""The compressed bytes of a batch that is decompressed on the event loop, at most: about 1 ms."""
+
+
+class Fate(enum.Enum):
+    """Of a batch that is not written anew."""
+
+    STAYS = enum.auto()
+    EMPTIED = enum.auto()
+    """Nothing of it is needed but its offsets."""
+
+
+class Counts:
+    """What a compaction has done so far. Mutable."""
+
+    __slots__ = (
+        "next_horizon_ms",
+        "records_after",
+        "records_before",
+        "tombstones_dropped",
+        "tombstones_kept",
+    )
+
+    def __init__(self) -> None:
+        self.records_before = 0
+        self.records_after = 0
+        self.tombstones_kept = 0
+        self.tombstones_dropped = 0
+        self.next_horizon_ms: int | None = None
+
+
+def has_keys(header: BatchHeader) -> bool:
+    """Return whether a batch has records that a compaction may remove: those of control batches and of
+    transactions never are, because what they mean is not in the batch alone."""
+    return not (header.is_bare or header.is_control or header.is_transactional)
+
+
+async def records_in(
+    header: BatchHeader, batch: memoryview, compute: Compute, *, most_bytes: int
+) -> RecordBytes:
+    """Return the decompressed records. Raises `UnreadableRecordsError`."""
+    body = batch[HEADER_BYTES:]
+    if not header.codec:
+        return bytes(body)
+    try:
+        function = partial(decompress, Codec(header.codec), body, most_bytes)
+        return function() if len(body) <= _INLINE_BYTES else await compute.run(function)
+    except DecompressedTooLargeError:
+        raise UnreadableRecordsError(f"its records take more than {most_bytes} bytes") from None
+    except (ValueError, CompressedDataError) as error:
+        raise UnreadableRecordsError(str(error)) from error
+
+
+class BatchFilter:
+    """Decides over the batches below `end`, all of whose keys are in `offsets`."""
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        end: int,
+        rules: CompactionRules,
+        last: LastSequences,
+        compute: Compute,
+        slices: Slices,
+    ) -> None:
+        self._offsets = offsets
+        self._end = end
+        self._rules = rules
+        self._last = last
+        self._compute = compute
+        self._slices = slices
+        self.counts = Counts()
+
+    async def filter(self, header: BatchHeader, batch: memoryview) -> bytes | Fate:
+        """Return the bytes that take the batch's place, or what becomes of it. `batch` must not change
+        meanwhile. Raises `UnreadableRecordsError`."""
+        counts = self.counts
+        counts.records_before += header.count
+        if header.is_bare:
+            return Fate.STAYS if self._is_last_sequence(header) else Fate.EMPTIED
+        if header.end_offset > self._end or not has_keys(header):
+            counts.records_after += header.count
+            return Fate.STAYS
+        data = await records_in(header, batch, self._compute, most_bytes=self._rules.uncompressed_max_bytes)
+        kept = await self._kept(header, data)
+        counts.records_after += len(kept)
+        if not kept:
+            return without_records(header) if self._is_last_sequence(header) else Fate.EMPTIED
+        horizon = header.delete_horizon_ms
+        tombstones = sum(not record.has_value for record in kept)
+        if tombstones:
+            counts.tombstones_kept += tombstones
+            if horizon is None:
+                horizon = self._rules.now_ms + self._rules.delete_retention_ms
+            counts.next_horizon_ms = min(horizon, counts.next_horizon_ms or horizon)
+        if len(kept) == header.count and horizon == header.delete_horizon_ms:
+            return Fate.STAYS
+        return await self._written(header, data, kept, horizon)
+
+    def _is_last_sequence(self, header: BatchHeader) -> bool:
+        return header.producer_id != NO_PRODUCER and self._last(header)
+
+    async def _kept(self, header: BatchHeader, data: RecordBytes) -> list[KeyedRecord]:
+        horizon = header.delete_horizon_ms
+        tombstones_go = horizon is not None and horizon <= self._rules.now_ms
+        base, last_offset = header.base_offset, self._offsets.last_offset
+        walk = KeyWalk(data, header.count)
+        kept: list[KeyedRecord] = []
+        while records := walk.next(RECORDS_PER_STEP):
+            for record in records:
+                # One without a key can't be superseded: Kafka removes it from a compacted log, too.
+                if record.key is None or last_offset(record.key) > base + record.offset_delta:
+                    continue
+                if tombstones_go and not record.has_value:
+                    self.counts.tombstones_dropped += 1
+                    continue
+                kept.append(record)
+            await self._slices.pause()
+        return kept
+
+    async def _written(
+        self, header: BatchHeader, data: RecordBytes, kept: list[KeyedRecord], horizon: int | None
+    ) -> bytes:
+        base, attributes = header.base_timestamp, header.attributes
+        if horizon is not None and horizon != header.delete_horizon_ms:
+            base, attributes = horizon, with_delete_horizon(attributes)
+        moved = header.base_timestamp - base
+        pieces: list[bytes | bytearray] = []
+        for start in range(0, len(kept), RECORDS_PER_STEP):
+            for record in kept[start : start + RECORDS_PER_STEP]:
+                if moved:
+                    pieces.append(with_timestamp_delta(data, record, record.timestamp_delta + moved))
+                else:
+                    pieces.append(data[record.start : record.end])
+            await self._slices.pause()
+        newest = header.max_timestamp
+        if not header.is_log_append_time:
+            newest = header.base_timestamp + max(record.timestamp_delta for record in kept)
+        codec = Codec(header.codec)
+        body = b"".join(pieces)
+        if codec is not Codec.NONE:
+            function = partial(compress, codec, body)
+            body = function() if len(body) <= _INLINE_BYTES else await self._compute.run(function)
+        return seal(
+            body,
+            base_offset=header.base_offset,
+            epoch=header.leader_epoch,
+            attributes=attributes,
+            last_offset_delta=header.last_offset_delta,
+            base_timestamp=base,
+            max_timestamp=newest,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            count=len(kept),
+        )
