@@ -44,7 +44,7 @@ class Fate(enum.Enum):
     """Nothing of it is needed but its offsets."""
 
 
-class Counts:
+class CompactionCounts:
     """What a compaction has done so far. Mutable."""
 
     __slots__ = (
@@ -103,7 +103,7 @@ class BatchFilter:
         self._last = last
         self._compute = compute
         self._slices = slices
-        self.counts = Counts()
+        self.counts = CompactionCounts()
 
     async def filter(self, header: BatchHeader, batch: memoryview) -> bytes | Fate:
         """Return the bytes that take the batch's place, or what becomes of it. `batch` must not change
