@@ -21,8 +21,11 @@ RECEIVE_BYTES: Final = 65536
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 """Kafka's `socket.request.max.bytes`."""
 _GROWTH: Final = 4
-"""The factor by which a large frame's memory exceeds the bytes arrived; at least a receive's size. A peer is
-charged for bytes sent, not for bytes claimed."""
+"""The factor by which a large frame's memory exceeds the bytes arrived; at least a receive's size, and
+`_SECOND_BYTES` for a peer that has sent half of that. A peer is charged for bytes sent, not for bytes
+claimed."""
+_SECOND_BYTES: Final = 1024 * 1024
+"""A producer's batch, by the limit of most clients: it is copied once, after the first receive."""
 _MAPPED_BYTES: Final = 4 * 1024 * 1024
 """Buffers above this size are mapped, as large as the frame. To clear and copy less takes a millisecond."""
 _LENGTH = struct.Struct(">i")
@@ -113,7 +116,8 @@ class KafkaFrameReader:
         size = self._large_size
         while True:
             if self._large_filled == self._large_capacity:
-                capacity = min(size, max(RECEIVE_BYTES, _GROWTH * self._large_filled))
+                proven = RECEIVE_BYTES if self._large_filled < RECEIVE_BYTES // 2 else _SECOND_BYTES
+                capacity = min(size, max(proven, _GROWTH * self._large_filled))
                 await self._draw(capacity)
                 if capacity > len(buffer):
                     self._large = buffer = self._grown(buffer, capacity)

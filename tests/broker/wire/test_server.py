@@ -420,7 +420,8 @@ async def test_half_a_frame_does_not_hold_memory_for_ever(autojump_clock):
         stream = await net.for_node("slow").connect(HOME)
         await stream.send([(80_000_000).to_bytes(4, "big") + bytes(70_000)])
         await trio.sleep(5)
-        assert 70_000 <= server.statistics().request_bytes_held <= 4 * 70_000
+        # A peer that has sent a whole receive gets room for a usual batch at once.
+        assert 70_000 <= server.statistics().request_bytes_held <= 1 << 20
         await trio.sleep(30 + 5)
         assert server.statistics().request_bytes_held == 0
         assert server.statistics().connections == 0
