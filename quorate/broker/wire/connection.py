@@ -373,11 +373,20 @@ class Connection:
                     size += entry.size
                 if batch:
                     await self._send(batch, size)
-                else:
+                if not self._may_send():
                     await self._to_send.park()
+                elif batch:
+                    await trio.lowlevel.checkpoint()
         except NetworkError as error:
             log.debug("connection broke", peer=self._context.peer, error=str(error))
             scope.cancel()
+
+    def _may_send(self) -> bool:
+        """Return whether the first answer in order is there."""
+        if not self._queue:
+            return False
+        first = self._queue[0]
+        return isinstance(first, _Ready) or first.deferred.done
 
     async def _settled(self, waiting: _Waiting) -> _Ready:
         if waiting.loop_s is None:
@@ -400,12 +409,15 @@ class Connection:
         return encode_response(response)
 
     async def _send(self, batch: list[Buffer], size: int) -> None:
-        allowed = self._limits.send_timeout_s + size / _SLOWEST_BYTES_PER_S
-        self._send_deadline = trio.current_time() + allowed
-        self._sending = True
-        await self._stream.send(join_small(batch))
-        self._sending = False
-        self._send_deadline = math.inf
+        pieces = join_small(batch)
+        rest = remaining(pieces, self._stream.send_nowait(pieces))
+        if rest:
+            allowed = self._limits.send_timeout_s + size / _SLOWEST_BYTES_PER_S
+            self._send_deadline = trio.current_time() + allowed
+            self._sending = True
+            await self._stream.send(rest)
+            self._sending = False
+            self._send_deadline = math.inf
         self._last_active = trio.current_time()
         self._sent(size)
 
@@ -432,5 +444,5 @@ class Connection:
             if sent < size:
                 self._queue.appendleft(_Ready(remaining(pieces, sent), size - sent))
             self._sent(sent)
-        if self._queue:
+        if self._may_send():
             self._wake_writer()

@@ -185,19 +185,26 @@ class WireClient:
         correlation_id = self._draw_id()
         call = _Call(trio.Event())
         with trio.move_on_after(timeout_s):
-            async with self._in_flight:
-                self._calls[correlation_id] = call
-                try:
-                    self._put(api_key, version, correlation_id, body)
-                    await call.done.wait()
-                finally:
-                    self._calls.pop(correlation_id, None)
+            await self._enter()
+            self._calls[correlation_id] = call
+            try:
+                self._put(api_key, version, correlation_id, body)
+                await call.done.wait()
+            finally:
+                self._calls.pop(correlation_id, None)
+                self._in_flight.release()
         if call.frame is not None:
             return call.frame
         if self._broken is not None:
             raise NetworkError(f"{self.peer}: {self._broken}")
         name = APIS[api_key].key.name
         raise RequestTimedOutError(f"{self.peer} did not answer {name} within {timeout_s:g} s")
+
+    async def _enter(self) -> None:
+        try:
+            self._in_flight.acquire_nowait()
+        except trio.WouldBlock:
+            await self._in_flight.acquire()
 
     def _draw_id(self) -> int:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
