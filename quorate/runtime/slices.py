@@ -51,11 +51,12 @@ class Slices:
 async def in_slices(steps: Steps[T]) -> T:
     """Run a piece of work to its end, and let other tasks run after each slice. A step between two yields
     should take less than 1 ms. Returns its result, and raises its errors."""
-    slices = Slices()
     try:
+        next(steps)
+        slices = Slices()
         while True:
-            next(steps)
             await slices.pause()
+            next(steps)
     except StopIteration as end:
         outcome: T = end.value
         return outcome
