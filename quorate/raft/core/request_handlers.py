@@ -93,6 +93,8 @@ def answer_vote(roles: RoleHolder, request: VoteRequest) -> None:
             if granted and node.election.voted is None:
                 roles.go(ToUnattached(epoch=node.epoch, voted=request.candidate))
     node.send(VoteResponse(**node.answer_to(request, error), granted=granted, pre_vote=request.pre_vote))
+    if request.pre_vote and granted:
+        roles.role.on_pre_vote_granted(node)
     if request.pre_vote and error is ErrorCode.NONE and not granted and isinstance(roles.role, Prospective):
         roles.role.on_rival(node, request.source)
 

@@ -14,6 +14,7 @@ from quorate.raft.core.effects import (
     AppendProposal,
     ArmTimer,
     CancelTimer,
+    Effect,
     HighWatermarkAdvanced,
     Persist,
     RejectProposal,
@@ -290,7 +291,7 @@ def test_a_follower_that_hears_its_leader_refuses_a_pre_vote_until_it_is_gone(ma
     request = vote_request(source=THREE, candidate=ReplicaKey(THREE), epoch=Epoch(2), pre_vote=True)
 
     def granted() -> bool:
-        (effect,) = core.step(Received(request))
+        effect, *_ = core.step(Received(request))
         assert isinstance(effect, Send) and isinstance(effect.message, VoteResponse)
         return effect.message.granted
 
@@ -303,6 +304,35 @@ def test_a_follower_that_hears_its_leader_refuses_a_pre_vote_until_it_is_gone(ma
     assert granted()
     core.step(Received(fetch_response(correlation=2)))
     assert not granted(), "it answered"
+
+
+def test_of_two_equal_rivals_the_lower_id_refuses_until_the_other_has_answered(make_core: Any) -> None:
+    core = make_core(epoch=3, epochs=(1, 2))
+    core.start()
+    effects = core.step(TimerFired(ELECTION))
+    core.step(RequestFailed(TWO, correlation_of(effects, TWO)))
+
+    def granted(source: NodeId, **changes: Any) -> bool:
+        request = vote_request(source=source, candidate=ReplicaKey(source), pre_vote=True, **changes)
+        effect, *_ = core.step(Received(request))
+        assert isinstance(effect, Send) and isinstance(effect.message, VoteResponse)
+        return effect.message.granted
+
+    assert not granted(THREE), "it has not answered"
+    assert granted(THREE, end_offset=Offset(3)), "its log is longer: it would not grant ours"
+    assert granted(TWO), "it could not be asked"
+    core.step(RequestFailed(THREE, correlation_of(effects, THREE)))
+    assert granted(THREE), "it could not be asked"
+
+
+def correlation_of(effects: tuple[Effect, ...], destination: NodeId) -> int:
+    """Of the request to `destination` among the effects."""
+    (found,) = (
+        each.message.correlation
+        for each in effects
+        if isinstance(each, Send) and each.message.destination == destination
+    )
+    return int(found)
 
 
 def test_a_leader_refuses_pre_votes_of_its_epoch_and_gives_way_to_a_higher_one(make_core: Any) -> None:

@@ -23,6 +23,8 @@ from quorate.types import EpochEnd, NodeId, Offset, SnapshotId
 
 LOST_ROUNDS_MAX = 10
 """Where counting stops: 2**10 times any wait is beyond its bound."""
+RIVALS_WAITS = 4
+"""Times `broken_connection_wait_ms`: the longest wait for a rival whose pre-vote was granted."""
 
 
 class Follower(RoleState):
@@ -178,6 +180,14 @@ class Follower(RoleState):
         # say so.
         return up_to_date and (self._leader_gone or not self._has_fetched or request.leader_resigned)
 
+    def on_pre_vote_granted(self, node: NodeState) -> None:
+        # Our own wait may end before its candidate asks for our vote, and the votes be split. A leader that
+        # resigned has put its successors in an order.
+        if self._leader_gone and not self._leader_resigned and node.may_stand and not self._is_checking(node):
+            first_ms = node.config.broken_connection_wait_ms
+            longest_ms = max(self._short_wait_ms(node), RIVALS_WAITS * first_ms)
+            node.out.append(ArmTimer(FETCH, first_ms, longest_ms))
+
     # --- timers and requests ---
 
     def _arm(self, node: NodeState) -> None:
@@ -189,12 +199,15 @@ class Follower(RoleState):
     def _arm_short(self, node: NodeState) -> None:
         """Ask for votes, or an observer for the leader, soon; later and later as rounds are lost, because the
         leader may be well and only we cut off."""
-        first_ms = node.config.broken_connection_wait_ms
-        longest_ms = max(first_ms, node.config.election_backoff_max_ms)
-        wait_ms = min(longest_ms, first_ms << self._lost_rounds)
+        wait_ms = self._short_wait_ms(node)
         # The draw keeps voters from standing at once; an observer only needs to be slower each time.
         least_ms = wait_ms // 2 if self._lost_rounds and not node.may_stand else 0
         node.out.append(ArmTimer(FETCH, least_ms, wait_ms))
+
+    def _short_wait_ms(self, node: NodeState) -> int:
+        first_ms = node.config.broken_connection_wait_ms
+        longest_ms = max(first_ms, node.config.election_backoff_max_ms)
+        return min(longest_ms, first_ms << self._lost_rounds)
 
     def _fetch(self, node: NodeState) -> None:
         if not node.log.is_durable or self._leader_resigned or not node.may_ask(self.leader):

@@ -60,7 +60,12 @@ class Prospective(RoleState):
         return node.election.leader is None and up_to_date
 
     def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
-        return up_to_date
+        # Two that ask each other at once would both go on, and split the votes. If their logs are equal, the
+        # lower id goes first for as long as the other may still grant it.
+        log = node.log
+        is_equal = (request.last_epoch, request.end_offset) == (log.last_epoch, log.end_offset)
+        goes_first = node.id < request.source and request.source in node.in_flight
+        return up_to_date and not (is_equal and goes_first)
 
     def _back(self, node: NodeState) -> Transition:
         leader = node.election.leader

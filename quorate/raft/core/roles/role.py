@@ -75,3 +75,6 @@ class RoleState(Cloneable, ABC):
 
     @abstractmethod
     def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool: ...
+
+    def on_pre_vote_granted(self, node: NodeState) -> None:
+        """We granted a pre-vote: its candidate will ask for our vote."""
