@@ -1,13 +1,23 @@
 """The decoder of records against one that is slow and plain, on good bytes and bad ones."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.kafka_bytes import read_varint, varint
 from quorate.log.batches import records as records_module
-from quorate.log.batches.batch import Batch, attributes_of, read_batches, seal
-from quorate.log.batches.records import Record, build_batch, records_of, values_of
+from quorate.log.batches.batch import HEADER_BYTES, Batch, attributes_of, read_batches, seal
+from quorate.log.batches.records import (
+    KeyValue,
+    Record,
+    build_batch,
+    build_keyed_batch,
+    record_pieces,
+    records_of,
+    values_of,
+)
 from quorate.log.log_errors import InvalidBatchError
 
 BASE_OFFSET, BASE_TIMESTAMP = 1000, 1_700_000_000_000
@@ -195,3 +205,19 @@ def test_records_of_another_layout_are_read_as_by_the_plain_decoder() -> None:
     cut_off = record_bytes(0, 0, None, None, b"")
     assert values(claims_both, 2) is naive_values(claims_both, 2) is None
     assert values(cut_off, 1) is naive_values(cut_off, 1) is None
+
+
+def test_pieces_of_a_batch_are_its_records_in_order() -> None:
+    records = [KeyValue(b"k%d" % number, b"v" * number) for number in range(10)]
+    (batch,) = read_batches(build_keyed_batch(base_offset=5, epoch=1, timestamp_ms=9, records=records))
+    pieces = list(record_pieces(batch, most=4))
+    assert [len(each) for each in pieces] == [4, 4, 2]
+    assert [record for piece in pieces for record in piece] == records_of(batch)
+
+
+def test_a_header_that_compaction_left_without_records_has_none() -> None:
+    (batch,) = read_batches(build_batch(base_offset=5, epoch=1, timestamp_ms=9, values=[b"x"]))
+    empty = Batch(replace(batch.header, count=0), batch.data[:HEADER_BYTES])
+    assert (records_of(empty), list(record_pieces(empty, most=4))) == ([], [])
+    with pytest.raises(InvalidBatchError, match="follow the last record"):
+        records_of(Batch(empty.header, batch.data))

@@ -127,20 +127,49 @@ def _seal(
 
 def records_of(batch: Batch) -> list[Record]:
     """Decode the records. Raises `InvalidBatchError`, also for a compressed batch."""
+    return next(record_pieces(batch, most=batch.header.count), [])
+
+
+def record_pieces(batch: Batch, *, most: int) -> Iterator[list[Record]]:
+    """Yield the records, at most so many at a time, each piece decoded when it is asked for. Raises
+    `InvalidBatchError`, also for a compressed batch, and for a fault in a later piece once that is asked
+    for."""
     header = batch.header
     if header.codec:
         raise InvalidBatchError(f"compressed (codec {header.codec})", position=header.position)
-    WORK.records += header.count
     data = bytes(batch.data[HEADER_BYTES:])
+    position = index = 0
+    while index < header.count:
+        count = min(most, header.count - index)
+        records, position = _decode(header, data, position, count, index)
+        index += count
+        if index == header.count:
+            _check_end(header, data, position)
+        yield records
+    if not header.count:
+        _check_end(header, data, 0)
+
+
+def _check_end(header: BatchHeader, data: bytes, position: int) -> None:
+    if position != len(data):
+        problem = f"{len(data) - position} bytes follow the last record"
+        raise InvalidBatchError(problem, position=header.position)
+
+
+def _decode(
+    header: BatchHeader, data: bytes, position: int, count: int, index: int
+) -> tuple[list[Record], int]:
+    """Decode `count` records from `position` on, the first of them the batch's record `index`. Returns also
+    the position behind them."""
+    WORK.records += count
     size = len(data)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.is_log_append_time else None
     records: list[Record] = []
     add, new = records.append, tuple.__new__
-    position = 0
     try:
         # Varints of one byte, and lengths of two, are read in place: calls would double the cost of a record.
-        for _ in range(header.count):
+        for _ in range(count):
             if (byte := data[position]) < 0x80:
                 end = position + 1 + ((byte >> 1) ^ -(byte & 1))
                 position += 2
@@ -194,11 +223,9 @@ def records_of(batch: Batch) -> list[Record]:
             add(new(Record, (offset, timestamp, key, value)))
             position = end
     except IndexError:
-        problem = f"record {len(records)} runs over its end"
+        problem = f"record {index + len(records)} runs over its end"
         raise InvalidBatchError(problem, position=header.position) from None
-    if position != size:
-        raise InvalidBatchError(f"{size - position} bytes follow the last record", position=header.position)
-    return records
+    return records, position
 
 
 def values_of(batch: Batch) -> list[bytes]:
