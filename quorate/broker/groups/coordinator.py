@@ -34,7 +34,8 @@ from quorate.broker.groups.offsets_topic import GroupLog
 from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
 from quorate.broker.groups.offsets_topic import java_hash as java_hash
 from quorate.broker.groups.offsets_topic import partition_of as partition_of
-from quorate.broker.groups.shards import Shard, Shards
+from quorate.broker.groups.shard import Shard
+from quorate.broker.groups.shards import Shards
 from quorate.runtime import Entropy, Timers, WallClock
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 

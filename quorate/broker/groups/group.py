@@ -63,6 +63,10 @@ class Group:
         return self._rebalance.empty_since_ms
 
     @property
+    def has_members(self) -> bool:
+        return bool(self._members)
+
+    @property
     def is_vacant(self) -> bool:
         """Return whether nobody has ever joined, or is about to."""
         return not self._members and not self._members.any_pending and not self.generation

@@ -5,6 +5,7 @@ replica in sync has them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import trio
@@ -16,7 +17,8 @@ from quorate.broker.groups.group_filter import GroupFilter, ListedGroup
 from quorate.broker.groups.group_messages import GroupDescription
 from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.offsets import GroupOffsets
-from quorate.broker.groups.shards import Shard, Shards
+from quorate.broker.groups.shard import SetAside, Shard
+from quorate.broker.groups.shards import Shards
 from quorate.broker.groups.tombstones import Tombstones
 from quorate.kafka_bytes import MalformedError
 from quorate.runtime import Slices, get_logger
@@ -72,9 +74,13 @@ class GroupAdministration:
         The group is dead at once: members that come meanwhile are told to look for their coordinator again.
         If a tombstone can't be stored, the group comes back with the offsets that are left.
         """
-        shard = self._shards.of(group_id)
+        shard = self._shards.of_any(group_id)
         if isinstance(shard, ErrorCode):
             reply(shard)
+            return
+        aside = shard.set_aside.get(group_id)
+        if aside is not None:
+            await self._delete_set_aside(shard, group_id, aside, reply)
             return
         group = _existing(shard, group_id)
         if group is None or group.state is GroupState.DEAD:
@@ -96,10 +102,29 @@ class GroupAdministration:
                 log.info("group is deleted", group=group_id)
             reply(error)
 
-        tombstones = Tombstones(self._shards, shard, ended)
+        await self._append(Tombstones(self._shards, shard, ended), group_id, offsets, _written(offsets))
+
+    async def _delete_set_aside(
+        self, shard: Shard, group_id: str, aside: SetAside, reply: Callable[[ErrorCode], None]
+    ) -> None:
+        """Whether it has members can't be told: the operator who gives its name says that it goes."""
+
+        def ended(error: ErrorCode) -> None:
+            if error is ErrorCode.none and shard.set_aside.pop(group_id, None) is not None:
+                log.info("group is deleted", group=group_id)
+            reply(error)
+
+        unreadable = ((key.topic, key.partition) for key in aside.unreadable)
+        keys = chain(_written(aside.offsets), unreadable)
+        await self._append(Tombstones(self._shards, shard, ended), group_id, aside.offsets, keys)
+
+    async def _append(
+        self, tombstones: Tombstones, group_id: str, offsets: GroupOffsets, keys: Iterable[_Key]
+    ) -> None:
+        """Append the tombstones of a group's offsets and of itself."""
         slices = Slices()
         with trio.CancelScope(shield=True):  # it ends by itself, and must not end halfway
-            for piece in _in_pieces(_written(offsets)):
+            for piece in _in_pieces(keys):
                 tombstones.append_offsets(group_id, offsets, piece)
                 await slices.pause()
         tombstones.append_group(group_id)

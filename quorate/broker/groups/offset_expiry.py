@@ -14,7 +14,8 @@ from quorate.broker.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subs
 from quorate.broker.groups.group import Group, GroupState
 from quorate.broker.groups.group_administration import GroupAdministration
 from quorate.broker.groups.offsets import GroupOffsets
-from quorate.broker.groups.shards import Shard, Shards
+from quorate.broker.groups.shard import Shard
+from quorate.broker.groups.shards import Shards
 from quorate.broker.groups.tombstones import Tombstones
 from quorate.kafka_bytes import MalformedError
 from quorate.runtime import Slices, get_logger

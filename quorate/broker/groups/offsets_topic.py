@@ -19,7 +19,8 @@ class GroupLog(Protocol):
     """The partitions of `__consumer_offsets` that are led here."""
 
     def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
-        """Read everything up to the log end offset as of the call. Raises `GroupLogError`."""
+        """Read everything up to the log end offset as of the call, some hundred records at a time. Raises
+        `GroupLogError`."""
         ...
 
     def append(

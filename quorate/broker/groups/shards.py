@@ -1,42 +1,22 @@
 """The groups of each partition of `__consumer_offsets` that this broker leads: loading, finding, writing."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group import Group
-from quorate.broker.groups.group_records import GroupKey, OffsetKey, read_group, read_key, read_offset
-from quorate.broker.groups.offsets import GroupOffsets
+from quorate.broker.groups.loading import Loading
 from quorate.broker.groups.offsets_topic import GroupLog, GroupLogError, partition_of
-from quorate.kafka_bytes import MalformedError
-from quorate.log.batches import KeyValue, Record
-from quorate.runtime import get_logger
+from quorate.broker.groups.shard import Shard
+from quorate.log.batches import KeyValue
+from quorate.runtime import Slices, get_logger, in_slices
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 
 log = get_logger(__name__)
 
 _LOAD_RETRY_SECONDS: Final = 0.1
-
-
-@dataclass(slots=True)
-class Shard:
-    """The groups of one partition, for one leadership of it."""
-
-    partition: int
-    leader_epoch: Epoch
-    loaded: bool = False
-    groups: dict[str, Group] = field(default_factory=dict)
-    offsets: dict[str, GroupOffsets] = field(default_factory=dict)
-    gone: bool = False
-
-    def offsets_of(self, group_id: str) -> GroupOffsets:
-        held = self.offsets.get(group_id)
-        if held is None:
-            held = self.offsets[group_id] = GroupOffsets()
-        return held
 
 
 class Shards:
@@ -104,58 +84,56 @@ class Shards:
 
     async def _load(self, shard: Shard) -> None:
         while not shard.gone:
-            shard.groups.clear()
-            shard.offsets.clear()
+            began = trio.current_time()
             try:
-                async for records in self._log.records(shard.partition):
-                    if shard.gone:
-                        return
-                    for record in records:
-                        self._replay(shard, record)
+                with_members = await self._replay(shard)
             except GroupLogError as error:
                 log.debug("groups are not loaded yet", partition=shard.partition, reason=str(error))
                 await trio.sleep(_LOAD_RETRY_SECONDS)
                 continue
             if not shard.gone:
-                shard.loaded = True
-                for group in shard.groups.values():
-                    group.started()
+                self._begin(shard, with_members)
                 if shard.groups:
-                    log.info("groups loaded", partition=shard.partition, groups=len(shard.groups))
-                self._on_loaded(shard)
+                    log.info(
+                        "groups loaded",
+                        partition=shard.partition,
+                        groups=len(shard.groups),
+                        ms=round((trio.current_time() - began) * 1000),
+                    )
             return
 
-    def _replay(self, shard: Shard, record: Record) -> None:
-        try:
-            key = None if record.key is None else read_key(record.key)
-            match key:
-                case OffsetKey():
-                    offsets = shard.offsets_of(key.group_id)
-                    if record.value is None:
-                        offsets.remove(key.topic, key.partition, record_offset=record.offset)
-                    else:
-                        held = read_offset(record.value)
-                        offsets.put(key.topic, key.partition, held, record_offset=record.offset)
-                        self.group(shard, key.group_id)  # one that only commits has no record of its own
-                case GroupKey():
-                    if record.value is None:
-                        shard.groups.pop(key.group_id, None)
-                    else:
-                        self.group(shard, key.group_id).load(read_group(record.value))
-                case None:
-                    pass
-        except MalformedError as error:
-            log.error(
-                "skipped a record of the offsets topic",
-                partition=shard.partition,
-                offset=record.offset,
-                reason=str(error),
-            )
+    async def _replay(self, shard: Shard) -> list[Group]:
+        """Read the shard anew, in slices, unless it is given up meanwhile. Return the groups with members."""
+        for held in (shard.groups, shard.offsets, shard.set_aside):
+            held.clear()
+        loading = Loading(shard, self._new_group)
+        slices = Slices()
+        async for records in self._log.records(shard.partition):
+            if shard.gone:
+                return []
+            loading.replay(records)
+            await slices.pause()
+        return await in_slices(loading.finish())
+
+    def _begin(self, shard: Shard, with_members: Sequence[Group]) -> None:
+        """Serve the shard's groups."""
+        shard.loaded = True
+        for group in with_members:
+            group.started()
+        self._on_loaded(shard)
 
     # Groups
 
     def of(self, group_id: str) -> Shard | ErrorCode:
-        """Return the loaded shard of a group, or why there is none here. Any id has a shard, also ""."""
+        """Return the loaded shard of a group, or why there is none here: also for a group that is set aside.
+        Any id has a shard, also ""."""
+        shard = self.of_any(group_id)
+        if not isinstance(shard, ErrorCode) and group_id in shard.set_aside:
+            return ErrorCode.coordinator_not_available
+        return shard
+
+    def of_any(self, group_id: str) -> Shard | ErrorCode:
+        """As `of`, with the shard of a group that is set aside too."""
         count = self._partition_count()
         shard = self._held.get(partition_of(group_id, count)) if count else None
         if shard is None:

@@ -6,7 +6,8 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group_records import GroupKey, OffsetKey, group_record, offset_record
 from quorate.broker.groups.offsets import GroupOffsets
-from quorate.broker.groups.shards import Shard, Shards
+from quorate.broker.groups.shard import Shard
+from quorate.broker.groups.shards import Shards
 from quorate.types import Offset
 
 
