@@ -1,14 +1,19 @@
-"""FindCoordinator: who coordinates a group. The offsets topic is created when it is first asked for."""
+"""FindCoordinator: who coordinates a group. The offsets topic is created when it is first asked for.
 
-from collections.abc import Callable
+A coordinator that this broker has just lost may be dead: its members come here and would be sent back to it.
+So the answer waits until that is settled, as Metadata does.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis import transactions
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
+from quorate.broker.apis.doubted_leaders import wait_settled
 from quorate.broker.groups import OFFSETS_TOPIC, partition_of
-from quorate.broker.metadata import NO_LEADER
+from quorate.broker.metadata import NO_LEADER, MetadataImage
 from quorate.broker.wire import Answer, Deferred, RequestContext, Response
 from quorate.error_code import ErrorCode
 
@@ -26,6 +31,8 @@ _NOT_AVAILABLE: Final = WireErrorCode.coordinator_not_available
 def handle(broker: Broker, context: RequestContext, request: "FindCoordinatorRequest") -> Answer:
     if request.key_type == _GROUP and broker.image.topic(OFFSETS_TOPIC) is None:
         return broker.later(lambda: _after_creation(broker, context, request))
+    if request.key_type == _GROUP and (doubted := _doubted(broker, request)):
+        return broker.later(lambda: _once_settled(broker, context, request, doubted))
     return _answer(broker, context, request)
 
 
@@ -39,6 +46,37 @@ async def _after_creation(
     else:
         answer = _answer(broker, context, request)
     return await answer.result() if isinstance(answer, Deferred) else answer
+
+
+def _doubted(broker: Broker, request: "FindCoordinatorRequest") -> list[int]:
+    """Return the coordinators that the answer would name and that may just have died. Of many groups, all
+    that coordinate any."""
+    lost = list(broker.replicas.lost_leaders.recent())
+    if not lost:
+        return []
+    keys = request.coordinator_keys if len(request.coordinator_keys) <= _AT_ONCE else ()
+    return [leader for leader in lost if _coordinates(broker.image, leader, keys)]
+
+
+async def _once_settled(
+    broker: Broker, context: RequestContext, request: "FindCoordinatorRequest", doubted: Sequence[int]
+) -> Response:
+    keys = request.coordinator_keys if len(request.coordinator_keys) <= _AT_ONCE else ()
+    await wait_settled(broker, doubted, lambda image, leader: not _coordinates(image, leader, keys))
+    answer = _answer(broker, context, request)
+    return await answer.result() if isinstance(answer, Deferred) else answer
+
+
+def _coordinates(image: MetadataImage, leader: int, group_ids: Sequence[str]) -> bool:
+    """Return whether the broker leads the partition of one of these groups; without groups, any partition of
+    the offsets topic."""
+    topic = image.topic(OFFSETS_TOPIC)
+    partitions = () if topic is None else image.partitions(topic.topic_id)
+    if not group_ids:
+        return any(each.leader == leader for each in partitions)
+    return bool(partitions) and any(
+        partitions[partition_of(group_id, len(partitions))].leader == leader for group_id in group_ids
+    )
 
 
 def _answer(

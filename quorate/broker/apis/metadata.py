@@ -42,7 +42,7 @@ async def handle(broker: Broker, context: RequestContext, request: "MetadataRequ
         if doubted := _doubted(broker, context, request):
 
             async def answer() -> Response:
-                await wait_settled(broker, doubted)
+                await wait_settled(broker, doubted, lambda image, leader: not image.leader_count(leader))
                 return await encoded_in_slices(context, **_answer(broker, context, request, {}))
 
             return broker.later(answer)
