@@ -1,5 +1,6 @@
 """A broker whose process was killed is fenced at once. One that may live isn't, whatever breaks."""
 
+import random
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import open_client
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
+from quorate.simulation.brokers.broker_members import GROUP, GroupMembers
 from quorate.simulation.brokers.broker_story import BrokerScene, Story, tell
 
 CLIENTS = BrokerClientSettings(idempotent=1, plain=0, consumers=1)
@@ -314,3 +316,105 @@ def test_a_new_controller_hears_of_every_broker_at_once() -> None:
         assert None not in [active.sessions.last_heard(each.id) for each in (old, *others)]
 
     in_defaults(1, story)
+
+
+# Groups
+
+
+GROUPS = [["readers"], [f"group-{number}" for number in range(150)]]
+
+
+async def coordinators_of(scene: BrokerScene, asked: BrokerHost, groups: list[str]) -> dict[str, int]:
+    """Who coordinates each group, -1 for nobody, as told."""
+    network = scene.cluster.network.for_node("asker")
+    async with open_client(network, asked.address, timeout_s=10) as client:
+        answer: Any = await client.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=groups)
+    return {each.key: each.node_id for each in answer.coordinators}
+
+
+async def coordinator_of(scene: BrokerScene, asked: BrokerHost, group: str) -> BrokerHost:
+    """Once there is one."""
+    while True:
+        found = (await coordinators_of(scene, asked, [group]))[group]
+        if found != -1:
+            return scene.cluster.nodes[found - 1]
+        await trio.sleep(0.2)
+
+
+@pytest.mark.parametrize("groups", GROUPS, ids=["one group", "many groups"])
+def test_a_member_is_told_of_the_next_coordinator_not_of_the_one_that_was_just_killed(
+    groups: list[str],
+) -> None:
+    async def story(scene: BrokerScene) -> None:
+        victim = await coordinator_of(scene, scene.cluster.nodes[0], groups[0])
+        other = next(node for node in scene.cluster.nodes if node is not victim)
+        await trio.sleep(3)
+        await scene.cluster.crash(victim, power_loss=False)
+        await trio.sleep(0.01)
+        assert other.image.is_active(victim.id)
+        began = trio.current_time()
+        told = set((await coordinators_of(scene, other, groups)).values())
+        assert not told & {-1, victim.id}
+        assert trio.current_time() - began < AT_ONCE_S
+
+    in_defaults(1, story)
+
+
+def test_who_asks_for_another_coordinator_than_the_lost_one_is_answered_at_once() -> None:
+    async def story(scene: BrokerScene) -> None:
+        victim = await coordinator_of(scene, scene.cluster.nodes[0], "readers")
+        other = next(node for node in scene.cluster.nodes if node is not victim)
+        names = [f"group-{number}" for number in range(20)]
+        found = await coordinators_of(scene, other, names)
+        await trio.sleep(3)
+        elsewhere = next(name for name in names if found[name] != victim.id)
+        await scene.cluster.crash(victim, power_loss=False)
+        await trio.sleep(0.01)
+        began = trio.current_time()
+        assert (await coordinators_of(scene, other, [elsewhere]))[elsewhere] == found[elsewhere]
+        assert trio.current_time() - began < 0.02
+
+    in_defaults(1, story)
+
+
+def test_a_fenced_broker_is_never_named_as_a_coordinator() -> None:
+    """One that is silent, and not lost, is named until its session has run out, and not a moment longer."""
+
+    async def story(scene: BrokerScene) -> None:
+        victim = await coordinator_of(scene, scene.cluster.nodes[0], "readers")
+        other = next(node for node in scene.cluster.nodes if node is not victim)
+        await trio.sleep(3)
+        scene.scheduler.pause(victim.name)
+        told: list[int] = []
+        with trio.fail_after(30):
+            while not told or told[-1] in (victim.id, -1):
+                named = (await coordinators_of(scene, other, ["readers"]))["readers"]
+                if not other.image.is_active(victim.id):
+                    assert named != victim.id
+                told.append(named)
+        assert victim.id in told
+        scene.scheduler.resume(victim.name)
+
+    in_defaults(1, story)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_members_go_on_in_their_generation_when_their_coordinator_is_killed(seed: int) -> None:
+    async def story(scene: BrokerScene) -> None:
+        members = GroupMembers(scene.cluster, TOPIC, random.Random(seed), members=3, think_max_s=0.3)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(members.run)
+            await members.read_on(within_s=20)
+            for turn in range(2):
+                victim = await coordinator_of(scene, scene.cluster.leader() or scene.cluster.nodes[0], GROUP)
+                await all_in_sync(scene)
+                began, outlived = trio.current_time(), members.outlived
+                await scene.cluster.crash(victim, power_loss=False)
+                await members.read_on(within_s=3)
+                assert members.outlived >= outlived + 3, f"turn {turn}: {trio.current_time() - began} s"
+                scene.cluster.start(victim)
+            members.finish()
+        await members.check()
+
+    quick = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}
+    tell(seed, story, clients=CLIENTS, partitions=2, values=DEFAULTS | quick)

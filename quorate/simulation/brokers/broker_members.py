@@ -2,6 +2,8 @@
 
 What a member commits for a partition is one more than the group has committed before, so commits tell by
 themselves whether any was lost, taken back or taken from a member whose partition is another's by now.
+
+A member whose coordinator is gone looks for the next one and goes on in its generation, as clients do.
 """
 
 import random
@@ -18,7 +20,7 @@ from quorate.broker.wire import BY_NAME, ApiKey, KafkaError, WireClient, open_cl
 from quorate.runtime import Address, NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster
 from quorate.simulation.cluster_run import Clients
-from quorate.simulation.violations import SafetyViolation
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
 if TYPE_CHECKING:
     from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
@@ -38,11 +40,30 @@ class _StartAgainError(Exception):
     """Join as a new member: the last request's outcome is unknown, or the coordinator is elsewhere."""
 
 
+_ELSEWHERE: Final = (
+    ErrorCode.not_coordinator,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Generation:
     number: int
     member_id: str
     partitions: Sequence[int]
+
+
+class _NoCoordinatorError(Exception):
+    """Nobody is named: ask again."""
+
+
+class _CoordinatorLostError(Exception):
+    """Go on in the same generation with the next coordinator."""
+
+    def __init__(self, generation: _Generation) -> None:
+        super().__init__(generation.number)
+        self.generation = generation
 
 
 class GroupMembers(Clients[BrokerCluster]):
@@ -59,11 +80,26 @@ class GroupMembers(Clients[BrokerCluster]):
         """The newest offset per partition whose commit was acknowledged."""
         self.commits = 0
         """The number of acknowledged commits."""
+        self.outlived = 0
+        """How often a member went on in its generation with another coordinator."""
+        self._rounds = [0] * members
+        """By member: how often it was heard by its coordinator and had its commits acknowledged."""
+        self._round_ended = trio.Event()
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             for number in range(1, self._members + 1):
-                nursery.start_soon(self._member, f"member-{number}", self._derived())
+                nursery.start_soon(self._member, number, self._derived())
+
+    async def read_on(self, *, within_s: float) -> None:
+        """Wait until every member has been heard, and its commits acknowledged, once more. Raises
+        `LivenessViolation`."""
+        before = [rounds + 1 for rounds in self._rounds]  # one may be under way
+        with trio.move_on_after(within_s) as patience:
+            while any(now <= then for now, then in zip(self._rounds, before, strict=True)):
+                await self._round_ended.wait()
+        if patience.cancelled_caught:
+            raise LivenessViolation(f"a member of group {GROUP} did not read on within {within_s:g} s")
 
     async def check(self) -> None:
         """Check that the present coordinator has the acknowledged commits. Raises `SafetyViolation`."""
@@ -80,18 +116,25 @@ class GroupMembers(Clients[BrokerCluster]):
             try:
                 async with self._coordinator("auditor", self._random) as connection:
                     return await self._fetch_offsets(connection, range(self._cluster.settings.partitions))
-            except (NetworkError, KafkaError, _StartAgainError):
+            except (NetworkError, KafkaError, _NoCoordinatorError, _StartAgainError):
                 await trio.sleep(0.2)
 
     # A member
 
-    async def _member(self, client: str, source: random.Random) -> None:
+    async def _member(self, number: int, source: random.Random) -> None:
+        client = f"member-{number}"
+        generation: _Generation | None = None
         while not self._finish.is_set():
             try:
                 async with self._coordinator(client, source) as connection:
-                    await self._live(client, connection, source)
-            except (NetworkError, KafkaError, _StartAgainError):
-                await self._think(source)
+                    await self._live(number, connection, source, generation)
+            except _CoordinatorLostError as lost:
+                generation = lost.generation
+            except _StartAgainError:
+                generation = None
+            except (NetworkError, KafkaError, _NoCoordinatorError):
+                pass
+            await self._think(source)
 
     async def _think(self, source: random.Random) -> None:
         await self._pause(source, self._think_max_s, min_s=0.05)
@@ -107,29 +150,46 @@ class GroupMembers(Clients[BrokerCluster]):
             answer = cast("FindCoordinatorResponse", received)
         found = answer.coordinators[0]
         if found.error_code is not ErrorCode.none:
-            raise _StartAgainError
+            raise _NoCoordinatorError
         async with open_client(
             network, Address(found.host, found.port), client_id=client, timeout_s=_REQUEST_TIMEOUT_S
         ) as connection:
             yield connection
 
-    async def _live(self, client: str, connection: WireClient, source: random.Random) -> None:
-        """Take part in one generation after another with one coordinator."""
-        member_id = ""
-        while not self._finish.is_set():
-            generation = await self._join(connection, member_id)
-            member_id = generation.member_id
+    async def _live(
+        self, number: int, connection: WireClient, source: random.Random, generation: _Generation | None
+    ) -> None:
+        """Take part in one generation after another with one coordinator until `finish`, first in the one
+        that another coordinator knew. Raises `_CoordinatorLostError` where it may be gone on with, and
+        `_StartAgainError`."""
+        client = f"member-{number}"
+        if generation is not None and await self._goes_on(connection, generation):
+            self.outlived += 1
+            self._cluster.trace.add(client, f"goes on in generation {generation.number}")
+        else:
+            generation = await self._join(connection, generation)
+        while True:
             self._cluster.trace.add(client, f"generation {generation.number} of {generation.partitions}")
-            held = await self._fetch_offsets(connection, generation.partitions)
+            held = await self._held_by(connection, generation)
             while await self._goes_on(connection, generation):
                 for partition in generation.partitions:
                     held[partition] = max(held[partition], 0) + 1
                 await self._commit(client, connection, generation, held)
+                self._rounds[number - 1] += 1
+                self._round_ended.set()
+                self._round_ended = trio.Event()
                 await self._think(source)
                 if self._finish.is_set():
                     return
+            generation = await self._join(connection, generation)
 
-    async def _join(self, connection: WireClient, member_id: str) -> _Generation:
+    async def _join(self, connection: WireClient, last: _Generation | None) -> _Generation:
+        try:
+            return await self._join_as(connection, "" if last is None else last.member_id)
+        except (NetworkError, KafkaError) as error:
+            raise _StartAgainError from error
+
+    async def _join_as(self, connection: WireClient, member_id: str) -> _Generation:
         joined = await self._ask_to_join(connection, member_id)
         if joined.error_code is ErrorCode.member_id_required:
             joined = await self._ask_to_join(connection, joined.member_id)
@@ -153,7 +213,7 @@ class GroupMembers(Clients[BrokerCluster]):
         )
         synced = cast("SyncGroupResponse", received)
         if synced.error_code is ErrorCode.rebalance_in_progress:
-            return await self._join(connection, joined.member_id)
+            return await self._join_as(connection, joined.member_id)
         if synced.error_code is not ErrorCode.none:
             raise _StartAgainError
         return _Generation(joined.generation_id, joined.member_id, tuple(synced.assignment))
@@ -174,17 +234,28 @@ class GroupMembers(Clients[BrokerCluster]):
 
     async def _goes_on(self, connection: WireClient, generation: _Generation) -> bool:
         """Return whether the generation continues; otherwise join the next one."""
-        received = await connection.call(
-            ApiKey.HEARTBEAT,
-            group_id=GROUP,
-            generation_id=generation.number,
-            member_id=generation.member_id,
-            group_instance_id=None,
-        )
+        try:
+            received = await connection.call(
+                ApiKey.HEARTBEAT,
+                group_id=GROUP,
+                generation_id=generation.number,
+                member_id=generation.member_id,
+                group_instance_id=None,
+            )
+        except (NetworkError, KafkaError) as error:
+            raise _CoordinatorLostError(generation) from error
         answer = cast("HeartbeatResponse", received)
+        if answer.error_code in _ELSEWHERE:
+            raise _CoordinatorLostError(generation)
         if answer.error_code not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
             raise _StartAgainError
         return answer.error_code is ErrorCode.none
+
+    async def _held_by(self, connection: WireClient, generation: _Generation) -> dict[int, int]:
+        try:
+            return await self._fetch_offsets(connection, generation.partitions)
+        except (NetworkError, KafkaError, _StartAgainError) as error:
+            raise _CoordinatorLostError(generation) from error
 
     async def _fetch_offsets(self, connection: WireClient, partitions: Sequence[int]) -> dict[int, int]:
         """Return the committed offsets; -1 where nothing was committed."""
@@ -209,6 +280,34 @@ class GroupMembers(Clients[BrokerCluster]):
         self, client: str, connection: WireClient, generation: _Generation, held: dict[int, int]
     ) -> None:
         before = dict(self.acknowledged)
+        try:
+            answer = await self._ask_to_commit(connection, generation, held)
+        except (NetworkError, KafkaError) as error:
+            # The commit may yet happen, and must not follow one of another generation: leave this one.
+            raise _StartAgainError from error
+        if not held:
+            return
+        for each in answer.topics[0].partitions:
+            if each.error_code in _ELSEWHERE:
+                raise _CoordinatorLostError(generation)
+            if each.error_code is not ErrorCode.none:
+                raise _StartAgainError
+            partition, offset = each.partition_index, held[each.partition_index]
+            self.commits += 1
+            self._cluster.trace.add(client, f"committed {offset} for {partition}")
+            if offset <= before.get(partition, -1):
+                self._cluster.found(
+                    "CommittedOffsetsStay",
+                    SafetyViolation(
+                        f"{client}, generation {generation.number}, committed {offset} for {self._topic}-"
+                        f"{partition}, where {before[partition]} had been acknowledged before it asked"
+                    ),
+                )
+            self.acknowledged[partition] = max(offset, self.acknowledged.get(partition, -1))
+
+    async def _ask_to_commit(
+        self, connection: WireClient, generation: _Generation, held: dict[int, int]
+    ) -> "OffsetCommitResponse":
         received = await connection.call(
             ApiKey.OFFSET_COMMIT,
             at_most=BY_NAME[ApiKey.OFFSET_COMMIT],
@@ -231,22 +330,4 @@ class GroupMembers(Clients[BrokerCluster]):
                 }
             ],
         )
-        answer = cast("OffsetCommitResponse", received)
-        if not held:
-            return
-        for each in answer.topics[0].partitions:
-            if each.error_code is not ErrorCode.none:
-                # A commit that may yet happen must not follow those of a later generation: leave this one.
-                raise _StartAgainError
-            partition, offset = each.partition_index, held[each.partition_index]
-            self.commits += 1
-            self._cluster.trace.add(client, f"committed {offset} for {partition}")
-            if offset <= before.get(partition, -1):
-                self._cluster.found(
-                    "CommittedOffsetsStay",
-                    SafetyViolation(
-                        f"{client}, generation {generation.number}, committed {offset} for {self._topic}-"
-                        f"{partition}, where {before[partition]} had been acknowledged before it asked"
-                    ),
-                )
-            self.acknowledged[partition] = max(offset, self.acknowledged.get(partition, -1))
+        return cast("OffsetCommitResponse", received)

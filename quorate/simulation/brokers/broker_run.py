@@ -223,6 +223,8 @@ class BrokerRunResult:
     unknown: int
     read: int
     commits: int
+    outlived: int
+    """How often a member of the group went on in its generation with another coordinator."""
     topics: int
     reassignments: int
     """The reassignments and cancellations that were granted."""
@@ -286,6 +288,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 for node in cluster.nodes:
                     await faults.directories.restore(node)
                 await trio.sleep(2)
+                await members.read_on(within_s=_PATIENCE_S)
                 clients.finish()
                 admin.finish()
                 if reassigner is not None:
@@ -329,6 +332,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             unknown=sum(history.count(Outcome.UNKNOWN) for history in histories),
             read=sum(len(got) for _, got in clients.consumed.values()),
             commits=members.commits,
+            outlived=members.outlived,
             topics=len(admin.fates),
             reassignments=0 if reassigner is None else reassigner.begun,
             directory_changes=0 if mover is None else mover.begun,
