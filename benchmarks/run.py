@@ -6,6 +6,7 @@
     memory     a node's memory with a long log (--records), of all systems
     records    small records one by one, from produce to consume, beside idle partitions, and their CPU
     snapshot   a snapshot of --state-mb of state while commits go on: how far throughput dips
+    groups     kill -9 of a group's coordinator until its 100 members read on, with 100,000 committed offsets
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
@@ -20,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 import compare
+import group_bench
 import growth
 import priority
 import profile_commits
@@ -30,7 +32,7 @@ import snapshot_bench
 from report import WIDTH, Report
 from rich.console import Console
 
-SUITES = ("table", "compare", "growth", "memory", "records", "snapshot", "scale", "profile")
+SUITES = ("table", "compare", "growth", "memory", "records", "snapshot", "groups", "scale", "profile")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -82,6 +84,13 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
             )
         case "snapshot":
             return snapshot_bench.run(folder, state_mb=options.state_mb or (20 if quick else 1000))
+        case "groups":
+            return group_bench.run(
+                folder,
+                members=12 if quick else 100,
+                offsets=1_000 if quick else 100_000,
+                kills=options.rounds or (1 if quick else 5),
+            )
         case "scale":
             sizes = options.partitions or ([5_000, 20_000] if quick else [100, 100_000, 1_000_000, 2_000_000])
             return scale.run(folder, sizes=sizes, kills=options.rounds or (1 if quick else 3))
