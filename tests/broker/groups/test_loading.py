@@ -468,3 +468,14 @@ def test_a_loading_keeps_no_more_than_the_shard() -> None:
     records = [commit_of("g1", each, partition=each) for each in range(100)]
     loading.replay([Record(number, 0, *each) for number, each in enumerate(records)])
     assert len(loading._places) == 1
+
+
+async def test_a_member_that_is_never_heard_after_a_load_is_gone_after_its_session(
+    cluster: Cluster, autojump_clock: object
+) -> None:
+    await loaded(cluster, group_of("a", "b"))
+    await trio.sleep(9)
+    assert cluster.groups.heartbeat(MemberRef(group_id="g1", member_id="b", generation=5)) is ErrorCode.none
+    await trio.sleep(2)
+    alive = [each.member_id for each in cluster.groups.group("g1").describe().members]
+    assert alive == ["b"]
