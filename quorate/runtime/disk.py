@@ -90,6 +90,11 @@ class File(Protocol):
         """Do the same as `read_at`, but fetch uncached bytes without blocking the event loop."""
         ...
 
+    async def read_once(self, position: int, size: int) -> bytes:
+        """Do the same as `read`, for bytes that nobody else is going to read: they leave the page cache as it
+        was, as far as the operating system helps. Meant for a handle of its own."""
+        ...
+
     async def sync(self) -> None:
         """Return when every byte that was in the file at the call is durable.
 

@@ -49,6 +49,32 @@ async def test_a_cold_page_of_a_file(disk: RealDisk, tmp_path: Path, cold: list[
     file.close()
 
 
+async def test_a_cold_page_that_is_read_once_leaves_the_cache_again(
+    disk: RealDisk, tmp_path: Path, cold: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advice: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda fd, *what: advice.append(what))
+    file = disk.open(f"{tmp_path}/f", create=True)
+    file.append([bytes(10_000)])
+    for _ in range(2):
+        assert await file.read_once(5000, 100) == bytes(100)
+    file.close()
+    dropped = (4096, 4096, os.POSIX_FADV_DONTNEED)
+    assert advice == [(0, 0, os.POSIX_FADV_RANDOM), dropped, dropped]
+
+
+async def test_a_page_that_was_in_the_cache_stays_there(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advice: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda fd, start, size, what: advice.append(what))
+    file = disk.open(f"{tmp_path}/f", create=True)
+    file.append([b"0123456789"])
+    assert await file.read_once(3, 40) == b"3456789"
+    file.close()
+    assert advice == [os.POSIX_FADV_RANDOM]
+
+
 async def test_a_file_that_is_closed_under_a_cold_read_is_read_to_the_end(
     disk: RealDisk, tmp_path: Path, cold: list[str]
 ) -> None:

@@ -58,6 +58,7 @@ def _disk_error(error: OSError, path: str) -> DiskError:
 _Result = TypeVar("_Result")
 _FREED_INLINE_BYTES: Final = 16 * 1024 * 1024
 """A file of so many bytes is removed on the event loop: 1 ms."""
+_PAGE_BYTES: Final = 4096
 _HELD_MAX: Final = 64
 """Descriptors that one removal takes."""
 
@@ -100,7 +101,7 @@ class _Worker:
 class RealFile:
     """`quorate.runtime.disk.File` over a file descriptor."""
 
-    __slots__ = ("_busy", "_closing", "_fd", "_path", "_reader", "_size", "_worker")
+    __slots__ = ("_advised", "_busy", "_closing", "_fd", "_path", "_reader", "_size", "_worker")
 
     def __init__(
         self, path: str, fd: int, worker: _Worker | None, reader: Callable[[], _Worker | None]
@@ -113,6 +114,7 @@ class RealFile:
         self._reader = reader
         self._busy = 0
         self._closing = False
+        self._advised = False
 
     @property
     def path(self) -> str:
@@ -166,18 +168,41 @@ class RealFile:
 
     async def read(self, position: int, size: int) -> bytes:
         size = min(size, max(0, self._size - position))
+        cached = self._cached(position, size)
+        if cached is not None:
+            return cached
+        return await self._blocking(self._reader(), lambda: os.pread(self._fd, size, position))
+
+    def _cached(self, position: int, size: int) -> bytes | None:
         buffer = bytearray(size)
         try:
             count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
         except BlockingIOError:
-            count = 0
+            return None
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
                 raise _disk_error(error, self._path) from error
-            count = 0
-        if count == size:
-            return bytes(buffer)
-        return await self._blocking(self._reader(), lambda: os.pread(self._fd, size, position))
+            return None
+        return bytes(buffer) if count == size else None
+
+    async def read_once(self, position: int, size: int) -> bytes:
+        size = min(size, max(0, self._size - position))
+        if not self._advised:
+            # What is read ahead would look as if somebody else had wanted it.
+            self._advised = True
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+
+        def read() -> bytes:
+            data = os.pread(self._fd, size, position)
+            start = position // _PAGE_BYTES * _PAGE_BYTES
+            end = -(-(position + size) // _PAGE_BYTES) * _PAGE_BYTES
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
+            return data
+
+        cached = self._cached(position, size)
+        return await self._blocking(self._reader(), read) if cached is None else cached
 
     async def sync(self) -> None:
         await self._blocking(self._worker, lambda: os.fdatasync(self._fd))

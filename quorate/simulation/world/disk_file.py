@@ -110,6 +110,9 @@ class SimulatedFile:
         self._disk.check_alive(self._boots, self._path)
         return self._read(position, size)
 
+    async def read_once(self, position: int, size: int) -> bytes:
+        return await self.read(position, size)
+
     def _read(self, position: int, size: int) -> bytes:
         return self._content.read(position, min(size, max(0, self.size - position)))
 
