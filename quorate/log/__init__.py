@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         TopicPartition,
         UnreadableCheckpointError,
         decode_lines,
+        encode_lines,
         is_number,
         load_offsets,
         store_offsets,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
         SnapshotMissingError,
     )
     from quorate.log.metadata_recovery import open_metadata_log, recovered_log
-    from quorate.log.segments import segment_bases
+    from quorate.log.segments import DamagedRange, SegmentFindings, segment_bases
 
 _HOMES = {
     "HIGH_WATERMARKS": "quorate.log.checkpoints",
@@ -52,6 +53,7 @@ _HOMES = {
     "TopicPartition": "quorate.log.checkpoints",
     "UnreadableCheckpointError": "quorate.log.checkpoints",
     "decode_lines": "quorate.log.checkpoints",
+    "encode_lines": "quorate.log.checkpoints",
     "is_number": "quorate.log.checkpoints",
     "load_offsets": "quorate.log.checkpoints",
     "store_offsets": "quorate.log.checkpoints",
@@ -78,6 +80,8 @@ _HOMES = {
     "open_metadata_log": "quorate.log.metadata_recovery",
     "recovered_log": "quorate.log.metadata_recovery",
     "segment_bases": "quorate.log.segments",
+    "DamagedRange": "quorate.log.segments",
+    "SegmentFindings": "quorate.log.segments",
 }
 
 __getattr__ = lazily(__name__, _HOMES)
@@ -93,6 +97,7 @@ __all__ = [
     "CompactionAbandonedError",
     "CompressedDataError",
     "DamagedLogError",
+    "DamagedRange",
     "DamagedSnapshotError",
     "DecompressedTooLargeError",
     "FileSlice",
@@ -104,12 +109,14 @@ __all__ = [
     "LogInterruptedError",
     "OffsetOutOfRangeError",
     "PositionOutOfRangeError",
+    "SegmentFindings",
     "SnapshotMissingError",
     "TopicPartition",
     "UnreadableCheckpointError",
     "compress",
     "decode_lines",
     "decompress",
+    "encode_lines",
     "is_number",
     "load_offsets",
     "open_metadata_log",

@@ -2,6 +2,7 @@
 
 from quorate.log.segments.batch_reader import BatchReader
 from quorate.log.segments.segment import CLEANED, DELETED, LOG_SUFFIX, SWAP, Segment
+from quorate.log.segments.segment_check import DamagedRange, Pace, SegmentCheck, SegmentFindings
 from quorate.log.segments.segment_files import finish_swaps, segment_bases
 from quorate.log.segments.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from quorate.log.segments.walk import HeaderWalk, ReadRequest, Steps, read_cold, read_now
@@ -14,9 +15,13 @@ __all__ = [
     "SWAP",
     "TIME_INDEX_SUFFIX",
     "BatchReader",
+    "DamagedRange",
     "HeaderWalk",
+    "Pace",
     "ReadRequest",
     "Segment",
+    "SegmentCheck",
+    "SegmentFindings",
     "Steps",
     "finish_swaps",
     "read_cold",

@@ -90,6 +90,36 @@ class OffsetIndex:
         self._offsets, self._positions, self._saved = offsets, positions, len(offsets)
         return True
 
+    def entry(self, number: int) -> tuple[int, int] | None:
+        """The entry (offset, position) with that number, from 0; None behind the last."""
+        return (self._offsets[number], self._positions[number]) if number < len(self._offsets) else None
+
+    def agrees(self, disk: Disk, path: str) -> Steps[bool]:
+        """Whether the file says what it should: the entries that were saved."""
+        if self._saved <= 0:
+            return True
+        try:
+            file = disk.open(path)
+        except (FileNotFoundError, DiskError):
+            return False
+        try:
+            if file.size != self._saved * ENTRY_BYTES:
+                return False
+            for start in range(0, file.size, _LOAD_BYTES):
+                data = yield ReadRequest(file, start, _LOAD_BYTES)
+                first = start // ENTRY_BYTES
+                if data != self._encoded(first, min(first + _LOAD_BYTES // ENTRY_BYTES, self._saved)):
+                    return False
+        except DiskError:
+            return False
+        finally:
+            file.close()
+        return True
+
+    def forget_file(self) -> None:
+        """Whatever the file says is wrong: the next save writes all of it."""
+        self._saved = -1
+
     def save(self, disk: Disk, path: str) -> None:
         """Write what is new, without a sync."""
         if self._saved < 0:
@@ -103,15 +133,15 @@ class OffsetIndex:
             if file.size != self._saved * ENTRY_BYTES:
                 file.truncate(0)
                 self._saved = 0
-            file.append([self._encoded(self._saved)])
+            file.append([self._encoded(self._saved, len(self._offsets))])
         finally:
             file.close()
         self._saved = len(self._offsets)
 
-    def _encoded(self, start: int) -> bytes:
-        entries = array("i", bytes(ENTRY_BYTES * (len(self._offsets) - start)))
-        entries[0::2] = self._offsets[start:]
-        entries[1::2] = self._positions[start:]
+    def _encoded(self, start: int, end: int) -> bytes:
+        entries = array("i", bytes(ENTRY_BYTES * (end - start)))
+        entries[0::2] = self._offsets[start:end]
+        entries[1::2] = self._positions[start:end]
         if sys.byteorder == "little":
             entries.byteswap()
         return entries.tobytes()

@@ -1,5 +1,7 @@
 """One segment: a file of batches named by its base offset, and its indexes."""
 
+from typing import NamedTuple
+
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError
 from quorate.log.segments.segment_indexes import SegmentIndexes
@@ -20,6 +22,15 @@ _MAX_POSITION = 2**31 - 1
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
+class DamagedPart(NamedTuple):
+    """Bytes of a segment in which no batch is as it was written."""
+
+    start: int
+    end: int
+    end_offset: int
+    """At which the batch at `end` starts."""
+
+
 class Segment:
     """Mutable; owned by one `Log`."""
 
@@ -31,6 +42,7 @@ class Segment:
         "_stem",
         "_suffix",
         "base_offset",
+        "damaged",
         "file",
         "indexes",
         "synced",
@@ -55,6 +67,8 @@ class Segment:
         self.base_offset = base_offset
         self.file: File = disk.open(self._stem + LOG_SUFFIX + suffix, create=create)
         self.indexes = self._new_indexes()
+        self.damaged: tuple[DamagedPart, ...] = ()
+        """What a check found, in ascending order: no walk goes through it."""
         self._cuts = 0
         self._reserved_end = 0
         """Up to where room was asked for."""
@@ -198,10 +212,10 @@ class Segment:
         )
         while (spot := (yield from walk.next())) is not None:
             last = spot
-            _note(indexes, spot)
+            self._note(indexes, spot)
         return last
 
-    def _rebuild_indexes(self, path: str) -> Steps[None]:
+    def rebuild_indexes(self, path: str) -> Steps[None]:
         """Make new ones, which count from when they are whole; appends may come meanwhile. Nothing if the
         segment is cut meanwhile."""
         log.warning("an index is wrong and is rebuilt", path=path)
@@ -212,12 +226,29 @@ class Segment:
         while position < self.file.size:
             walk = HeaderWalk(self.file, position, self.file.size)
             while (spot := (yield from walk.next())) is not None:
-                _note(fresh, spot)
+                self._note(fresh, spot)
             position = walk.end
         if self._cuts == cuts:
             self.indexes.clear()
+            fresh.add_max()
             fresh.release()
             self.indexes = fresh
+
+    def _note(self, indexes: SegmentIndexes, spot: Spot) -> None:
+        if (
+            not 0
+            <= spot.base_offset - self.base_offset
+            <= _MAX_RELATIVE_OFFSET - (spot.end_offset - spot.base_offset)
+        ):
+            raise DamagedLogError(
+                self.file.path, spot.position, f"offset {spot.base_offset} can't be in this segment"
+            )
+        indexes.note_batch(
+            position=spot.position,
+            last_offset=spot.end_offset - 1,
+            first_timestamp=spot.first_timestamp,
+            max_timestamp=spot.max_timestamp,
+        )
 
     def _is_batch(self, relative_last_offset: int, position: int) -> Steps[bool]:
         return is_batch(self.file, position, last_offset=self.base_offset + relative_last_offset)
@@ -233,16 +264,24 @@ class Segment:
     def _walk_to(self, offset: int) -> Steps[Spot | None]:
         """The first batch that ends above `offset`, by an index by offset that is right."""
         entry = self.indexes.offsets.floor(offset - self.base_offset)
-        walk = HeaderWalk(self.file, 0 if entry is None else entry[1], self.file.size)
+        start = 0 if entry is None else entry[1]
+        for part in self.damaged:
+            if part.end_offset <= offset:
+                start = max(start, part.end)
+        walk = HeaderWalk(self.file, start, self.file.size)
         while (spot := (yield from walk.next())) is not None and spot.end_offset <= offset:
             pass
         return spot
 
     def find(self, offset: int) -> Steps[Spot | None]:
-        """The first batch that ends above `offset`; None if all end at or below it."""
+        """The first batch that ends above `offset`; None if all end at or below it. Raises
+        `DamagedLogError`."""
         entry = self.indexes.offsets.floor(offset - self.base_offset)
-        if entry is not None and not (yield from self._is_batch(*entry)):
-            yield from self._rebuild_indexes(self.indexes.offsets_path)
+        part = None if entry is None else self._part_at(entry[1])
+        if part is not None and offset < part.end_offset:
+            raise DamagedLogError(self.file.path, part.start, "what is here is damaged")
+        if part is None and entry is not None and not (yield from self._is_batch(*entry)):
+            yield from self.rebuild_indexes(self.indexes.offsets_path)
         return (yield from self._walk_to(offset))
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> Steps[Spot | None]:
@@ -250,35 +289,52 @@ class Segment:
         what its header says; None if there is none. A bare header has no record, whatever its timestamp."""
         first = yield from self._first_for(timestamp)
         relative = max(from_offset - self.base_offset, first)
-        entry = self.indexes.offsets.floor(relative)
+        entry = None if self.damaged else self.indexes.offsets.floor(relative)
         if entry is not None and not (yield from self._is_batch(*entry)):
-            yield from self._rebuild_indexes(self.indexes.offsets_path)
+            yield from self.rebuild_indexes(self.indexes.offsets_path)
             entry = self.indexes.offsets.floor(relative)
-        walk = HeaderWalk(self.file, 0 if entry is None else entry[1], self.file.size)
-        while (spot := (yield from walk.next())) is not None:
-            if spot.max_timestamp >= timestamp and spot.end_offset > from_offset and spot.count:
-                return spot
+        position = 0 if entry is None else entry[1]
+        while position < self.file.size:
+            stop, resume = self._next_part(position)
+            walk = HeaderWalk(self.file, position, stop)
+            while (spot := (yield from walk.next())) is not None:
+                if spot.max_timestamp >= timestamp and spot.end_offset > from_offset and spot.count:
+                    return spot
+            position = resume
         return None
+
+    def _part_at(self, position: int) -> DamagedPart | None:
+        return next((each for each in self.damaged if each.start <= position < each.end), None)
+
+    def _next_part(self, position: int) -> tuple[int, int]:
+        """Up to where batches from `position` on are whole, as far as is known, and where they go on."""
+        for part in self.damaged:
+            if part.end > position:
+                return max(part.start, position), part.end
+        return self.file.size, self.file.size
 
     def _first_for(self, timestamp: int) -> Steps[int]:
         """The last offset, relative to the base, of a batch in front of which everything is earlier than
         `timestamp`; 0 if none is known."""
         times = self.indexes.times
-        if times is None:
+        if times is None or self.damaged:
             return 0
         found = yield from times.floor(timestamp)
         if found is None:
             return 0
         if not (yield from self._is_time(found)):
-            yield from self._rebuild_indexes(times.path)
+            yield from self.rebuild_indexes(times.path)
             times = self.indexes.times
             found = None if times is None else (yield from times.floor(timestamp))
         return 0 if found is None else found.relative_offset
 
     def extent(self, start: Spot, *, max_bytes: int, end_offset: int) -> Steps[int]:
         """The end position of the whole batches from `start` on, within `max_bytes`, that end at or below
-        `end_offset`; `start.position` if not even that one does."""
+        `end_offset`; `start.position` if not even that one does. What is damaged ends them."""
         end_position = start.position + max_bytes
+        for part in reversed(self.damaged):
+            if part.start > start.position:
+                end_position = min(end_position, part.start)
         entry = self.indexes.offsets.floor_position(end_position)
         by_offset = self.indexes.offsets.floor(end_offset - self.base_offset)
         if entry is not None and by_offset is not None:
@@ -293,16 +349,22 @@ class Segment:
             position = entry[1]
         # What is appended meanwhile is left for the next read.
         walk = HeaderWalk(self.file, position, self.file.size)
-        while (spot := (yield from walk.next())) is not None:
-            if spot.end_offset > end_offset or spot.position + spot.size > end_position:
-                return spot.position
-        return walk.end
+        try:
+            while walk.position < end_position and (spot := (yield from walk.next())) is not None:
+                if spot.end_offset > end_offset or spot.position + spot.size > end_position:
+                    return spot.position
+        except DamagedLogError as error:
+            if error.position == start.position:
+                raise
+            return error.position
+        return walk.position
 
     def cut(self, position: int, end_offset: int) -> None:
         """Cut the file and the indexes to what ends at `end_offset`. Durable after the next sync of the file.
         What is behind the last entries must be noted again (`catch_up_indexes`)."""
         self.writes += 1
         self._cuts += 1
+        self.damaged = tuple(each for each in self.damaged if each.end <= position)
         self.file.truncate(position)
         self._reserved_end = 0
         self.indexes.cut(position, end_offset)
@@ -313,6 +375,21 @@ class Segment:
         entry = self.indexes.offsets.floor(offset - self.base_offset - 1)
         return 0 if entry is None or not read_now(self._is_batch(*entry)) else entry[1]
 
+    def open_again(self) -> File:
+        """Open the file once more, for a reader that takes its time. Raises `FileNotFoundError`,
+        `DiskError`."""
+        return self._disk.open(self.path)
+
+    def mend_index_files(self, wrong: str | None) -> Steps[None]:
+        """Write the indexes' files anew where they don't say what is in memory. `wrong`: the path of one that
+        the batches contradict; then both are made anew. Raises `DiskError`, `DamagedLogError`."""
+        if wrong is not None:
+            yield from self.rebuild_indexes(wrong)
+        elif not (yield from self.indexes.offsets.agrees(self._disk, self.indexes.offsets_path)):
+            log.warning("an index is wrong and is rebuilt", path=self.indexes.offsets_path)
+            self.indexes.offsets.forget_file()
+            self.indexes.save()
+
     def close(self) -> None:
         self.file.close()
 
@@ -322,12 +399,3 @@ class Segment:
         self._cuts += 1
         self._disk.remove(self.path)
         self.indexes.remove()
-
-
-def _note(indexes: SegmentIndexes, spot: Spot) -> None:
-    indexes.note_batch(
-        position=spot.position,
-        last_offset=spot.end_offset - 1,
-        first_timestamp=spot.first_timestamp,
-        max_timestamp=spot.max_timestamp,
-    )

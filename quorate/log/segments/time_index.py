@@ -7,6 +7,7 @@ had it: what is later than the timestamp comes after that offset. Timestamps gro
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from quorate.log.segments.walk import ReadRequest, Steps, read_now
@@ -87,7 +88,11 @@ class TimeIndex:
             return None
         low, high = 0, self._saved
         found: TimeEntry | None = None
-        file = self._disk.open(self._path)
+        try:
+            file = self._disk.open(self._path)
+        except FileNotFoundError:
+            # Removed from outside: no batch has this either.
+            return TimeEntry(_NO_TIMESTAMP, _NO_TIMESTAMP)
         try:
             while low < high:
                 middle = (low + high) // 2
@@ -99,6 +104,24 @@ class TimeIndex:
         finally:
             file.close()
         return found
+
+    def saved_entries(self) -> Steps[Iterator[TimeEntry] | None]:
+        """What the file has; None if it is not there, or is shorter or longer than it should be."""
+        if not self._saved:
+            return iter(())
+        try:
+            file = self._disk.open(self._path)
+        except FileNotFoundError:
+            return None
+        try:
+            data = b""
+            if file.size == self._saved * TIME_ENTRY_BYTES:
+                data = yield ReadRequest(file, 0, file.size)
+        finally:
+            file.close()
+        if len(data) != self._saved * TIME_ENTRY_BYTES:
+            return None
+        return (TimeEntry(*each) for each in _ENTRY.iter_unpack(data))
 
     def _entry(self, file: File, number: int) -> Steps[TimeEntry]:
         data = yield ReadRequest(file, number * TIME_ENTRY_BYTES, TIME_ENTRY_BYTES)

@@ -84,6 +84,11 @@ class HeaderWalk:
         self._chunk = b""
         self.end = end
 
+    @property
+    def position(self) -> int:
+        """Where the next batch starts."""
+        return self._position
+
     def next(self) -> Steps[Spot | None]:
         """The next batch, None at the end. Raises `DamagedLogError`."""
         position = self._position
