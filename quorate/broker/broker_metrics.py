@@ -203,6 +203,19 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         ("reassigningpartitions", "Led here, and being reassigned.", counts.reassigning_partitions),
     ):
         yield _gauge(f"{name}_{gauge}", help_text, value)
+    yield _gauge(
+        "quorate_damaged_replicas",
+        "Replicas here of whose log a part can't be read as it was written.",
+        counts.damaged_replica_count,
+    )
+    since = GaugeMetricFamily(
+        "quorate_scrub_since_seconds",
+        "Since when every replica in the directory was checked, as Unix time; 0: not all were yet.",
+        labels=["directory"],
+    )
+    for path, since_ms in stats.scrubbed_since_ms.items():
+        since.add_metric([path], since_ms / 1000)
+    yield since
     cache, sessions = "kafka_server_fetchsessioncache", replicas.sessions
     yield _gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions kept.", len(sessions))
     yield _gauge(
@@ -228,6 +241,7 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         (f"{name}_isrexpands", "ISRs that grew.", stats.isr_expands),
         (f"{name}_failedisrupdates", "ISR changes that were refused.", stats.failed_isr_updates),
         (f"{cache}_incrementalfetchsessionevictions", "Sessions that made room.", sessions.evictions),
+        ("quorate_scrub_bytes", "Bytes of segments read to check them.", stats.scrubbed_bytes),
         (
             "quorate_producer_duplicate_batches",
             "Batches of idempotent producers recognised as sent before.",

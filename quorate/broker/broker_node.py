@@ -370,6 +370,8 @@ def replication_config(config: ServerConfig) -> ReplicationConfig:
         fetch_max_bytes=config.int("fetch.max.bytes"),
         max_incremental_fetch_session_cache_slots=config.int("max.incremental.fetch.session.cache.slots"),
         batch_uncompressed_max_bytes=config.int("socket.request.max.bytes"),
+        scrub_interval_ms=config.int("quorate.log.scrub.interval.ms"),
+        scrub_io_max_bytes_per_second=config.int("quorate.log.scrub.io.max.bytes.per.second"),
     )
 
 

@@ -9,7 +9,11 @@ from quorate.broker.replication.stats import PartitionCounts
 
 
 def count_partitions(
-    partitions: Sequence[PartitionReplica], *, offline_replicas: int, purgatory: Purgatory
+    partitions: Sequence[PartitionReplica],
+    *,
+    offline_replicas: int,
+    damaged_replicas: int,
+    purgatory: Purgatory,
 ) -> PartitionCounts:
     """Count the roles of `partitions`, all that are open here."""
     leaders = [each.leading for each in partitions if each.leading is not None]
@@ -23,6 +27,7 @@ def count_partitions(
             len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
         ),
         offline_replica_count=offline_replicas,
+        damaged_replica_count=damaged_replicas,
         reassigning_partitions=sum(
             each.leading is not None and each.state is not None and each.state.is_reassigning
             for each in partitions

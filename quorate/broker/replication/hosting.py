@@ -29,7 +29,7 @@ from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.replication.storage import LogManager, PartitionIdentity, folder_name, may_open
 from quorate.broker.replication.storage.moves import DirectoryMoves
 from quorate.error_code import ErrorCode
-from quorate.log import LogConfig, LogError
+from quorate.log import DamagedLogError, LogConfig, LogError
 from quorate.present import present
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Tasks, get_logger, uuid_text
 from quorate.types import Epoch
@@ -64,6 +64,8 @@ class _Hosted:
     """A task is at work. It reads `target` again when it is done."""
     starved_at: float | None = None
     """The time since which the log can't be opened for want of file descriptors."""
+    damage: str | None = None
+    """Why the log can't be opened although the disk works."""
     waits: bool = False
     """The replica is offline: metadata records it in a directory that isn't here."""
 
@@ -88,8 +90,10 @@ class Hosting:
         stats: ReplicationStats,
         disk_failed: Callable[[PartitionReplica, Exception], None],
         failed: Callable[[str, int, Exception], None],
+        remedy: str,
         journal: ChangeJournal,
     ) -> None:
+        """`remedy`: what a person can do about a damaged log."""
         self._broker_id = broker_id
         self._config = config
         self._logs = logs
@@ -104,6 +108,7 @@ class Hosting:
         self._stats = stats
         self._disk_failed = disk_failed
         self._failed = failed
+        self._remedy = remedy
         self._opening = trio.CapacityLimiter(_OPENED_AT_ONCE)
         self._hosted: dict[tuple[str, int], _Hosted] = {}
         self._by_id: dict[tuple[uuid.UUID, int], PartitionReplica] = {}
@@ -149,6 +154,19 @@ class Hosting:
         """Return whether a lack of file descriptors keeps its log from being opened."""
         hosted = self._hosted.get((topic, partition_id))
         return hosted is not None and hosted.starved_at is not None
+
+    def damage_of(self, topic: str, partition_id: int) -> str | None:
+        """Return why its log can't be opened although the disk works; None: it can, or it isn't here."""
+        hosted = self._hosted.get((topic, partition_id))
+        return None if hosted is None else hosted.damage
+
+    @property
+    def damaged(self) -> int:
+        """Replicas of whose log a part is known to be damaged, or that can't be opened because of that."""
+        return sum(
+            each.damage is not None or (each.partition is not None and bool(each.partition.damage))
+            for each in self._hosted.values()
+        )
 
     def partitions(self) -> list[PartitionReplica]:
         return [each.partition for each in self._hosted.values() if each.partition is not None]
@@ -233,6 +251,7 @@ class Hosting:
         """Stop serving the partition. Its data is deleted, even if the same replica returns at once."""
         partition, hosted.partition = hosted.partition, None
         hosted.stale, hosted.starved_at, hosted.removed = True, None, hosted.identity
+        hosted.damage = None
         self._assignments.forget((hosted.identity.topic_id, partition_id))
         if partition is not None:
             hosted.leaving = partition
@@ -262,6 +281,9 @@ class Hosting:
             self._starved(key, hosted)
             self._later(key, hosted)
             return True
+        except DamagedLogError as error:
+            self._damaged(key, hosted, str(error))
+            return not hosted.stale
         except (DiskError, LogError) as error:
             log.error(
                 "a replica can't be opened or removed", topic=key[0], partition=key[1], reason=str(error)
@@ -281,6 +303,19 @@ class Hosting:
         else:
             self._journal.hindered(topic_id, key[1], problem)
         return ended
+
+    def _damaged(self, key: tuple[str, int], hosted: _Hosted, problem: str) -> None:
+        """The log can't be opened, but the disk works: the other replicas in the directory go on, and what
+        this one leads another member of the ISR takes over."""
+        if hosted.damage is None:
+            log.error(
+                "a replica is damaged", topic=key[0], partition=key[1], reason=problem, remedy=self._remedy
+            )
+        hosted.damage, hosted.starved_at = problem, None
+        topic_id = hosted.identity.topic_id
+        self._journal.failed(topic_id, key[1], problem, now=trio.current_time())
+        if hosted.target is not None and hosted.target.leader == self._broker_id:
+            self._assignments.give_up((topic_id, key[1]))
 
     def report(self, partition: PartitionReplica) -> None:
         """Tell the controller where the replica is, if metadata says otherwise."""
@@ -380,7 +415,7 @@ class Hosting:
                 return False
             # Metadata may have changed while it was opened.
             self.configure(partition, self._topic_config(partition.topic))
-            hosted.partition, hosted.starved_at = partition, None
+            hosted.partition, hosted.starved_at, hosted.damage = partition, None, None
             self._by_id[identity.topic_id, key[1]] = partition
             self._moves.opened(partition)
         partition = hosted.partition

@@ -17,6 +17,7 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeSummary
+from quorate.broker.replication.damage import REMEDY, Scrubber
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
 from quorate.broker.replication.gauges import count_partitions
@@ -64,6 +65,7 @@ from quorate.broker.replication.storage import (
 from quorate.broker.replication.storage.moves import DirectoryMoves, MoveContext
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.error_code import ErrorCode
+from quorate.log import DamagedLogError
 from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, Tasks, get_logger
 from quorate.types import UNKNOWN_EPOCH, Epoch
 
@@ -113,6 +115,7 @@ class ReplicaManager:
         reader = PartitionReader(
             self.partition,
             disk_failed=self._disk_failed,
+            damaged=lambda partition, error: self._scrubber.suspect(partition, error),
             cut_off=self._is_cut_off,
             quotas=self._quotas,
             stats=self.stats,
@@ -188,6 +191,7 @@ class ReplicaManager:
             stats=self.stats,
             disk_failed=self._disk_failed,
             failed=self._disk_failed_for,
+            remedy=REMEDY,
             journal=self.journal,
         )
         self._upkeep = Upkeep(
@@ -197,6 +201,16 @@ class ReplicaManager:
             disk=runtime.disk,
             topic_config=lambda topic: effective(self._image, topic, static=static),
             disk_failed=self._disk_failed,
+        )
+        self._scrubber = Scrubber(
+            logs,
+            interval_ms=config.scrub_interval_ms,
+            bytes_per_second=config.scrub_io_max_bytes_per_second,
+            disk=runtime.disk,
+            find=lambda topic, partition_id: self._hosting.find(topic, partition_id),
+            now_ms=runtime.wall_clock.now_ms,
+            stats=self.stats,
+            found=lambda partition: None,
         )
         self._out_of_folders = trio.Event()
         self._controller_silent_s = controller_silent_s
@@ -295,6 +309,7 @@ class ReplicaManager:
             nursery.start_soon(self._isr_updater.run)
             nursery.start_soon(self._assignments.run)
             nursery.start_soon(self._upkeep.run)
+            nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._backlog.run)
             try:
                 await self._out_of_folders.wait()
@@ -465,6 +480,9 @@ class ReplicaManager:
                 f"partition {partition_id} of {topic} can't be opened for now: too few file descriptors are "
                 "left",
             )
+        damaged = None if known is None else self._hosting.damage_of(known.name, partition_id)
+        if damaged is not None:
+            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, damaged)
         raise PartitionError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"partition {partition_id} of {topic} is led by broker {state.leader}, or not opened here yet",
@@ -582,6 +600,7 @@ class ReplicaManager:
                 partition,
                 timestamp,
                 self._disk_failed,
+                damaged=self._scrubber.suspect,
                 compute=self._compute,
                 uncompressed_max_bytes=self._config.batch_uncompressed_max_bytes,
             )
@@ -623,6 +642,11 @@ class ReplicaManager:
         if isinstance(error, DescriptorsExhaustedError):
             log.error("a partition's files can't be opened", partition=str(partition), reason=str(error))
             return
+        if isinstance(error, DamagedLogError):
+            # The disk gives what it has: the other replicas in the directory go on.
+            log.error("a replica is damaged", partition=str(partition), reason=str(error), remedy=REMEDY)
+            partition.fail(str(error))
+            return
         elsewhere = self._logs.elsewhere(partition.log, error)
         if elsewhere is not None:
             # It has moved since.
@@ -651,5 +675,8 @@ class ReplicaManager:
     def counts(self) -> PartitionCounts:
         """Return gauges over the partitions of this broker."""
         return count_partitions(
-            self._hosting.partitions(), offline_replicas=self._hosting.offline, purgatory=self._purgatory
+            self._hosting.partitions(),
+            offline_replicas=self._hosting.offline,
+            damaged_replicas=self._hosting.damaged,
+            purgatory=self._purgatory,
         )

@@ -37,3 +37,7 @@ class ReplicationConfig:
     """The most fetch sessions (KIP-227) that are kept; 0: none."""
     batch_uncompressed_max_bytes: int = 104_857_600
     """Ours: the limit of a produced batch after decompression; as large as a request may be."""
+    scrub_interval_ms: int = 604_800_000
+    """Ours: each closed segment is read and checked once in so long; 0: no scrub."""
+    scrub_io_max_bytes_per_second: int = 8_388_608
+    """Ours: so much of that per directory."""

@@ -1,6 +1,6 @@
 """The counts of replication, for metrics and tests."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -30,6 +30,11 @@ class ReplicationStats:
     """Fetches from leaders that failed as a whole."""
     expired_produces: int = 0
     expired_fetches: int = 0
+    scrubbed_bytes: int = 0
+    """Bytes of segments that the scrub has read."""
+    scrubbed_since_ms: dict[str, int] = field(default_factory=dict)
+    """By directory: when the check of the replica ended that was checked longest ago, on the wall clock; 0:
+    one never was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,7 @@ class PartitionCounts:
     under_min_isr_partition_count: int
     at_min_isr_partition_count: int
     offline_replica_count: int
+    damaged_replica_count: int
     reassigning_partitions: int
     """Led here, with replicas that are being added or removed (KIP-455)."""
     delayed_produces: int

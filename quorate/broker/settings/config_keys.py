@@ -176,6 +176,11 @@ _OWN_KEYS: Final = (
         "The time between two checks for segments that retention deletes."),
     _long("log.flush.offset.checkpoint.interval.ms", 60_000, 0,
         "The time between two syncs of all partitions. Each ends with a checkpoint of the recovery points."),
+    _long("quorate.log.scrub.interval.ms", 604_800_000, 0,
+        "The time within which a broker reads each closed segment once and checks it for damage. 0: it "
+        "checks a segment only when a read meets damage.", ours=True),
+    _long("quorate.log.scrub.io.max.bytes.per.second", 8 << 20, 1024,
+        "The maximum rate, per data directory, at which a broker reads segments to check them.", ours=True),
     # The brokers
     _int("num.partitions", 1, 1, "The number of partitions of a new topic, if the request gives none."),
     _int("default.replication.factor", 1, 1,

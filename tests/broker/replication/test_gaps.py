@@ -213,6 +213,7 @@ def reader_of(partition: PartitionReplica) -> PartitionReader:
     return PartitionReader(
         lambda topic, number: partition,
         disk_failed=lambda *_: None,
+        damaged=lambda *_: None,
         cut_off=lambda _: False,
         quotas=ReplicationQuotas(1),
         stats=ReplicationStats(),

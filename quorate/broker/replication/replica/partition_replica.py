@@ -26,6 +26,7 @@ from quorate.broker.replication.producing import (
 from quorate.broker.replication.purgatory import Watchers
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal
+from quorate.broker.replication.replica.known_damage import KnownDamage
 from quorate.broker.replication.replica.leader_state import Eligible, LagRule, LeaderState
 from quorate.broker.replication.replica.mirror import Mirror
 from quorate.broker.replication.replica.remote_replica import FetchClock
@@ -123,6 +124,8 @@ class PartitionReplica:
         """The last committed state that was taken in."""
         self.failure: str | None = None
         """The reason why the log can't be used any more."""
+        self.damage = KnownDamage()
+        """Which of its records can't be read as they were written. The rest is served."""
         self.producers = ProducerState()
         self.mirror: Mirror | None = None
         """The future replica in another directory, while it has everything. Dropped before a cut."""
@@ -582,6 +585,7 @@ class PartitionReplica:
                     await self.log.truncate_fully_and_start_at(self.log.log_start_offset)
                 else:
                     await self.log.truncate(cut)
+                self._was_cut()
                 await self.load_producers()
 
     async def restart_at(self, role: FollowerState, offset: Offset, cutting: Cutting) -> None:
@@ -606,6 +610,7 @@ class PartitionReplica:
             )
             async with cutting(self, Offset(0)):
                 await self.log.truncate_fully_and_start_at(offset)
+                self._was_cut()
                 await self.load_producers()
 
     async def begin_with(self, role: FollowerState, records: Buffer, cutting: Cutting) -> None:
@@ -621,7 +626,11 @@ class PartitionReplica:
                 self.mirror = None
                 async with cutting(self, Offset(0)):
                     await self.log.truncate_fully_and_start_at(Offset(first.base_offset))
+                    self._was_cut()
                     await self.load_producers()
+
+    def _was_cut(self) -> None:
+        self.damage.keep(self.log.log_start_offset, self.log.end_offset)
 
     async def raise_log_start(self, role: FollowerState, offset: Offset) -> bool:
         """Take over the log start of the leader of `role`, and return whether it was below. Whoever calls

@@ -10,6 +10,7 @@ from quorate.error_code import ErrorCode
 from quorate.log import (
     Codec,
     CompressedDataError,
+    DamagedLogError,
     DecompressedTooLargeError,
     LogError,
     OffsetOutOfRangeError,
@@ -25,6 +26,7 @@ async def find_offset(
     timestamp: int,
     disk_failed: Callable[[PartitionReplica, Exception], None],
     *,
+    damaged: Callable[[PartitionReplica, DamagedLogError], None],
     compute: Compute,
     uncompressed_max_bytes: int,
 ) -> OffsetResult:
@@ -57,6 +59,9 @@ async def find_offset(
     except (DiskError, LogError) as error:
         if partition.role is not role or partition.log is not opened:
             raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has moved") from error
+        if isinstance(error, DamagedLogError):
+            damaged(partition, error)
+            raise PartitionError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         disk_failed(partition, error)
         raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 

@@ -49,6 +49,7 @@ class PartitionReader:
         lookup: Lookup,
         *,
         disk_failed: Callable[[PartitionReplica, Exception], None],
+        damaged: Callable[[PartitionReplica, DamagedLogError], None],
         cut_off: Callable[[PartitionReplica], bool],
         quotas: ReplicationQuotas,
         stats: ReplicationStats,
@@ -56,6 +57,7 @@ class PartitionReader:
         self.lookup = lookup
         self._stats = stats
         self._disk_failed = disk_failed
+        self._damaged = damaged
         self._cut_off = cut_off
         self._quota = quotas.leader
 
@@ -85,7 +87,7 @@ class PartitionReader:
                 records = await opened.read(
                     item.fetch_offset,
                     min(item.max_bytes, left),
-                    end_offset=readable.end_offset,
+                    end_offset=_whole_end(partition, item.fetch_offset, readable.end_offset),
                     min_one_batch=first,
                 )
                 if not options.zstd and records:
@@ -108,6 +110,10 @@ class PartitionReader:
             moved = opened is not None and partition is not None and partition.log is not opened
             if partition is None or partition.role is not role or moved:
                 return PartitionRead(_refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition))
+            if isinstance(error, DamagedLogError):
+                # The rest of the log can be read.
+                self._damaged(partition, error)
+                return PartitionRead(_refused(item, ErrorCode.CORRUPT_MESSAGE, partition))
             self._disk_failed(partition, error)
             return PartitionRead(_refused(item, ErrorCode.KAFKA_STORAGE_ERROR, partition))
         if not records and not options.from_follower and self._cut_off(partition):
@@ -139,6 +145,20 @@ def is_urgent(item: FetchItem, options: FetchOptions, result: FetchResult) -> bo
     that has moved past the follower's. A client may wait for that (DeleteRecords), and Kafka's followers
     learn of it at the end of their long poll."""
     return result.urgent or (options.from_follower and 0 <= item.log_start_offset < result.log_start_offset)
+
+
+def _whole_end(partition: PartitionReplica, offset: Offset, end_offset: Offset) -> Offset:
+    """Return up to where the records from `offset` on are as they were written, as far as is known. Raises
+    `PartitionError` if not even the first is."""
+    damaged = partition.damage.ahead(offset)
+    if damaged is None or damaged.start_offset >= end_offset:
+        return end_offset
+    if damaged.start_offset <= offset:
+        raise PartitionError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{partition}: the records [{damaged.start_offset}, {damaged.end_offset}) are damaged",
+        )
+    return damaged.start_offset
 
 
 def _needs_zstd(partition: PartitionReplica) -> PartitionError:

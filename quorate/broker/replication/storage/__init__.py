@@ -12,6 +12,7 @@ from quorate.broker.replication.storage.directory_files import (
 )
 from quorate.broker.replication.storage.directory_report import DirectoryReport, FutureProgress
 from quorate.broker.replication.storage.future_folders import MOVED_MARK, UnreadableMovedMarkError
+from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.storage.log_starts import LogStarts
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory, may_open
@@ -23,6 +24,7 @@ __all__ = [
     "Directory",
     "DirectoryReport",
     "FutureProgress",
+    "LogDirectory",
     "LogManager",
     "LogStarts",
     "PartitionIdentity",

@@ -32,7 +32,7 @@ from quorate.broker.replication.storage.folder_removal import remove_folder
 from quorate.broker.replication.storage.future_logs import FutureLogs
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
-from quorate.log import Log, LogConfig, TopicPartition
+from quorate.log import LOG_STARTS, DamagedLogError, Log, LogConfig, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
 from quorate.types import Offset
 
@@ -102,6 +102,11 @@ class LogManager:
         await settle_moves(disk, opened)
         await settle_duplicates(disk, opened)
         return cls(disk, opened, bad, now_ms, boot_id=boot_id)
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """The directories that were usable at the start, failed since or not."""
+        return self._directories
 
     @property
     def proof(self) -> Proof:
@@ -257,8 +262,16 @@ class LogManager:
 
     async def _begin_at_start(self, where: LogDirectory, key: TopicPartition, opened: Log) -> None:
         """Let the log start where the checkpoint says. One whose records up to there were lost with the power
-        is empty then: an offset that was deleted is never given to another record."""
+        is empty then: an offset that was deleted is never given to another record. Raises `DamagedLogError`
+        if that can't be what happened."""
         start = where.log_starts.get(key, Offset(0))
+        if start > opened.end_offset and where.clean and key in where.recovery_points:
+            raise DamagedLogError(
+                f"{where.path}/{LOG_STARTS}",
+                0,
+                f"{opened.folder} starts at offset {start} by this file, and ends at {opened.end_offset}, "
+                "although the broker was stopped in order",
+            )
         if start > opened.end_offset:
             async with where.cutting(key, Offset(0)):
                 await opened.truncate_fully_and_start_at(start)
