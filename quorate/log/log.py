@@ -9,14 +9,13 @@ from quorate.log.log_errors import LogError
 from quorate.log.reads import FileSlice, Reads
 from quorate.log.recovery import recover
 from quorate.log.removals import Removals
-from quorate.log.verification import Verification
 from quorate.runtime import Disk
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 __all__ = ["AppendInfo", "FileSlice", "Log"]
 
 
-class Log(Appends, Reads, Removals, Verification):
+class Log(Appends, Reads, Removals):
     """One log in one directory. Only one task may use it.
 
     Appends are plain calls and take effect in the order of the calls. They are durable after `sync`. After a
