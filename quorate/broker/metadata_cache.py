@@ -9,8 +9,10 @@ from quorate.broker.metadata import (
     ImageLoader,
     MetadataDelta,
     MetadataImage,
+    PartitionRun,
     Record,
     decode,
+    decode_runs,
     difference,
     encode,
 )
@@ -97,10 +99,11 @@ class MetadataCache:
         """Raises `RecordDecodeError` or `ImageError`, which stop the node."""
         try:
             checked = self._checked
+            records: Sequence[Record | PartitionRun]
             if checked:
                 records = [checked.pop(data) if data in checked else decode(data) for data in batch.records]
             else:
-                records = [decode(data) for data in batch.records]
+                records = decode_runs(batch.records)
             deltas = self._loader.load(records, base_offset=batch.base_offset, epoch=batch.epoch)
         except Exception:
             self.load_errors += 1
@@ -108,7 +111,7 @@ class MetadataCache:
         self.last_applied_timestamp_ms = batch.timestamp_ms
         for delta in deltas:
             self._tell(delta)
-        return [None] * len(records)
+        return [None] * len(batch.records)
 
     def _tell(self, delta: MetadataDelta) -> None:
         try:

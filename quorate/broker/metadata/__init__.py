@@ -1,7 +1,7 @@
 """The cluster's metadata: records, their codec, the image of all records, changes between images."""
 
 from quorate.broker.metadata.api_error import ApiError
-from quorate.broker.metadata.batch_loader import BatchLoader
+from quorate.broker.metadata.batch_loader import BatchLoader, ImageLoader
 from quorate.broker.metadata.broker_keys import BROKER_VALUES, DYNAMIC_KEYS, TOPIC_DEFAULTS, overrides_of
 from quorate.broker.metadata.config_key import (
     INT_MAX,
@@ -79,7 +79,7 @@ from quorate.broker.metadata.metadata_records import (
     UnregisterBroker,
     is_reserved,
 )
-from quorate.broker.metadata.metadata_snapshot import ImageLoader
+from quorate.broker.metadata.partition_runs import PartitionRun, decode_runs
 from quorate.broker.metadata.quota_precedence import (
     CLIENT_QUOTAS,
     CONNECTION_CREATION_RATE,
@@ -186,6 +186,7 @@ __all__ = [
     "PartitionChange",
     "PartitionDelta",
     "PartitionKey",
+    "PartitionRun",
     "PartitionState",
     "ProducerIds",
     "QuotaEntity",
@@ -211,6 +212,7 @@ __all__ = [
     "check_value",
     "connection_rate_of",
     "decode",
+    "decode_runs",
     "describe_all_brokers",
     "describe_broker",
     "describe_group",

@@ -5,7 +5,7 @@ applied to an image of their own that nobody sees: at EndTransaction it takes th
 AbortTransaction it is dropped. A controller that finds one open when it becomes active aborts it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from quorate.broker.metadata.delta import Changes, MetadataDelta, apply_records
@@ -16,7 +16,15 @@ from quorate.broker.metadata.metadata_records import (
     EndTransaction,
     Record,
 )
+from quorate.broker.metadata.partition_runs import (
+    RUN_BYTES_MAX,
+    RUN_MAX,
+    PartitionRun,
+    decode_runs,
+    records_in,
+)
 from quorate.broker.metadata.states import ImageError
+from quorate.types import SnapshotId
 
 _BOUNDS = (BeginTransaction, EndTransaction, AbortTransaction)
 
@@ -29,7 +37,7 @@ class _Hidden:
     def __init__(self, published: MetadataImage, begin: BeginTransaction) -> None:
         self.image = published.copy()
         self.changes = Changes(self.image)
-        self.records: list[Record] = [begin]
+        self.records: list[Record | PartitionRun] = [begin]
         """All of them so far, for snapshots."""
 
 
@@ -47,30 +55,34 @@ class BatchLoader:
     def in_transaction(self) -> bool:
         return self._hidden is not None
 
-    def load(self, records: Sequence[Record], *, base_offset: int, epoch: int) -> list[MetadataDelta]:
+    def load(
+        self, records: Sequence[Record | PartitionRun], *, base_offset: int, epoch: int
+    ) -> list[MetadataDelta]:
         """Apply a run of consecutive records. What each part of it made visible: one part, where no
         transaction begins or ends. Raises `ImageError`."""
         deltas: list[MetadataDelta] = []
-        start = 0
+        start, offset = 0, base_offset
         for at, record in enumerate(records):
             if isinstance(record, _BOUNDS):
                 if start < at:
-                    deltas.append(
-                        self._apply(records[start:at], base_offset=base_offset + start, epoch=epoch)
-                    )
-                deltas.append(self._cross(record, offset=base_offset + at, epoch=epoch))
-                start = at + 1
+                    part = records[start:at]
+                    deltas.append(self._apply(part, base_offset=offset, epoch=epoch))
+                    offset += records_in(part)
+                deltas.append(self._cross(record, offset=offset, epoch=epoch))
+                start, offset = at + 1, offset + 1
         if start < len(records):
-            deltas.append(self._apply(records[start:], base_offset=base_offset + start, epoch=epoch))
+            deltas.append(self._apply(records[start:], base_offset=offset, epoch=epoch))
         return deltas
 
-    def _apply(self, records: Sequence[Record], *, base_offset: int, epoch: int) -> MetadataDelta:
+    def _apply(
+        self, records: Sequence[Record | PartitionRun], *, base_offset: int, epoch: int
+    ) -> MetadataDelta:
         hidden = self._hidden
         if hidden is None:
             return apply_records(self.image, records, base_offset=base_offset, epoch=epoch)
         hidden.changes.apply(records, base_offset=base_offset, epoch=epoch)
         hidden.records += records
-        return self._unchanged(base_offset, base_offset + len(records), epoch)
+        return self._unchanged(base_offset, base_offset + records_in(records), epoch)
 
     def _cross(
         self, record: BeginTransaction | EndTransaction | AbortTransaction, *, offset: int, epoch: int
@@ -106,4 +118,51 @@ class BatchLoader:
     def records(self) -> Iterator[Record]:
         """What makes an empty loader equal to this one as it is at the call, an open transaction included."""
         copy = self.image.copy()
-        return chain(copy.records(), () if self._hidden is None else tuple(self._hidden.records))
+        hidden = () if self._hidden is None else tuple(self._hidden.records)
+        return chain(copy.records(), chain.from_iterable(map(_one_by_one, hidden)))
+
+
+def _one_by_one(record: Record | PartitionRun) -> Iterable[Record]:
+    return record.records() if isinstance(record, PartitionRun) else (record,)
+
+
+class ImageLoader:
+    """`SnapshotLoader` that fills a `BatchLoader` from the metadata in a snapshot of the quorum, and hands it
+    to `install`.
+
+    A snapshot has one record to a chunk (KIP-630). One that is taken within a transaction holds what is
+    published, and behind it the transaction as far as it is there, from its BeginTransaction on.
+    """
+
+    def __init__(self, snapshot: SnapshotId, install: Callable[[BatchLoader], None]) -> None:
+        self._offset = snapshot.end_offset - 1
+        self._epoch = snapshot.epoch
+        self._install = install
+        self._loader = BatchLoader()
+        self._chunks: list[bytes] = []
+        """To be decoded together."""
+
+    def add(self, chunk: bytes) -> None:
+        """Raises `RecordDecodeError` or `ImageError`, perhaps for an earlier chunk."""
+        self._chunks.append(chunk)
+        if len(self._chunks) >= RUN_MAX or len(chunk) > RUN_BYTES_MAX:
+            self._add_all()
+
+    def install(self) -> None:
+        """Raises `RecordDecodeError` or `ImageError`."""
+        self._add_all()
+        # Of an empty image there was nothing to apply.
+        self._loader.image.offset = self._offset
+        self._loader.image.epoch = self._epoch
+        self._install(self._loader)
+
+    def _add_all(self) -> None:
+        loader = self._loader
+        for record in decode_runs(self._chunks):
+            if loader.in_transaction or isinstance(record, BeginTransaction):
+                loader.load((record,), base_offset=self._offset, epoch=self._epoch)
+            elif isinstance(record, PartitionRun):
+                loader.image.apply_run(record, offset=self._offset, epoch=self._epoch)
+            else:
+                loader.image.apply(record, offset=self._offset, epoch=self._epoch)
+        self._chunks.clear()

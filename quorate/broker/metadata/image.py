@@ -31,6 +31,7 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.metadata.partition_runs import PartitionRun, partition_record
 from quorate.broker.metadata.states import (
     BrokerState,
     ConfigResource,
@@ -195,45 +196,45 @@ class MetadataImage:
 
     def leader_count(self, broker_id: int) -> int:
         """Return the number of partitions that the broker leads."""
-        return self._tallies.leaders.get(broker_id, 0)
+        return self._tallies.settled.leaders.get(broker_id, 0)
 
     def isr_count(self, broker_id: int) -> int:
         """Return the number of partitions with the broker in their ISR."""
-        return self._tallies.isrs.get(broker_id, 0)
+        return self._tallies.settled.isrs.get(broker_id, 0)
 
     def elr_count(self, broker_id: int) -> int:
         """Return the number of partitions with the broker in their ELR."""
-        return self._tallies.elrs.get(broker_id, 0)
+        return self._tallies.settled.elrs.get(broker_id, 0)
 
     def isr_members(self) -> list[int]:
         """The brokers that are in any ISR, registered or not."""
-        return [broker_id for broker_id, count in self._tallies.isrs.items() if count]
+        return [broker_id for broker_id, count in self._tallies.settled.isrs.items() if count]
 
     @property
     def has_elrs(self) -> bool:
         """True if any partition has eligible leader replicas."""
-        return any(self._tallies.elrs.values())
+        return any(self._tallies.settled.elrs.values())
 
     @property
     def leaderless_count(self) -> int:
         """The number of partitions without a leader."""
-        return self._tallies.leaderless
+        return self._tallies.settled.leaderless
 
     @property
     def imbalanced_count(self) -> int:
         """The number of partitions that another replica than the first leads."""
-        return sum(self._tallies.displaced.values())
+        return sum(self._tallies.settled.displaced.values())
 
     def imbalance(self, broker_id: int) -> float:
         """Return the share of the partitions whose first replica is on the broker that it does not lead; 0 if
         there are none."""
-        preferred = self._tallies.preferred.get(broker_id, 0)
-        return self._tallies.displaced.get(broker_id, 0) / preferred if preferred else 0.0
+        preferred = self._tallies.settled.preferred.get(broker_id, 0)
+        return self._tallies.settled.displaced.get(broker_id, 0) / preferred if preferred else 0.0
 
     @property
     def reassigning_count(self) -> int:
         """The number of partitions whose replicas are being added or removed (KIP-455)."""
-        return self._tallies.reassigning
+        return self._tallies.settled.reassigning
 
     def replica_homes(self) -> Mapping[tuple[int, uuid.UUID], int]:
         """Return how many replicas are in each directory of each broker, from counts that every change
@@ -332,14 +333,23 @@ class MetadataImage:
         self, record: PartitionChange | Partition, *, offset: int, epoch: int
     ) -> PartitionState | None:
         """Apply the record, and return the partition's state before it, None if it is new."""
-        states, before = self._partitions.get(record.topic_id), None
+        before = None
         if isinstance(record, PartitionChange):
-            before = self._change_partition(record, states)
+            before = self._change_partition(record, self._partitions.get(record.topic_id))
         else:
-            self._place_partition(record, states)
+            self._place_partition(record)
         self.offset = offset
         self.epoch = epoch
         return before
+
+    def apply_run(self, run: PartitionRun, *, offset: int, epoch: int) -> None:
+        """Apply a run of partitions, the last of which is at `offset`. Raises `ImageError` and is unchanged
+        if it doesn't fit."""
+        states = self._next_to(run.topic_id, run.first)
+        states.extend(run.states)
+        self._tallies.came_together(run.states)
+        self.offset = offset
+        self.epoch = epoch
 
     def _registered(self, broker_id: int, broker_epoch: int) -> BrokerState:
         broker = self._brokers.get(broker_id)
@@ -353,17 +363,21 @@ class MetadataImage:
         own = self._partitions[topic_id] = states.copy(self._owner)
         return own
 
-    def _place_partition(self, record: Partition, states: TopicPartitions | None) -> None:
-        if states is None or record.partition_id != len(states):
+    def _next_to(self, topic_id: uuid.UUID, partition_id: int) -> TopicPartitions:
+        """The topic's partitions, ours to change, with `partition_id` as the next. Raises `ImageError`."""
+        states = self._partitions.get(topic_id)
+        if states is None or partition_id != len(states):
             raise ImageError(
-                f"partition {record.partition_id} of topic {record.topic_id}, where "
+                f"partition {partition_id} of topic {topic_id}, where "
                 + ("there is no such topic" if states is None else f"{len(states)} comes next")
             )
+        return states if states.owner is self._owner else self._own(topic_id, states)
+
+    def _place_partition(self, record: Partition) -> None:
+        states = self._next_to(record.topic_id, record.partition_id)
         if record.directories:
             _check_directories(record, replicas=record.replicas, directories=record.directories)
         state = placed(record)
-        if states.owner is not self._owner:
-            states = self._own(record.topic_id, states)
         states.append(state, self._shared)
         self._tallies.came(state)
 
@@ -458,21 +472,7 @@ class MetadataImage:
         for topic in self._topics.values():
             yield Topic(name=topic.name, topic_id=topic.topic_id, first_epochs=topic.first_epochs)
             for partition_id, state in enumerate(self._partitions[topic.topic_id]):
-                yield Partition(
-                    topic_id=topic.topic_id,
-                    partition_id=partition_id,
-                    replicas=state.replicas,
-                    isr=state.isr,
-                    removing_replicas=state.removing_replicas,
-                    adding_replicas=state.adding_replicas,
-                    leader=state.leader,
-                    leader_recovery_state=state.leader_recovery_state,
-                    leader_epoch=state.leader_epoch,
-                    partition_epoch=state.partition_epoch,
-                    eligible_leader_replicas=state.elr,
-                    last_known_elr=state.eligible.last_known,
-                    directories=state.directories,
-                )
+                yield partition_record(topic.topic_id, partition_id, state)
         for resource, values in self._configs.items():
             for name, value in values.items():
                 yield Config(resource_type=resource.type, resource_name=resource.name, name=name, value=value)

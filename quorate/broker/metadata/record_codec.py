@@ -193,26 +193,27 @@ TYPE_NUMBERS: Final = frozenset(_RECORDS.types)
 
 encode: Final = _RECORDS.encode
 record_version: Final = _RECORDS.version_of
+encode_integer: Final[Callable[[int], bytes]] = dump
 
 # A replay decodes millions of Partition and PartitionChange records, which are much alike: two of them differ
 # in the topic's id and the partition's number, and often in nothing else. So the bytes of a part are decoded
 # once, and found again among the last that were. Whatever is not exactly as `encode` writes it takes the
 # general way, and so does every error.
 
-_INTEGER: Final = rb"(?:[\x00-\x17]|\x18[\x18-\xff]|\x19[\x01-\xff].|\x1a[\x00-\x7f]...)"
-_BROKERS: Final = rb"(?:\x83%b%b%b|\x80|\x81%b|\x82%b%b|\x84%b%b%b%b|\x85%b%b%b%b%b)" % ((_INTEGER,) * 15)
-_BROKER_FIELDS: Final = rb"\x02%b\x03%b(?:\x04%b)?(?:\x05%b)?(?:\x06(?:%b|\x20))?(?:\x07[\x00-\x17])?" % (
+INTEGER: Final = rb"(?:[\x00-\x17]|\x18[\x18-\xff]|\x19[\x01-\xff].|\x1a[\x00-\x7f]...)"
+_BROKERS: Final = rb"(?:\x83%b%b%b|\x80|\x81%b|\x82%b%b|\x84%b%b%b%b|\x85%b%b%b%b%b)" % ((INTEGER,) * 15)
+BROKER_FIELDS: Final = rb"\x02%b\x03%b(?:\x04%b)?(?:\x05%b)?(?:\x06(?:%b|\x20))?(?:\x07[\x00-\x17])?" % (
     *(_BROKERS,) * 4,
-    _INTEGER,
+    INTEGER,
 )
 """From `replicas` to `leader_recovery_state`."""
 _PARTITION: Final = re.compile(
     rb"\x83\x05\x00([\xa0-\xad])\x00\x50(.{16})\x01(%b)(%b)(?:\x08(%b))?(?:\x09(%b))?"
-    rb"(?:\x0c([\x81-\x97])((?:\x50.{16})+))?" % (_INTEGER, _BROKER_FIELDS, _INTEGER, _INTEGER),
+    rb"(?:\x0c([\x81-\x97])((?:\x50.{16})+))?" % (INTEGER, BROKER_FIELDS, INTEGER, INTEGER),
     re.DOTALL,
 )
-_BROKER_FIELD: Final = re.compile(rb"[\x02-\x05]%b|[\x06\x07](?:%b|\x20)" % (_BROKERS, _INTEGER), re.DOTALL)
-_CHANGE: Final = re.compile(rb"\x83\x06\x00[\xa2-\xad]\x00\x50(.{16})\x01(%b)" % _INTEGER, re.DOTALL)
+BROKER_FIELD: Final = re.compile(rb"[\x02-\x05]%b|[\x06\x07](?:%b|\x20)" % (_BROKERS, INTEGER), re.DOTALL)
+_CHANGE: Final = re.compile(rb"\x83\x06\x00[\xa2-\xad]\x00\x50(.{16})\x01(%b)" % INTEGER, re.DOTALL)
 _MOST_KNOWN: Final = 1 << 16
 _MOST_BYTES_KNOWN: Final = 512
 
@@ -262,15 +263,15 @@ def _decode_partition(data: bytes) -> Record:
         return _RECORDS.decode(data)
     return Partition(
         topic_id=identifier.decode(topic_id),
-        partition_id=_integer_of(number),
+        partition_id=integer_of(number),
         replicas=replicas,
         isr=isr,
         removing_replicas=removing,
         adding_replicas=adding,
         leader=leader,
         leader_recovery_state=recovery,
-        leader_epoch=Epoch(0 if leader_epoch is None else _integer_of(leader_epoch)),
-        partition_epoch=0 if partition_epoch is None else _integer_of(partition_epoch),
+        leader_epoch=Epoch(0 if leader_epoch is None else integer_of(leader_epoch)),
+        partition_epoch=0 if partition_epoch is None else integer_of(partition_epoch),
         directories=directories,
     )
 
@@ -278,7 +279,7 @@ def _decode_partition(data: bytes) -> Record:
 def _learn_brokers(data: bytes, raw_brokers: bytes, *, size: int) -> Record:
     """Decode a record, and remember what the part of it means that should have `size` fields."""
     record = _RECORDS.decode(data)
-    if isinstance(record, Partition) and len(_BROKER_FIELD.findall(raw_brokers)) == size:
+    if isinstance(record, Partition) and len(BROKER_FIELD.findall(raw_brokers)) == size:
         _make_room(_known_brokers)
         _known_brokers[raw_brokers] = (
             size,
@@ -309,7 +310,7 @@ def _decode_change(data: bytes) -> Record:
     key = data[3:4], data[match.end() :]
     known = _known_changes.get(key)
     if known is not None:
-        return known(topic_id=identifier.decode(topic_id), partition_id=_integer_of(number))
+        return known(topic_id=identifier.decode(topic_id), partition_id=integer_of(number))
     record = _RECORDS.decode(data)
     if isinstance(record, PartitionChange):
         _make_room(_known_changes)
@@ -319,7 +320,7 @@ def _decode_change(data: bytes) -> Record:
     return record
 
 
-def _integer_of(raw: bytes) -> int:
+def integer_of(raw: bytes) -> int:
     return raw[0] if len(raw) == 1 else int.from_bytes(raw[1:])
 
 
@@ -347,7 +348,7 @@ class RunEncoder:
             one = encode(replace(record, partition_id=1))
             at = next(place for place, pair in enumerate(zip(zero, one, strict=True)) if pair[0] != pair[1])
             held = self._around[record.replicas] = (record, zero[:at], zero[at + 1 :])
-        return held[1] + dump(record.partition_id) + held[2]
+        return held[1] + encode_integer(record.partition_id) + held[2]
 
 
 def _alike(one: Partition, other: Partition) -> bool:

@@ -7,6 +7,7 @@ directories, which are equal where brokers have one each. A `PartitionState` is 
 looks at it, and equals the one that was put in.
 """
 
+import abc
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar, overload
@@ -25,36 +26,46 @@ Directories: TypeAlias = tuple[UUID, ...]
 Shape: TypeAlias = tuple[Brokers, Brokers, Brokers, Brokers, int, LeaderRecoveryState, EligibleLeaders]
 """The fields of a `PartitionState` between its epochs and its directories, in their order."""
 
-V = TypeVar("V", bound=Hashable)
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+H = TypeVar("H", bound=Hashable)
 _new = tuple.__new__
 
 
-class Recent(dict[V, V]):
-    """`recent[value]` is one object for equal values, of those that were asked for of late. It forgets, so
-    that a cluster in which no two values are equal does not pay for all of them; then equal values may be two
-    objects."""
+class Remembered(dict[K, V], abc.ABC):
+    """`remembered[key]` is one value for equal keys, of those that were asked for of late. It forgets, so
+    that a cluster in which no two are equal does not pay for all of them; then the value is made again."""
 
     __slots__ = ("_earlier", "_most")
 
     def __init__(self, most: int = _MOST_RECENT) -> None:
         super().__init__()
         self._most = most
-        self._earlier: dict[V, V] = {}
+        self._earlier: dict[K, V] = {}
         """The last `most` before these: one that is asked for again stays."""
 
-    def __missing__(self, value: V) -> V:
-        held = self._earlier.get(value)
+    def __missing__(self, key: K) -> V:
+        held = self._earlier.get(key)
         if held is None:
-            held = self._made(value)
+            held = self._made(key)
         if len(self) >= self._most:
             self._earlier = self.copy()
             self.clear()
-        self[held] = held
+        self[key] = held
         return held
 
-    def _made(self, value: V) -> V:
-        """What stands for `value` from here on."""
-        return value
+    @abc.abstractmethod
+    def _made(self, key: K) -> V:
+        """What stands for `key` from here on."""
+
+
+class Recent(Remembered[H, H]):
+    """`recent[value]` is one object for equal values."""
+
+    __slots__ = ()
+
+    def _made(self, key: H) -> H:
+        return key
 
 
 class _Shapes(Recent[Shape]):
@@ -66,8 +77,8 @@ class _Shapes(Recent[Shape]):
         super().__init__()
         self._brokers: Recent[Brokers] = Recent()
 
-    def _made(self, value: Shape) -> Shape:
-        replicas, isr, removing, adding, leader, recovery, eligible = value
+    def _made(self, key: Shape) -> Shape:
+        replicas, isr, removing, adding, leader, recovery, eligible = key
         known = self._brokers
         return (known[replicas], known[isr], known[removing], known[adding], leader, recovery, eligible)
 
@@ -95,6 +106,23 @@ class TopicPartitions(Sequence[PartitionState]):
         self._partition_epochs = array("i")
         self._shapes: list[Shape] = []
         self._directories: list[Directories] = []
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        leader_epochs: "array[int]",
+        partition_epochs: "array[int]",
+        shapes: list[Shape],
+        directories: list[Directories],
+    ) -> "TopicPartitions":
+        """Partitions that no image has yet: columns of one length, not to be changed any more."""
+        made = cls(None)
+        made._leader_epochs = leader_epochs
+        made._partition_epochs = partition_epochs
+        made._shapes = shapes
+        made._directories = directories
+        return made
 
     def copy(self, owner: object) -> "TopicPartitions":
         """The same partitions, for another owner."""
@@ -148,6 +176,16 @@ class TopicPartitions(Sequence[PartitionState]):
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
+    @property
+    def shapes(self) -> Sequence[Shape]:
+        """By index."""
+        return self._shapes
+
+    @property
+    def directories(self) -> Sequence[Directories]:
+        """By index."""
+        return self._directories
+
     # Changing. Only for the owner, with epochs up to MAX_EPOCH.
 
     def append(self, state: PartitionState, shared: SharedParts) -> None:
@@ -155,6 +193,12 @@ class TopicPartitions(Sequence[PartitionState]):
         self._partition_epochs.append(state[1])
         self._shapes.append(shared.shapes[state[2:9]])
         self._directories.append(shared.directories[state[9]])
+
+    def extend(self, others: "TopicPartitions") -> None:
+        self._leader_epochs += others._leader_epochs
+        self._partition_epochs += others._partition_epochs
+        self._shapes += others._shapes
+        self._directories += others._directories
 
     def replace(self, index: int, state: PartitionState, shared: SharedParts) -> None:
         self._leader_epochs[index] = state[0]

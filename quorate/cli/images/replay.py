@@ -139,13 +139,13 @@ class Replay:
         try:
             for chunk in self._history.chunks(stored.snapshot):
                 filling.add(chunk)
+            filling.install()
         except (RecordDecodeError, ImageError) as error:
             raise HistoryError(
                 f"the snapshot at {stored.end_offset} in {self._history.place} holds no metadata of a broker "
                 f"cluster, or that of a later version of quorate: {error}",
                 ExitCode.STORAGE,
             ) from error
-        filling.install()
         self._loader = loader[0]
         self.end_offset = stored.end_offset
         self.epoch = stored.snapshot.epoch

@@ -254,7 +254,7 @@ def test_a_topic_that_came_and_went_within_a_run_leaves_no_work(cluster) -> None
         RemoveTopic(topic_id=TOPIC),
     ]
     delta = apply_records(cluster.image, records, base_offset=9, epoch=1)
-    assert (delta.partitions, delta.created_topics, delta.deleted_topics) == ((), (), ())
+    assert (tuple(delta.partitions), delta.created_topics, delta.deleted_topics) == ((), (), ())
 
 
 @pytest.mark.bug("redpanda PR 7121")
