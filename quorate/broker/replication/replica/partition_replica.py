@@ -187,7 +187,7 @@ class PartitionReplica:
             if not self.role.update(state, now=now):
                 return RoleChange.NONE
             self._count_isr_change(before, state.isr)
-            self.advance_high_watermark()
+            self.advance_high_watermark()  # C.1
             self.settle_deletions()
             self.watchers.isr_changed()
             self._propose_recovered()
@@ -291,7 +291,7 @@ class PartitionReplica:
             offset += header.last_offset_delta + 1
         self._stats.appended_batches += len(headers)
         self._stats.appended_bytes += info.size_bytes
-        # If the leader is the only ISR member, its own append commits.
+        # C.2: if the leader is the only ISR member, its own append commits.
         self.advance_high_watermark()
         self.watchers.appended()
         return AppendedBatches(info.base_offset, info.end_offset)
@@ -316,7 +316,8 @@ class PartitionReplica:
         return None
 
     def advance_high_watermark(self) -> bool:
-        """Recompute the high watermark as leader, and wake its waiters. It never goes back."""
+        """Recompute the high watermark as leader, and wake its waiters. It never goes back. Called at C.1, a
+        change of the ISR, and at C.2, one of the log end offset of this replica or of a follower."""
         leader = self.leading
         if leader is None:
             return False
@@ -420,6 +421,7 @@ class PartitionReplica:
             rule = LagRule(now=now, lag_s=self._lag_s, eligible=self._eligible)
             self._submit(leader.propose_expand(remote, high_watermark=self.high_watermark, rule=rule))
         if item.fetch_offset > self.high_watermark:
+            # B.2, which is C.2 of a follower, and with that B.1.
             self.advance_high_watermark()
 
     def leave_session(self, replica_id: int, clock: FetchClock | None = None) -> None:
@@ -499,7 +501,7 @@ class PartitionReplica:
             return
         self._count_isr_change(leader.isr.committed, isr)
         leader.isr.commit(isr, elr=elr, partition_epoch=partition_epoch, recovery=recovery)
-        self.advance_high_watermark()
+        self.advance_high_watermark()  # C.1
         self.settle_deletions()
 
     def _count_isr_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:

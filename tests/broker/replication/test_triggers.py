@@ -1,0 +1,189 @@
+"""What lets operations that wait go on: A.1 to C.2 of the seed on ISR (003), each as the only thing that
+happens. And what they cost while nothing does."""
+
+import re
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from quorate.broker.replication.purgatory import Purgatory, Waiter
+from quorate.broker.replication.requests import FetchItem, FetchOptions
+from quorate.broker.replication.serving.fetch_service import ParkedFetch
+
+PACKAGE = Path(__file__).parents[3] / "quorate" / "broker" / "replication"
+LONG_MS = 20_000
+"""Less than the lag time, so that nothing but the trigger ends a wait."""
+
+
+@pytest.fixture
+async def leader(make_brokers):
+    """A leader whose follower, broker 2, is heard only where a test fetches in its name."""
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster.caught_up()
+    cluster.cut_off(2)
+    await trio.testing.wait_all_tasks_blocked()
+    return cluster[1]
+
+
+async def follower_fetches(leader, offset, *, max_wait_ms=0):
+    return await leader.fetch(offset, replica_id=2, last_fetched_epoch=-1, max_wait_ms=max_wait_ms)
+
+
+class Answer:
+    """What a fetch in a task of its own was answered, and when."""
+
+    def __init__(self, nursery, fetch):
+        self.result = None
+        self._fetch = fetch
+        nursery.start_soon(self._run)
+
+    async def _run(self):
+        self.result = await self._fetch()
+
+    async def is_there(self):
+        """Whether it is, when all that follows from now has happened and no time has passed."""
+        await trio.testing.wait_all_tasks_blocked()
+        return self.result is not None
+
+
+async def test_trigger_a1_a_high_watermark_that_moves_completes_the_fetch_of_a_consumer(
+    leader, nursery, autojump_clock
+):
+    consumer = Answer(nursery, lambda: leader.fetch(0, max_wait_ms=LONG_MS))
+    assert not await consumer.is_there()
+    leader.produce("a")
+    assert not await consumer.is_there(), "the record is not committed yet"
+    await follower_fetches(leader, 1)
+    assert await consumer.is_there()
+    assert (consumer.result.high_watermark, consumer.result.size > 0) == (1, True)
+
+
+async def test_trigger_a2_an_append_completes_the_fetch_of_a_follower(leader, nursery, autojump_clock):
+    follower = Answer(nursery, lambda: follower_fetches(leader, 0, max_wait_ms=LONG_MS))
+    assert not await follower.is_there()
+    leader.produce("a")
+    assert await follower.is_there()
+    assert (follower.result.high_watermark, follower.result.size > 0) == (0, True)
+
+
+async def test_trigger_b1_a_high_watermark_that_moves_completes_a_produce_with_acks_all(
+    leader, autojump_clock
+):
+    one, two = leader.produce("a", timeout_ms=LONG_MS), leader.produce("b", timeout_ms=LONG_MS)
+    assert (one.done, two.done) == (False, False)
+    partition = leader.partition()
+    partition.leading.remotes[2].fetched(
+        1, log_start_offset=0, leader_end_offset=2, broker_epoch=-1, now=trio.current_time()
+    )
+    assert not one.done, "nobody has looked at the high watermark yet"
+    assert partition.advance_high_watermark()
+    assert (one.done, two.done) == (True, False)
+
+
+async def test_trigger_b2_the_fetch_of_a_follower_completes_a_produce_with_acks_all(leader, autojump_clock):
+    pending = leader.produce("a", timeout_ms=LONG_MS)
+    await follower_fetches(leader, 0)
+    assert not pending.done, "it has asked for the record, and does not have it"
+    await follower_fetches(leader, 1)
+    assert (pending.done, pending.results()[0].error) == (True, 0)
+
+
+async def test_trigger_c1_an_isr_that_shrinks_moves_the_high_watermark(make_brokers, nursery, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster.caught_up()
+    cluster.cut_off(2)
+    pending = cluster[1].produce("a", timeout_ms=LONG_MS)
+    consumer = Answer(nursery, lambda: cluster[1].fetch(0, max_wait_ms=LONG_MS))
+    assert not await consumer.is_there()
+    began = trio.current_time()
+    cluster.controller.change(isr=(1,))
+    assert await consumer.is_there()
+    assert (pending.done, cluster[1].partition().high_watermark) == (True, 1)
+    assert trio.current_time() == began
+
+
+async def test_trigger_c2_the_log_end_of_a_follower_moves_the_high_watermark(leader, autojump_clock):
+    leader.produce("a", "b")
+    partition = leader.partition()
+    await follower_fetches(leader, 1)
+    assert partition.high_watermark == 1
+    await follower_fetches(leader, 2)
+    assert partition.high_watermark == 2
+
+
+async def test_trigger_c2_the_log_end_of_a_leader_alone_moves_the_high_watermark(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    pending = cluster[1].produce("a", timeout_ms=LONG_MS)
+    assert (pending.done, cluster[1].partition().high_watermark) == (True, 1)
+
+
+def test_each_trigger_is_named_where_it_is_pulled() -> None:
+    named = {
+        trigger
+        for file in PACKAGE.rglob("*.py")
+        if file.name != "purgatory.py"
+        for trigger in re.findall(r"\b[ABC]\.[12]\b", file.read_text())
+    }
+    assert named >= {"B.2", "C.1", "C.2"}
+    assert set(re.findall(r"\b[ABC]\.[12]\b", (PACKAGE / "purgatory.py").read_text())) == {
+        "A.1", "A.2", "B.1", "B.2", "C.1", "C.2",
+    }  # fmt: skip
+
+
+# While nothing happens
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps of all tasks."""
+
+    def __init__(self):
+        self.count = 0
+
+    def before_task_step(self, task):
+        self.count += 1
+
+
+async def test_ten_thousand_waiters_take_one_step_of_one_task_for_each_deadline(nursery, autojump_clock):
+    purgatory, steps = Purgatory(), Steps()
+    nursery.start_soon(purgatory.run)
+    ends = trio.current_time() + 300
+    waiters = [Waiter() for _ in range(10_000)]
+    for number, each in enumerate(waiters):
+        purgatory.hold(each, ends + number % 10)
+    await trio.testing.wait_all_tasks_blocked()
+    trio.lowlevel.add_instrument(steps)
+    await trio.sleep(299)
+    idle = steps.count
+    await trio.sleep(20)
+    trio.lowlevel.remove_instrument(steps)
+    assert idle <= 2, "only this test's own sleep"
+    assert all(each.done for each in waiters)
+    assert steps.count - idle <= 10 + 2, "one step for all that end at the same time"
+
+
+async def test_ten_thousand_parked_fetches_take_no_step_until_their_partition_changes(
+    make_brokers, nursery, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    manager, told = cluster[1].manager, []
+    request = FetchOptions(items=[FetchItem("t", 0, 0, 1 << 20)], max_wait_ms=300_000)
+    for _ in range(10_000):
+        parked = await manager.begin_fetch(request)
+        assert isinstance(parked, ParkedFetch)
+        parked.notify(lambda: told.append(trio.current_time()))
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await trio.sleep(0.05)
+    before = steps.count
+    trio.lowlevel.remove_instrument(steps)
+    cluster[1].produce("a", acks=1)
+    assert len(told) == 10_000
+    assert before < 100
