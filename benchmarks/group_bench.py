@@ -10,6 +10,7 @@ got its next record, until every partition was read on, and the members' longest
 import asyncio
 import itertools
 import os
+import re
 import signal
 import statistics
 import threading
@@ -201,10 +202,22 @@ def _answered(cluster: LocalCluster, survivors: list[int], partitions: int) -> f
                             return
                     except (NetworkError, RefusedError):
                         pass
-                await trio.sleep(0.01)
+                await trio.sleep(0.02)
 
     trio.run(ask)
     return time.monotonic()
+
+
+def _load_seconds(cluster: LocalCluster, survivors: list[int]) -> float:
+    """How long the newest load took, by its log line."""
+    found = [
+        (match[1], int(match[2]))
+        for each in survivors
+        for match in re.finditer(
+            r"^(\S+) .*groups loaded .*\bms=(\d+)", cluster.node(each).log_file.read_text(), re.M
+        )
+    ]
+    return max(found)[1] / 1000
 
 
 def _wait(condition: Callable[[], bool], what: str) -> None:
@@ -225,7 +238,9 @@ def _one_kill(cluster: LocalCluster, seen: Seen, partitions: int) -> dict[str, f
     _wait(lambda: len(seen.first_of_member) == len(seen.members), "every member reads")
     _wait(lambda: len(seen.first_of_partition) == len(seen.partitions), "every partition is read")
     found = {
+        "groups loaded, on its own": _load_seconds(cluster, survivors),
         "offsets answered": answered - killed,
+        "half of the members read": statistics.median(seen.first_of_member.values()) - killed,
         "every member reads": max(seen.first_of_member.values()) - killed,
         "every partition is read": max(seen.first_of_partition.values()) - killed,
         "kafka-python": seen.first_of_member[len(seen.members) - 2] - killed,
@@ -235,6 +250,7 @@ def _one_kill(cluster: LocalCluster, seen: Seen, partitions: int) -> dict[str, f
     time.sleep(5)
     found["new assignments"] = sum(seen.assigned) - assigned
     cluster.start(victim)
+    priority.as_ours(cluster.pid(victim))
     cluster.wait_ready()
     time.sleep(8)  # its replicas are in sync again
     return found

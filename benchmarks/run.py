@@ -7,6 +7,7 @@
     records    small records one by one, from produce to consume, beside idle partitions, and their CPU
     snapshot   a snapshot of --state-mb of state while commits go on: how far throughput dips
     groups     kill -9 of a group's coordinator until its 100 members read on, with 100,000 committed offsets
+    idle       1,000 consumers that wait for records that do not come: CPU of the nodes
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
@@ -23,6 +24,7 @@ from pathlib import Path
 import compare
 import group_bench
 import growth
+import idle_bench
 import priority
 import profile_commits
 import quick_table
@@ -32,7 +34,7 @@ import snapshot_bench
 from report import WIDTH, Report
 from rich.console import Console
 
-SUITES = ("table", "compare", "growth", "memory", "records", "snapshot", "groups", "scale", "profile")
+SUITES = ("table", "compare", "growth", "memory", "records", "snapshot", "groups", "idle", "scale", "profile")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -90,6 +92,13 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
                 members=12 if quick else 100,
                 offsets=1_000 if quick else 100_000,
                 kills=options.rounds or (1 if quick else 5),
+            )
+        case "idle":
+            return idle_bench.run(
+                folder,
+                consumers=100 if quick else 1_000,
+                rounds=options.rounds or (1 if quick else 3),
+                seconds=options.seconds or (2 if quick else 10),
             )
         case "scale":
             sizes = options.partitions or ([5_000, 20_000] if quick else [100, 100_000, 1_000_000, 2_000_000])

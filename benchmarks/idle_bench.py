@@ -1,0 +1,125 @@
+"""What consumers cost who wait for records that do not come: CPU of the nodes, and of one poll.
+
+Raw Fetch requests as librdkafka sends them (version 11, fetch.wait.max.ms 500, no session), one partition
+each, one connection each; and for comparison with a long poll of 30 s, in which nothing but the wait is left.
+"""
+
+import struct
+import time
+from pathlib import Path
+from statistics import median
+
+import priority
+import trio
+from clusters import cpu_seconds
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from report import Grid, Report
+
+from quorate.cli.local_cluster import LocalCluster
+
+PARTITIONS = 6
+TOPIC = "idle"
+WAITS_MS = (500, 30_000)
+_SIZE = struct.Struct(">i")
+
+
+def _request(partition: int, wait_ms: int) -> bytes:
+    """Fetch, version 11."""
+    topic = TOPIC.encode()
+    body = struct.pack(">hhih5s", 1, 11, 1, 5, b"bench")
+    body += struct.pack(">iiiibii", -1, wait_ms, 1, 50 << 20, 0, 0, -1)
+    body += struct.pack(f">ih{len(topic)}si", 1, len(topic), topic, 1)
+    body += struct.pack(">iiqqi", partition, -1, 0, -1, 1 << 20)
+    body += struct.pack(">ih", 0, 0)
+    return _SIZE.pack(len(body)) + body
+
+
+def run(folder: Path, *, consumers: int, rounds: int, seconds: float) -> Report:
+    found: dict[int, list[dict[str, float]]] = {wait: [] for wait in WAITS_MS}
+    cluster = LocalCluster.plan(folder / "cluster", client_port=0)
+    try:
+        cluster.prepare()
+        cluster.start()
+        for number in cluster.running():
+            priority.as_ours(cluster.pid(number))
+        cluster.wait_ready()
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(timeout=60)
+        time.sleep(3)
+        leaders = {
+            number: cluster.node(part.leader).client_port
+            for number, part in admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.items()
+        }
+        for _ in range(rounds):
+            alone = _measure(cluster, seconds)
+            for wait_ms in WAITS_MS:
+                found[wait_ms].append(trio.run(_poll, cluster, leaders, consumers, wait_ms, seconds, alone))
+    finally:
+        cluster.kill_all()
+    return Report(
+        title=f"{consumers:,} consumers that wait, one connection and one partition each, three nodes",
+        systems=["quorate"],
+        grids=[
+            Grid(
+                title="beyond what idle nodes take",
+                columns=("by", "polls/s", "share of a core, three nodes", "CPU us a poll"),
+                rows=[
+                    (
+                        f"polls of {wait_ms / 1000:g} s",
+                        f"{median(each['polls_per_s'] for each in rounds_of):.0f}",
+                        f"{median(each['cpu_share'] for each in rounds_of):.3f}",
+                        f"{median(each['cpu_us_per_poll'] for each in rounds_of):.0f}",
+                    )
+                    for wait_ms, rounds_of in found.items()
+                ],
+            )
+        ],
+        rounds=[{"wait_ms": wait_ms, **each} for wait_ms, all_of in found.items() for each in all_of],
+    )
+
+
+def _cpu(cluster: LocalCluster) -> float:
+    return sum(cpu_seconds(cluster.pid(number)) for number in cluster.running())
+
+
+def _measure(cluster: LocalCluster, seconds: float) -> float:
+    """The share of a core that the nodes take by themselves."""
+    before, began = _cpu(cluster), time.perf_counter()
+    time.sleep(seconds)
+    return (_cpu(cluster) - before) / (time.perf_counter() - began)
+
+
+async def _poll(
+    cluster: LocalCluster, leaders: dict[int, int], consumers: int, wait_ms: int, seconds: float, alone: float
+) -> dict[str, float]:
+    polls = 0
+
+    async def consume(number: int) -> None:
+        nonlocal polls
+        partition = number % PARTITIONS
+        stream = await trio.open_tcp_stream(cluster.host, leaders[partition])
+        request = _request(partition, wait_ms)
+        # Not all at the same moment.
+        await trio.sleep(min(wait_ms, 2000) / 1000 * number / consumers)
+        async with stream:
+            while True:
+                await stream.send_all(request)
+                data = b""
+                while len(data) < _SIZE.size or len(data) < _SIZE.size + _SIZE.unpack_from(data)[0]:
+                    data += await stream.receive_some(65536)
+                polls += 1
+
+    async with trio.open_nursery() as nursery:
+        for number in range(consumers):
+            nursery.start_soon(consume, number)
+        await trio.sleep(4)
+        before, polls, began = _cpu(cluster), 0, time.perf_counter()
+        await trio.sleep(seconds)
+        taken, count, elapsed = _cpu(cluster) - before, polls, time.perf_counter() - began
+        nursery.cancel_scope.cancel()
+    beyond = max(0.0, taken / elapsed - alone)
+    return {
+        "polls_per_s": count / elapsed,
+        "cpu_share": beyond,
+        "cpu_us_per_poll": 1e6 * beyond * elapsed / count if count else 0.0,
+    }
