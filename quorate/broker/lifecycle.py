@@ -236,8 +236,6 @@ class BrokerLifecycle:
                     )
         self.broker_epoch = answer.broker_epoch
         self._contact.heard(asked_at)
-        # The proof counts once: what comes after is another life of the data.
-        self._proof = NO_PROOF
         if self.state is LifecycleState.STARTING:
             self.state = LifecycleState.RECOVERY
         log.info("broker registered", broker_id=identity.broker_id, broker_epoch=self.broker_epoch)
@@ -296,4 +294,7 @@ class BrokerLifecycle:
                 if self.state is LifecycleState.RECOVERY:
                     self.state = LifecycleState.RUNNING
                 self._unfenced.set()
+                # What comes after is another life of the data. Until then a registration that an earlier
+                # process sent may still arrive and take the place of ours: we must prove the same again.
+                self._proof = NO_PROOF
                 log.info("broker is unfenced", broker_id=self._identity.broker_id, broker_epoch=own.epoch)

@@ -18,7 +18,8 @@ from quorate.broker.controller.rpc.rpc import (
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.lifecycle import BrokerLifecycle, ControllerContact, Identity, LifecycleTimes
 from quorate.broker.replication.changes import ChangeSummary
-from quorate.broker.replication.storage.directory_files import NO_PROOF
+from quorate.broker.replication.storage.directory_files import NO_PROOF, Proof
+from quorate.error_code import ErrorCode
 
 INTERVAL_S, SESSION_S = 2.0, 9.0
 
@@ -31,13 +32,21 @@ class Controller:
         """When each came, and whether the broker wants to stop."""
         self.lost = 0
         """So many of the next answers get lost."""
+        self.replaced = 0
+        """So many of the next heartbeats find that another incarnation took the broker's place."""
+        self.proven: list[int] = []
+        """What each registration proved: the broker epoch of an earlier life, or -1."""
 
     async def ask(self, request: Any, *, timeout_seconds: float) -> Any:
         await trio.lowlevel.checkpoint()
         if isinstance(request, RegisterBrokerRequest):
+            self.proven.append(request.previous_broker_epoch)
             return RegisterBrokerResponse(broker_epoch=7)
         assert isinstance(request, BrokerHeartbeatRequest)
         self.heartbeats.append((trio.current_time(), request.want_shut_down))
+        if self.replaced:
+            self.replaced -= 1
+            return BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
         if self.lost:
             self.lost -= 1
             await trio.sleep(timeout_seconds)
@@ -45,8 +54,8 @@ class Controller:
         return BrokerHeartbeatResponse(should_shut_down=request.want_shut_down)
 
 
-def lifecycle(controller: Controller) -> BrokerLifecycle:
-    metadata: Any = SimpleNamespace(
+def lifecycle(controller: Controller, *, proof: Proof = NO_PROOF, metadata: Any = None) -> BrokerLifecycle:
+    metadata = metadata or SimpleNamespace(
         subscribe=lambda listener: None, image=SimpleNamespace(broker=lambda broker_id: None)
     )
     nothing: Callable[..., Any] = lambda *_: None  # noqa: E731
@@ -64,7 +73,7 @@ def lifecycle(controller: Controller) -> BrokerLifecycle:
         contact=ControllerContact(),
         log_dirs=lambda: (),
         failed_dirs=lambda: (),
-        proof=NO_PROOF,
+        proof=proof,
         changes=ChangeSummary,
         registered=nothing,
         told=nothing,
@@ -96,3 +105,24 @@ async def test_one_lost_answer_costs_no_session(autojump_clock: object) -> None:
     came = [at for at, _ in controller.heartbeats]
     longest = max(later - earlier for earlier, later in itertools.pairwise(came))
     assert longest < SESSION_S - INTERVAL_S, f"the controller heard nothing for {longest:.1f} s"
+
+
+@pytest.mark.parametrize(("was_active", "proven"), [(False, [5, 5]), (True, [5, -1])])
+async def test_a_broker_proves_what_it_has_until_it_is_active(
+    was_active: bool, proven: list[int], autojump_clock: object
+) -> None:
+    """A registration that an earlier process sent may arrive late and take the place of this one's."""
+    controller = Controller()
+    own = SimpleNamespace(incarnation_id=uuid.UUID(int=1), fenced=not was_active, epoch=7)
+    image = SimpleNamespace(broker=lambda broker_id: own)
+    listeners: list[Callable[[object, object], None]] = []
+    metadata = SimpleNamespace(subscribe=listeners.append, image=image)
+    async with trio.open_nursery() as nursery:
+        broker = lifecycle(controller, proof=Proof(5, frozenset()), metadata=metadata)
+        nursery.start_soon(broker.run)
+        await trio.sleep(INTERVAL_S)
+        listeners[0](SimpleNamespace(brokers=(own,)), image)
+        controller.replaced = 1
+        await trio.sleep(3 * INTERVAL_S)
+        nursery.cancel_scope.cancel()
+    assert controller.proven == proven
