@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         compress,
         decompress,
     )
+    from quorate.log.epoch_cache import EpochCache
     from quorate.log.log import AppendInfo, FileSlice, Log
     from quorate.log.log_config import LogConfig
     from quorate.log.log_errors import (
@@ -62,6 +63,7 @@ _HOMES = {
     "DecompressedTooLargeError": "quorate.log.compression",
     "compress": "quorate.log.compression",
     "decompress": "quorate.log.compression",
+    "EpochCache": "quorate.log.epoch_cache",
     "BatchTooLargeError": "quorate.log.log_errors",
     "CompactionAbandonedError": "quorate.log.log_errors",
     "DamagedLogError": "quorate.log.log_errors",
@@ -100,6 +102,7 @@ __all__ = [
     "DamagedRange",
     "DamagedSnapshotError",
     "DecompressedTooLargeError",
+    "EpochCache",
     "FileSlice",
     "InvalidBatchError",
     "Log",

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from quorate.simulation.explorer.suites import SUITES
+from quorate.simulation.isr_explorer.isr_suites import ISR_SUITES
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -40,3 +41,5 @@ def test_stories_faults_and_explorations_are_counted_right() -> None:
     say("mutations", f"{len(MUTATIONS)} faults: {faults}")
     say("explorer, CI's bound", f"{len(SUITES['ci'])} explorations")
     say("explorer, large bound", f"{len(SUITES['large'])} explorations")
+    say("ISR explorer, CI's bound", f"{len(ISR_SUITES['ci'])} explorations")
+    say("ISR explorer, large bound", f"{len(ISR_SUITES['large'])} explorations")

@@ -148,7 +148,9 @@ def test_the_explorer_is_in_the_sdist_and_not_in_the_wheel(built: Path, wheel: P
         in_sdist = {name.partition("/")[2].rpartition("/")[0] for name in opened_sdist.getnames()}
     below = "quorate/simulation"
     explorer = {
-        str(path.parent.relative_to(ROOT)) for path in (ROOT / below / "explorer").rglob("__init__.py")
+        str(path.parent.relative_to(ROOT))
+        for name in ("explorer", "isr_explorer")
+        for path in (ROOT / below / name).rglob("__init__.py")
     }
     assert {f"{below}/explorer/node", f"{below}/core", f"{below}/world"} <= in_sdist
     assert explorer <= in_sdist
@@ -169,7 +171,8 @@ def test_wheel_and_sdist_hold_every_module_once(built: Path, wheel: Path, source
     modules = sorted(str(path.relative_to(source)) for path in (source / "quorate").rglob("*.py"))
     with zipfile.ZipFile(wheel) as opened:
         in_wheel = sorted(name for name in opened.namelist() if name.endswith(".py"))
-    assert in_wheel == [name for name in modules if not name.startswith("quorate/simulation/explorer/")]
+    explorers = ("quorate/simulation/explorer/", "quorate/simulation/isr_explorer/")
+    assert in_wheel == [name for name in modules if not name.startswith(explorers)]
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as opened:
         files = [each.name.partition("/")[2] for each in opened.getmembers() if not each.isdir()]

@@ -2,6 +2,7 @@
 
 from quorate.broker.controller.broker_progress import BrokerProgress
 from quorate.broker.controller.broker_watch import BrokerWatch
+from quorate.broker.controller.chores import Chore, Chores
 from quorate.broker.controller.controller import FENCING_THE_DEAD, Controller, ControllerSettings
 from quorate.broker.controller.state_machines import (
     PARTITION_MOVES,
@@ -24,6 +25,8 @@ __all__ = [
     "REPLICA_MOVES",
     "BrokerProgress",
     "BrokerWatch",
+    "Chore",
+    "Chores",
     "Controller",
     "ControllerSettings",
     "PartitionPhase",

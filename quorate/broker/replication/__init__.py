@@ -1,11 +1,13 @@
 """Replicas of partitions: logs, ISR, high watermark, fetchers."""
 
+from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica_manager import ParkedProduce, ReplicaManager
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import (
     AllFoldersFailedError,
     DuplicateReplicaError,
     PartitionError,
+    ReplicaFailedError,
 )
 from quorate.broker.replication.requests import (
     DeleteRecordsItem,
@@ -18,6 +20,7 @@ from quorate.broker.replication.requests import (
     ProduceResult,
     SessionRef,
 )
+from quorate.broker.replication.stats import ReplicationStats
 
 __all__ = [
     "AllFoldersFailedError",
@@ -32,7 +35,10 @@ __all__ = [
     "PartitionError",
     "ProduceItem",
     "ProduceResult",
+    "Purgatory",
+    "ReplicaFailedError",
     "ReplicaManager",
     "ReplicationConfig",
+    "ReplicationStats",
     "SessionRef",
 ]

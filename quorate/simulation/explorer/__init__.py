@@ -4,3 +4,7 @@
 breadth first, `symmetry` says which of them stand for others, and `counterexample` describes the shortest way
 to a violation.
 """
+
+from quorate.simulation.explorer.interning import Table
+
+__all__ = ["Table"]

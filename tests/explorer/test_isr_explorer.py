@@ -1,0 +1,115 @@
+"""The explorer of the ISR protocol finds what is wrong, and nothing in the code that ships."""
+
+from dataclasses import fields, replace
+
+import pytest
+import trio
+
+from quorate.broker.metadata import MetadataImage
+from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.replica.isr import IsrProposal, IsrState
+from quorate.simulation.isr_explorer import isr_story
+from quorate.simulation.isr_explorer.broker_steps import StepClock
+from quorate.simulation.isr_explorer.explored_broker import Process
+from quorate.simulation.isr_explorer.isr_bounds import Allowance, Allowances, IsrBound
+from quorate.simulation.isr_explorer.isr_run import IsrTask, run_isr
+from quorate.simulation.isr_explorer.isr_search import explore_isr
+from quorate.simulation.isr_explorer.isr_suites import ISR_SUITES
+from quorate.simulation.isr_explorer.isr_world import IsrWorld
+
+SMALL = ISR_SUITES["small"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_isr_protocol_keeps_its_invariants_in_every_state_of_the_small_bound(name: str) -> None:
+    report = run_isr(IsrTask(suite="small", name=name))
+    assert not report.counterexample, "\n".join(report.counterexample)
+    assert report.complete
+
+
+def test_exploring_the_isr_protocol_again_finds_the_same_states() -> None:
+    first, second = (run_isr(IsrTask(suite="small", name="shrink")) for _ in range(2))
+    assert (first.states, first.transitions, first.depth) == (second.states, second.transitions, second.depth)
+
+
+def test_every_allowance_is_used_by_a_suite_and_has_its_count() -> None:
+    assert [each.name for each in Allowance] == [each.name.upper() for each in fields(Allowances)]
+    for allowance in Allowance:
+        used = [bound.allowances.counts()[allowance] for bound in ISR_SUITES["ci"].values()]
+        assert any(used), f"no exploration of the ci bound has {allowance.name}"
+
+
+def test_a_member_that_does_not_bind_yet_is_found_and_told_and_its_path_can_be_gone_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The high watermark passes a broker that is being added to the ISR."""
+
+    def propose(self: IsrState, proposal: IsrProposal) -> None:
+        self.pending = proposal
+        self.maximal = frozenset(self.committed)
+
+    monkeypatch.setattr(IsrState, "propose", propose)
+    bound = SMALL["join"]
+    found = explore_isr(bound)
+    assert found.breach is not None
+    assert "who is in the ISR or the ELR has every committed record: broker 2" in found.breach.invariant
+    lines = list(isr_story.lines_of(found.world, found.breach))
+    assert lines[0].startswith("BROKEN: ")
+    assert len(found.breach.way) < 20
+    assert any("broker 2 fetches" in line for line in lines)
+    again, repeated = isr_story.replayed(bound, isr_story.way_of(found.world, found.breach))
+    assert repeated is not None
+    assert list(isr_story.lines_of(again, repeated)) == lines
+    with pytest.raises(ValueError, match="nothing called ffffff can happen after 0 steps"):
+        isr_story.replayed(bound, "ffffff")
+
+
+def test_a_step_of_a_replica_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(self: PartitionReplica) -> None:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(PartitionReplica, "scan_isr", failing)
+    breach = explore_isr(SMALL["shrink"]).breach
+    assert breach is not None
+    assert breach.invariant == "no step fails: KeyError: 'planted'"
+
+
+def test_a_second_leader_in_an_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever begins an epoch takes itself for its leader."""
+    begin = PartitionReplica._begin_epoch
+
+    def planted(self: PartitionReplica, state: object, now: float) -> object:
+        return begin(self, state._replace(leader=self.broker_id), now)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(PartitionReplica, "_begin_epoch", planted)
+    breach = explore_isr(replace(SMALL["fence"], behind=3)).breach
+    assert breach is not None
+    assert "one leader in an epoch" in breach.invariant
+
+
+def test_an_image_is_never_changed_after_it_has_a_number() -> None:
+    """What is decided from it is computed once, however many states have it."""
+    world = explore_isr(SMALL["fence"]).world
+    images = world.tables.images
+    for number, image in enumerate(images.all):
+        assert isinstance(image, MetadataImage)
+        assert images.number(image) == number
+
+
+def test_a_process_that_is_copied_is_the_same_to_the_explorer_and_changes_alone() -> None:
+    world = IsrWorld(IsrBound(allowances=Allowances(), records=1), StepClock())
+
+    async def begin() -> Process:
+        process = world.tables.scene(world.begin()).machine(1).process
+        assert process is not None
+        return process
+
+    process = trio.run(begin)
+    before = process.key()
+    twin = process.copied()
+    assert twin.key() == before
+    assert twin.log is not None and twin.role is not None
+    twin.log.high_watermark = twin.log.end_offset + 1  # type: ignore[assignment]
+    twin.role.leader_epoch = 7  # type: ignore[assignment]
+    assert twin.key() != before
+    assert process.key() == before
