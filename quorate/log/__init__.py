@@ -10,6 +10,7 @@ from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
     from quorate.log.checkpoints import (
+        CLEANED,
         HIGH_WATERMARKS,
         LOG_STARTS,
         RECOVERY_POINTS,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from quorate.log.segments import DamagedRange, SegmentFindings, segment_bases
 
 _HOMES = {
+    "CLEANED": "quorate.log.checkpoints",
     "HIGH_WATERMARKS": "quorate.log.checkpoints",
     "LOG_STARTS": "quorate.log.checkpoints",
     "RECOVERY_POINTS": "quorate.log.checkpoints",
@@ -90,6 +92,7 @@ __getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [
+    "CLEANED",
     "HIGH_WATERMARKS",
     "LOG_STARTS",
     "RECOVERY_POINTS",

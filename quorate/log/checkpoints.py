@@ -1,8 +1,9 @@
 """Kafka's checkpoint files: a version line, a count line, and one line per entry.
 
-`replication-offset-checkpoint` (high watermarks), `recovery-point-offset-checkpoint` (what is durable) and
-`log-start-offset-checkpoint` (where logs start in the middle of a segment) hold `topic partition offset`, one
-file per data directory; `leader-epoch-checkpoint` holds `epoch startOffset`, one file per log.
+`replication-offset-checkpoint` (high watermarks), `recovery-point-offset-checkpoint` (what is durable),
+`log-start-offset-checkpoint` (where logs start in the middle of a segment) and `cleaner-offset-checkpoint`
+(what is compacted) hold `topic partition offset`, one file per data directory. `leader-epoch-checkpoint`
+holds `epoch startOffset`, one file per log.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 """The name of the file with the recovery points of a directory's partitions."""
 LOG_STARTS = "log-start-offset-checkpoint"
 """The name of the file with the log starts of a directory's partitions that no file name tells."""
+CLEANED = "cleaner-offset-checkpoint"
+"""The name of the file with the ends of what is compacted, of a directory's partitions."""
 _VERSION = "0"
 _DIGITS_MAX = 18
 """So many are always an int64."""
@@ -34,6 +37,8 @@ class UnreadableCheckpointError(LogError):
             remedy = START_NEWER
         elif path.endswith(HIGH_WATERMARKS):
             remedy = "Restore the file, or move it away: high watermarks are learned again from the replicas"
+        elif path.endswith(CLEANED):
+            remedy = "Restore the file, or move it away: logs are then compacted anew"
         elif path.endswith(LOG_STARTS):
             remedy = (
                 "Restore the file, or move it away and repeat DeleteRecords: without it records that were "

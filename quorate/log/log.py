@@ -9,7 +9,7 @@ from quorate.log.log_errors import LogError
 from quorate.log.reads import FileSlice, Reads
 from quorate.log.recovery import recover
 from quorate.log.removals import Removals
-from quorate.runtime import Disk
+from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 __all__ = ["AppendInfo", "FileSlice", "Log"]
@@ -117,6 +117,22 @@ class Log(Appends, Reads, Removals):
         """Record that `epoch` starts at the log's end. A partition's leader does so before its first append
         (KAFKA-7415)."""
         self._epochs.assign(epoch, self.end_offset)
+
+    def roll_if_older(self, first_ms: int) -> bool:
+        """Begin another segment if the first record of the active one is older than `first_ms`, and return
+        whether it was. Raises `DiskError`, `LogFailedError`."""
+        first_timestamp = self._active.indexes.first_timestamp
+        if not self._active.size or first_timestamp is None or first_timestamp >= first_ms:
+            return False
+        self._check_writable()
+        try:
+            self._roll()
+        except DescriptorsExhaustedError:
+            raise
+        except DiskError as error:
+            self._failure = error
+            raise
+        return True
 
     def relocate(self, folder: str) -> None:
         """Go on in `folder`, as which the log's own has just been renamed. The open files stay the same

@@ -223,6 +223,8 @@ class Removals(Durability):
         first = self._segments.index(sources[0])
         self._segments[first : first + len(sources)] = [cleaned]
         self._layout += 1
+        # Otherwise readers near the end would go on seeing what was removed.
+        self._tail.forget_below(self._segments[first + 1].base_offset)
         try:
             for source in sources:
                 source.rename(DELETED)

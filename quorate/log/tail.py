@@ -36,6 +36,16 @@ class Tail:
             del self._batches[: self._first]
             self._first = 0
 
+    def forget_below(self, end_offset: int) -> None:
+        """The batches that end at or below it: the files hold others in their place."""
+        first = self._first
+        while first < len(self._ends) and self._ends[first] <= end_offset:
+            self._bytes -= len(self._batches[first])
+            self._batches[first] = b""
+            self._start = self._ends[first]
+            first += 1
+        self._first = first
+
     def clear(self) -> None:
         self._ends.clear()
         self._batches.clear()
