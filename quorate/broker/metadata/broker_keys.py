@@ -2,7 +2,7 @@
 while brokers run (KIP-226)."""
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -14,9 +14,10 @@ from quorate.broker.metadata.config_key import (
     UpdateMode,
     ValueType,
     number,
+    ratio,
     split_list,
 )
-from quorate.broker.metadata.topic_keys import BROKER_KEYS, COMPACTION
+from quorate.broker.metadata.topic_keys import BROKER_KEYS
 
 _UNITS: Final = {60_000: ", in minutes", 3_600_000: ", in hours"}
 
@@ -141,6 +142,88 @@ _THROTTLES: Final = (
 """Set while a move runs and removed after it, so no file has them, as in Kafka."""
 
 
+def _rate_of_compaction(value: str) -> None:
+    try:
+        rate = float(value)
+    except ValueError:
+        raise ValueError("it must be a number") from None
+    if not rate >= 1:
+        raise ValueError("it must be at least 1")
+
+
+def _cleaner(
+    name: str,
+    kind: ValueType,
+    default: str,
+    check: Callable[[str], None],
+    doc: str,
+    *,
+    why: str = "",
+    no_effect: str = "",
+) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=kind,
+        default=default,
+        check=check,
+        doc=doc,
+        effect=Effect.NONE if no_effect else Effect.EFFECTIVE,
+        why=no_effect or why,
+        update=UpdateMode.CLUSTER_WIDE,
+    )
+
+
+_CLEANER: Final = (
+    _cleaner(
+        "log.cleaner.threads",
+        ValueType.INT,
+        "1",
+        number(0, INT_MAX),
+        "The maximum number of logs that a broker compacts at once. 0: none.",
+        why="Each is a task of the one event loop. Kafka at most doubles or halves it in one change.",
+    ),
+    _cleaner(
+        "log.cleaner.io.max.bytes.per.second",
+        ValueType.DOUBLE,
+        "1.7976931348623157E308",
+        _rate_of_compaction,
+        "The maximum rate of bytes that a broker reads and writes to compact logs, in all directories "
+        "together.",
+    ),
+    _cleaner(
+        "log.cleaner.dedupe.buffer.size",
+        ValueType.LONG,
+        "134217728",
+        number(1 << 20, LONG_MAX),
+        "The maximum size of the keys' table over all compactions at once. A log with more keys is compacted "
+        "in several passes.",
+    ),
+    _cleaner(
+        "log.cleaner.backoff.ms",
+        ValueType.LONG,
+        "15000",
+        number(0, LONG_MAX),
+        "The pause after no log was found to be compacted.",
+    ),
+    _cleaner(
+        "log.cleaner.io.buffer.size",
+        ValueType.INT,
+        "524288",
+        number(0, INT_MAX),
+        "The size of the buffers for reads and writes of compaction.",
+        no_effect="reads and writes of compaction have one size, and grow with a batch that is larger.",
+    ),
+    _cleaner(
+        "log.cleaner.io.buffer.load.factor",
+        ValueType.DOUBLE,
+        "0.9",
+        ratio,
+        "The share of the keys' table that may be filled.",
+        no_effect="the table grows with its keys, up to log.cleaner.dedupe.buffer.size.",
+    ),
+)
+
+
 def _threads(name: str, default: int, low: int, doc: str, why: str) -> ConfigKey:
     return ConfigKey(
         name=name,
@@ -166,12 +249,11 @@ _THREADS: Final = (
         "The number of threads that recover the logs of a directory.",
         _ONE_LOOP,
     ),
-    _threads("log.cleaner.threads", 1, 0, "The number of threads that compact.", COMPACTION),
 )
 """Without effect, and changed while brokers run as Kafka's: a tool that tunes them need not know that."""
 
 BROKER_VALUES: Final[Mapping[str, ConfigKey]] = MappingProxyType(
-    {key.name: key for key in (*TOPIC_DEFAULTS, *_ABOUT_BROKERS, *_THROTTLES, *_THREADS)}
+    {key.name: key for key in (*TOPIC_DEFAULTS, *_ABOUT_BROKERS, *_THROTTLES, *_CLEANER, *_THREADS)}
 )
 """Every key of this module by its name."""
 DYNAMIC_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType(

@@ -110,14 +110,18 @@ class TopicConfig:
     compression_lz4_level: int
     compression_type: str
     compression_zstd_level: int
+    delete_retention_ms: int
     follower_replication_throttled_replicas: str
     """`*`, or partition:broker pairs."""
     index_interval_bytes: int
     leader_replication_throttled_replicas: str
+    max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
     log_append_time: bool
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
     min_insync_replicas: int
     retention_bytes: int
     retention_ms: int
@@ -264,13 +268,17 @@ def effective(image: MetadataImage, topic: str, *, static: Mapping[str, str]) ->
         compression_lz4_level=int(held["compression.lz4.level"]),
         compression_type=held["compression.type"],
         compression_zstd_level=int(held["compression.zstd.level"]),
+        delete_retention_ms=int(held["delete.retention.ms"]),
         follower_replication_throttled_replicas=held["follower.replication.throttled.replicas"],
         index_interval_bytes=int(held["index.interval.bytes"]),
         leader_replication_throttled_replicas=held["leader.replication.throttled.replicas"],
+        max_compaction_lag_ms=int(held["max.compaction.lag.ms"]),
         max_message_bytes=int(held["max.message.bytes"]),
         message_timestamp_after_max_ms=int(held["message.timestamp.after.max.ms"]),
         message_timestamp_before_max_ms=int(held["message.timestamp.before.max.ms"]),
         log_append_time=held["message.timestamp.type"] == "LogAppendTime",
+        min_cleanable_dirty_ratio=float(held["min.cleanable.dirty.ratio"]),
+        min_compaction_lag_ms=int(held["min.compaction.lag.ms"]),
         min_insync_replicas=int(held["min.insync.replicas"]),
         retention_bytes=int(held["retention.bytes"]),
         retention_ms=int(held["retention.ms"]),

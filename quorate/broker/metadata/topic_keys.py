@@ -20,8 +20,6 @@ from quorate.broker.metadata.config_key import (
     true_or_false,
 )
 
-COMPACTION: Final = "quorate does not compact yet."
-"""Why keys about compaction have no effect."""
 _ALL_LOCAL: Final = "there is no tiered storage, so all data is local and retention.* applies to it."
 _SYNCS: Final = (
     "brokers sync by log.flush.offset.checkpoint.interval.ms, and acks=all counts replicas, not syncs; leave "
@@ -78,10 +76,10 @@ def _int(
 
 
 def _long(
-    name: str, default: int, low: int, doc: str, *brokers: str | Synonym, no_effect: str = ""
+    name: str, default: int, low: int, doc: str, *brokers: str | Synonym, why: str = "", no_effect: str = ""
 ) -> ConfigKey:
     check = number(low, LONG_MAX)
-    return _key(name, ValueType.LONG, str(default), check, doc, *brokers, no_effect=no_effect)
+    return _key(name, ValueType.LONG, str(default), check, doc, *brokers, why=why, no_effect=no_effect)
 
 
 def _flag(
@@ -98,10 +96,9 @@ _COMPRESSION: Final = choice("uncompressed", "zstd", "lz4", "snappy", "gzip", "p
 # fmt: off
 _KEYS: Final = (
     _key("cleanup.policy", ValueType.LIST, "delete", choices("compact", "delete"),
-        "delete: old segments are deleted by age and size. compact: every record needs a key, and old "
-        "segments are kept.",
-        "log.cleanup.policy",
-        why="quorate does not compact yet: a topic with compact alone keeps every record."),
+        "delete: old segments are deleted by age and size. compact: every record needs a key, and "
+        "the newest record of each key is kept. Both may be set.",
+        "log.cleanup.policy"),
     _key("compression.gzip.level", ValueType.INT, "-1", _gzip_level,
         "The gzip level, if the broker compresses: 1 to 9. -1: gzip's default.", "compression.gzip.level"),
     _int("compression.lz4.level", 9, 1,
@@ -114,8 +111,9 @@ _KEYS: Final = (
         "The zstd level, if the broker compresses. Levels above 11 take many times as long.",
         "compression.zstd.level", high=22),
     _long("delete.retention.ms", 86_400_000, 0,
-        "The time that a compacted topic keeps tombstones.",
-        "log.cleaner.delete.retention.ms", no_effect=COMPACTION),
+        "The time that a compacted topic keeps tombstones, after the first compaction that finds one to be "
+        "its key's newest record.",
+        "log.cleaner.delete.retention.ms"),
     _long("file.delete.delay.ms", 60_000, 0,
         "The time between the deletion of a segment and that of its files.",
         "log.segment.delete.delay.ms",
@@ -138,8 +136,10 @@ _KEYS: Final = (
         "The time that records of a tiered topic stay on the broker. -2: as retention.ms.",
         "log.local.retention.ms", no_effect=_ALL_LOCAL),
     _long("max.compaction.lag.ms", LONG_MAX, 1,
-        "The maximum time that a record stays uncompacted.",
-        "log.cleaner.max.compaction.lag.ms", no_effect=COMPACTION),
+        "The maximum time that a record waits for compaction, whatever min.cleanable.dirty.ratio says. A "
+        "compacted topic's segment is rolled after it.",
+        "log.cleaner.max.compaction.lag.ms",
+        why="Kafka rolls a segment with an append only."),
     _int("max.message.bytes", 1_048_588, 0, "The maximum size of a record batch.", "message.max.bytes"),
     _long("message.timestamp.after.max.ms", 3_600_000, 0,
         "The maximum time that a record's timestamp may be ahead of the broker's clock.",
@@ -151,11 +151,12 @@ _KEYS: Final = (
         "CreateTime: records keep the timestamp of their producer. LogAppendTime: the broker sets the time "
         "of the append.", "log.message.timestamp.type"),
     _key("min.cleanable.dirty.ratio", ValueType.DOUBLE, "0.5", ratio,
-        "The share of uncompacted records above which a log is compacted.",
-        "log.cleaner.min.cleanable.ratio", no_effect=COMPACTION),
+        "The share of a log's bytes, without the active segment, that are not compacted and may be, above "
+        "which the log is compacted.",
+        "log.cleaner.min.cleanable.ratio"),
     _long("min.compaction.lag.ms", 0, 0,
         "The minimum time that a record stays uncompacted.",
-        "log.cleaner.min.compaction.lag.ms", no_effect=COMPACTION),
+        "log.cleaner.min.compaction.lag.ms"),
     _int("min.insync.replicas", 1, 1,
         "The minimum size of the ISR for a write with acks=all. With a smaller ISR the broker refuses the "
         "write.", "min.insync.replicas"),

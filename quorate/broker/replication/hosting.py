@@ -17,6 +17,7 @@ from quorate.broker.replication.directory_assignments import DirectoryAssignment
 from quorate.broker.replication.following import Fetchers
 from quorate.broker.replication.producing import ProduceRules
 from quorate.broker.replication.replica import (
+    CompactionSettings,
     Eligible,
     IsrProposal,
     PartitionReplica,
@@ -236,6 +237,7 @@ class Hosting:
         partition.min_isr = config.min_insync_replicas
         partition.rules = ProduceRules.of(config)
         partition.log.configure(log_config(config))
+        partition.compaction.configure(CompactionSettings.of(config))
         partition.leader_throttled = self._throttled(partition, config.leader_replication_throttled_replicas)
         partition.follower_throttled = self._throttled(
             partition, config.follower_replication_throttled_replicas
@@ -444,7 +446,7 @@ class Hosting:
             await self._logs.remove(*key)
             return
         # Tasks at work in its folder must end first.
-        async with leaving.upkeep, leaving.lock:
+        async with leaving.compaction.closed("the replica is being removed"), leaving.upkeep, leaving.lock:
             await self._logs.remove(*key)
 
     async def _open(
@@ -501,7 +503,10 @@ def log_config(config: TopicConfig) -> LogConfig:
     """Return the configuration of the log of a topic's partition."""
     return LogConfig(
         segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
+        # A record of a compacted topic must not wait for its segment to roll.
+        segment_ms=min(config.segment_ms, config.max_compaction_lag_ms)
+        if config.cleanup_compact
+        else config.segment_ms,
         index_interval_bytes=config.index_interval_bytes,
         segment_index_bytes=config.segment_index_bytes,
         # Producers are held to max.message.bytes, which may shrink below what is there.

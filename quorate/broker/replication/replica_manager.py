@@ -17,6 +17,7 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeSummary
+from quorate.broker.replication.cleaning import CleaningStats, LogCleaner
 from quorate.broker.replication.damage import REMEDY, Scrubber
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
@@ -212,6 +213,15 @@ class ReplicaManager:
             stats=self.stats,
             found=lambda partition: None,
         )
+        self._cleaner = LogCleaner(
+            config,
+            logs,
+            partitions=self._hosting.each,
+            is_served=self._is_served,
+            wall_clock=runtime.wall_clock,
+            compute=runtime.compute,
+            disk_failed=self._disk_failed,
+        )
         self._out_of_folders = trio.Event()
         self._controller_silent_s = controller_silent_s
         self._report_failure = disk_failed
@@ -257,6 +267,7 @@ class ReplicaManager:
     def reconfigure(self, config: ReplicationConfig) -> None:
         """Let the fields of `config` that may change while a broker runs apply from now on."""
         self._upkeep.producer_id_expiration_ms = config.producer_id_expiration_ms
+        self._cleaner.reconfigure(config)
 
     def online_dirs(self) -> tuple[uuid.UUID, ...]:
         """Ids of the directories that work: what the broker registers."""
@@ -310,6 +321,7 @@ class ReplicaManager:
             nursery.start_soon(self._assignments.run)
             nursery.start_soon(self._upkeep.run)
             nursery.start_soon(self._scrubber.run)
+            nursery.start_soon(self._cleaner.run)
             nursery.start_soon(self._backlog.run)
             try:
                 await self._out_of_folders.wait()
@@ -671,6 +683,11 @@ class ReplicaManager:
             self._out_of_folders.set()
 
     # Watching
+
+    @property
+    def cleaning(self) -> CleaningStats:
+        """The figures of this broker's compactions."""
+        return self._cleaner.stats
 
     def counts(self) -> PartitionCounts:
         """Return gauges over the partitions of this broker."""

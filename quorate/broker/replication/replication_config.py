@@ -21,6 +21,12 @@ class ReplicationConfig:
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     """The interval at which partitions are synced, their producers saved and recovery points written."""
     log_retention_check_interval_ms: int = 300_000
+    log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
+    """The logs that are compacted at once."""
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_io_max_bytes_per_second: float = float("inf")
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
     producer_id_expiration_ms: int = 86_400_000
     log_close_timeout_ms: int = 60_000
     """Ours: a disk that takes longer to sync everything at shutdown is given up."""

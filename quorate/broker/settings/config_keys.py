@@ -181,6 +181,13 @@ _OWN_KEYS: Final = (
         "checks a segment only when a read meets damage.", ours=True),
     _long("quorate.log.scrub.io.max.bytes.per.second", 8 << 20, 1024,
         "The maximum rate, per data directory, at which a broker reads segments to check them.", ours=True),
+    _flag("log.cleaner.enable", True, "true: topics with cleanup.policy=compact are compacted."),
+    DYNAMIC_KEYS["log.cleaner.threads"],
+    DYNAMIC_KEYS["log.cleaner.io.max.bytes.per.second"],
+    DYNAMIC_KEYS["log.cleaner.dedupe.buffer.size"],
+    DYNAMIC_KEYS["log.cleaner.backoff.ms"],
+    DYNAMIC_KEYS["log.cleaner.io.buffer.size"],
+    DYNAMIC_KEYS["log.cleaner.io.buffer.load.factor"],
     # The brokers
     _int("num.partitions", 1, 1, "The number of partitions of a new topic, if the request gives none."),
     _int("default.replication.factor", 1, 1,

@@ -21,7 +21,6 @@ from quorate.broker.metadata import (
 
 _ONE_LOOP: Final = "a node has one event loop, and one thread per disk."
 _SOCKETS: Final = "the operating system sizes the buffers."
-_COMPACTION: Final = "quorate does not compact yet."
 _NO_TRANSACTIONS: Final = "there are no transactions."
 _NO_SHARE: Final = "there are no share groups."
 _NO_TLS: Final = "PLAINTEXT is the only protocol; put a proxy before the listener for TLS"
@@ -95,8 +94,6 @@ KAFKA_KEYS: Final = (
         "The time that an append to the metadata log waits for others to join its batch.",
         "an append never waits for others.",
     ),
-    _flag("log.cleaner.enable", True, "true: compacted topics are compacted.", _COMPACTION),
-    DYNAMIC_KEYS["log.cleaner.threads"],
     _number(
         "transaction.state.log.replication.factor",
         3,

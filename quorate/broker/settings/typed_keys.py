@@ -12,6 +12,7 @@ NumberKey = Literal[
     "group.max.session.timeout.ms", "group.max.size", "group.min.session.timeout.ms",
     "initial.broker.registration.timeout.ms", "leader.imbalance.check.interval.seconds",
     "leader.imbalance.per.broker.percentage",
+    "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size", "log.cleaner.threads",
     "log.close.timeout.ms", "log.dir.failure.timeout.ms", "log.flush.offset.checkpoint.interval.ms",
     "log.retention.check.interval.ms", "max.connection.creation.rate", "max.connections",
     "max.connections.per.ip", "max.incremental.fetch.session.cache.slots",
@@ -31,4 +32,5 @@ NumberKey = Literal[
 FlagKey = Literal[
     "auto.create.topics.enable", "auto.leader.rebalance.enable", "controlled.shutdown.enable",
     "controller.quorum.auto.join.enable", "delete.topic.enable",
+    "log.cleaner.enable",
 ]  # fmt: skip

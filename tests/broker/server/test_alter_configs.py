@@ -303,7 +303,7 @@ async def test_a_key_without_effect_is_set_and_described_as_any_other(make_nodes
     """Kafka's tools and operators tune threads; each broker says in its documentation that it has none."""
     nodes = await make_nodes(1)
     async with nodes.client(1) as client:
-        for key in ("log.cleaner.threads", "num.io.threads", "log.cleaner.min.compaction.lag.ms"):
+        for key in ("num.network.threads", "num.io.threads", "log.cleaner.io.buffer.size"):
             assert await alter(client, resource(BROKER, "", (key, SET, "2"))) == [0]
             (shown,) = (await entries(client, BROKER, "1", keys=(key,))).values()
             assert (shown.value, shown.config_source, shown.read_only) == ("2", 3, False), key

@@ -1,5 +1,11 @@
 """The replica of a partition, as leader and as follower."""
 
+from quorate.broker.replication.replica.compaction_gate import (
+    CompactionGate,
+    CompactionPass,
+    CompactionSettings,
+    CompactionStoppedError,
+)
 from quorate.broker.replication.replica.eligibility import may_join
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal
@@ -15,6 +21,10 @@ from quorate.broker.replication.replica.replication_quota import (
 )
 
 __all__ = [
+    "CompactionGate",
+    "CompactionPass",
+    "CompactionSettings",
+    "CompactionStoppedError",
     "Cutting",
     "Eligible",
     "FetchClock",

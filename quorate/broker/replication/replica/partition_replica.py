@@ -24,6 +24,7 @@ from quorate.broker.replication.producing import (
     read_produced,
 )
 from quorate.broker.replication.purgatory import Watchers
+from quorate.broker.replication.replica.compaction_gate import CompactionGate
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal
 from quorate.broker.replication.replica.known_damage import KnownDamage
@@ -71,6 +72,7 @@ class AppendedBatches:
 TO_HIGH_WATERMARK: Final = -1
 """The offset of a DeleteRecords that deletes everything that is committed."""
 UNKNOWN_BROKER_EPOCH: Final = -1
+_CUT: Final = "the log is being cut"
 _BATCHES_AT_ONCE: Final = 500
 """The batches that a follower reads and appends in one piece: 1 ms."""
 
@@ -119,6 +121,9 @@ class PartitionReplica:
         self.upkeep = trio.Lock()
         """Held by writers beside the batches (flushes, producer snapshots, retention), and while their files
         are deleted. Taken before `lock`."""
+        self.compaction = CompactionGate()
+        """Compaction takes neither lock, as a pass may take hours. Whoever changes what a pass reads closes
+        this before it takes `upkeep`."""
         self.role: LeaderState | FollowerState | None = None
         self.state: PartitionState | None = None
         """The last committed state that was taken in."""
@@ -228,6 +233,7 @@ class PartitionReplica:
         """Refuse everything until the broker starts again, because the disk failed."""
         if self.failure is None:
             self.failure = reason
+            self.compaction.stop("the log has failed")
             self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
     # Leading
@@ -563,7 +569,7 @@ class PartitionReplica:
     async def truncate(self, role: FollowerState, cut: Offset, cutting: Cutting) -> None:
         """Cut the log to `cut`, as the leader of `role` asked. Raises `DiskError`, `LogError`: the log is
         then of no use until it is opened again (nats 3870: no append may follow)."""
-        async with self.upkeep, self.lock:
+        async with self.compaction.closed(_CUT), self.upkeep, self.lock:
             if self.role is not role:
                 return
             self.mirror = None
@@ -593,7 +599,7 @@ class PartitionReplica:
     async def restart_at(self, role: FollowerState, offset: Offset, cutting: Cutting) -> None:
         """Drop everything and begin at the leader's log start, high watermark included (KAFKA-9491). Raises
         `ReplicaFailedError` if the leader's log ends below what an ISR member knows to be committed."""
-        async with self.upkeep, self.lock:
+        async with self.compaction.closed(_CUT), self.upkeep, self.lock:
             if self.role is not role:
                 return
             self.mirror = None
@@ -623,7 +629,7 @@ class PartitionReplica:
         first = next(read_headers(records, check_crc=False, dense=False))
         if not first.base_offset < self.log.end_offset < first.end_offset:
             return
-        async with self.upkeep, self.lock:
+        async with self.compaction.closed(_CUT), self.upkeep, self.lock:
             if self.role is role:
                 self.mirror = None
                 async with cutting(self, Offset(0)):

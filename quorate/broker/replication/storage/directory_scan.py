@@ -144,6 +144,6 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
             if not begun:
                 where.unbegun.add(key)
     # The files go on naming what is gone, until something of the same name is made.
-    for known in (where.recovery_points, where.high_watermarks, where.log_starts):
+    for known in (where.recovery_points, where.high_watermarks, where.log_starts, where.cleaned):
         for key in [key for key in known if key not in where.identities and key not in where.futures]:
             del known[key]

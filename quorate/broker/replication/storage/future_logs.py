@@ -200,16 +200,21 @@ class FutureLogs:
         self._raise_start(key, opened)
         opened.high_watermark = max(opened.log_start_offset, min(before.high_watermark, opened.end_offset))
         departed = source.departed[key]
+        cleaned = source.cleaned.get(key)
         source.forget(key)
         source.departed[key] = departed
         self._left[key] = before
+        if cleaned is not None:
+            where.cleaned[key] = cleaned
         return where.take_place(key)
 
     async def settle_name(self, key: TopicPartition) -> None:
-        """Make the name and the log start of a replica that took its place durable."""
+        """Make the name, the log start and the end of what is compacted durable, of a replica that took its
+        place."""
         where = present(next((each for each in self._directories if key in each.identities), None), "place")
         await self._disk.sync_folder(where.path)
         await where.store_log_starts((key,))
+        await where.store_cleaned()
 
     # What is left behind
 

@@ -1,4 +1,4 @@
-"""A folder of `log.dirs`: the logs in it, and its three checkpoint files."""
+"""A folder of `log.dirs`: the logs in it, and its four checkpoint files."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -9,6 +9,7 @@ from quorate.broker.replication.storage.directory_files import PartitionIdentity
 from quorate.broker.replication.storage.future_folders import Departed, FutureFolder, MovedTo
 from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log import (
+    CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -59,15 +60,25 @@ class OffsetsFile:
     def of_high_watermarks(cls, disk: Disk, folder: str) -> "OffsetsFile":
         """A file that can't be read counts as none: high watermarks are learned again from the replicas.
         Raises `UnreadableCheckpointError` for one that a newer quorate wrote, and `DiskError`."""
-        path = f"{folder}/{HIGH_WATERMARKS}"
+        return cls._if_readable(
+            disk, f"{folder}/{HIGH_WATERMARKS}", "high watermarks are learned again from the replicas"
+        )
+
+    @classmethod
+    def of_cleaned(cls, disk: Disk, folder: str) -> "OffsetsFile":
+        """A file that can't be read counts as none: logs are compacted from their starts. Raises as
+        `of_high_watermarks`."""
+        return cls._if_readable(disk, f"{folder}/{CLEANED}", "logs are compacted from their starts")
+
+    @classmethod
+    def _if_readable(cls, disk: Disk, path: str, otherwise: str) -> "OffsetsFile":
         try:
             return cls(disk, path, load_offsets(disk, path))
         except UnreadableCheckpointError as error:
             if error.is_newer:
                 raise
             log.warning(
-                "a checkpoint can't be read, and is written anew; high watermarks are learned again from the "
-                "replicas",
+                f"a checkpoint can't be read, and is written anew; {otherwise}",
                 path=path,
                 reason=error.problem,
             )
@@ -89,7 +100,7 @@ class LogDirectory:
     """Mutable; owned by the log manager."""
 
     def __init__(self, disk: Disk, directory: Directory, *, clean: bool, proof: Proof | None) -> None:
-        """Read the three files. Raises `UnreadableCheckpointError`, `DiskError`."""
+        """Read the four files. Raises `UnreadableCheckpointError`, `DiskError`."""
         path = directory.path
         self.path = path
         self.id = directory.id
@@ -102,10 +113,13 @@ class LogDirectory:
         self.points_file = OffsetsFile.of_recovery_points(disk, path)
         self.marks_file = OffsetsFile.of_high_watermarks(disk, path)
         self.starts_file = OffsetsFile.of_log_starts(disk, path)
+        self.cleaned_file = OffsetsFile.of_cleaned(disk, path)
         self.recovery_points = dict(self.points_file.held)
         self.high_watermarks = dict(self.marks_file.held)
         self.log_starts = dict(self.starts_file.held)
         """The log starts that are in the middle of a segment. May have some that no longer are."""
+        self.cleaned = dict(self.cleaned_file.held)
+        """The ends (exclusive) of what is compacted. A log without an entry is compacted from its start."""
         self.identities: dict[TopicPartition, PartitionIdentity] = {}
         """The identities of the partition folders that exist."""
         self.unbegun: set[TopicPartition] = set()
@@ -133,6 +147,7 @@ class LogDirectory:
         self.recovery_points.pop(key, None)
         self.high_watermarks.pop(key, None)
         self.log_starts.pop(key, None)
+        self.cleaned.pop(key, None)
         self._cuts.pop(key, None)
         self.departed.pop(key, None)
 
@@ -158,6 +173,8 @@ class LogDirectory:
             await self.store_high_watermarks()
         if key in self.starts_file.held:
             await self.store_log_starts(())
+        if key in self.cleaned_file.held:
+            await self.store_cleaned()
 
     async def store_high_watermarks(self) -> None:
         """Write the high watermarks. Raises `DiskError`."""
@@ -166,6 +183,24 @@ class LogDirectory:
     async def store_recovery_points(self) -> None:
         """Store the ends that the logs' last flushes made durable. Raises `DiskError`."""
         await self.points_file.store(self._current_recovery_points)
+
+    def check_cleaned(self, key: TopicPartition, opened: Log) -> None:
+        """Forget an end of what is compacted that the log doesn't reach: its tail was lost with the power."""
+        cleaned = self.cleaned.get(key, Offset(0))
+        if cleaned > opened.end_offset:
+            log.warning(
+                "a log ends below what its checkpoint says is compacted; it is compacted from its start",
+                path=opened.folder,
+                end_offset=opened.end_offset,
+                cleaned=cleaned,
+            )
+            del self.cleaned[key]
+
+    async def store_cleaned(self) -> None:
+        """Write the ends of what is compacted. Raises `DiskError`."""
+        await self.cleaned_file.store(
+            lambda: {key: offset for key, offset in self.cleaned.items() if key in self.identities}
+        )
 
     async def store_log_starts(self, keys: Iterable[TopicPartition]) -> None:
         """Make the present log starts of these partitions durable. Raises `DiskError`."""
@@ -199,10 +234,14 @@ class LogDirectory:
 
     @asynccontextmanager
     async def cutting(self, key: TopicPartition, end_offset: Offset) -> AsyncIterator[None]:
-        """While a log is cut to `end_offset`, let no file claim that more of it is durable: a crash halfway
-        must not look like damage. If the block fails or is cancelled, that stays so. A log that begins anew
-        at a lower offset starts there, also after a crash. Raises `DiskError`."""
+        """While a log is cut to `end_offset`, let no file claim that more of it is durable, or compacted: a
+        crash halfway must not look like damage. If the block fails or is cancelled, that stays so. A log that
+        begins anew at a lower offset starts there, also after a crash. Raises `DiskError`."""
         self._cuts[key] = end_offset
+        if self.cleaned.get(key, 0) > end_offset:
+            self.cleaned[key] = end_offset
+        if self.cleaned_file.held.get(key, 0) > end_offset:
+            await self.store_cleaned()
         if self.points_file.held.get(key, 0) > end_offset:
             await self.store_recovery_points()
         yield

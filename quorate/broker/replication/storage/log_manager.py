@@ -120,6 +120,11 @@ class LogManager:
         return self.proof.broker_epoch
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the directories that were usable at the start, failed since or not."""
+        return tuple(each.path for each in self._directories)
+
+    @property
     def online_ids(self) -> tuple[uuid.UUID, ...]:
         """The ids of the directories that work."""
         return tuple(each.id for each in self._directories if each.failure is None)
@@ -256,6 +261,7 @@ class LogManager:
             opened.close()
             del where.logs[key]
             raise
+        where.check_cleaned(key, opened)
         known = where.high_watermarks.get(key, Offset(0))
         opened.high_watermark = max(opened.log_start_offset, min(known, opened.end_offset))
         return opened
@@ -391,6 +397,11 @@ class LogManager:
         end."""
         await self._on_each(LogDirectory.store_recovery_points)
 
+    async def store_cleaned(self) -> None:
+        """Store the ends of what is compacted (`LogDirectory.cleaned`), of all folders. Raises `DiskError` at
+        the end."""
+        await self._on_each(LogDirectory.store_cleaned)
+
     async def store_log_starts(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, DiskError]:
         """Make the present log starts of these partitions durable. Return those of folders that failed."""
         by_directory: dict[LogDirectory, list[TopicPartition]] = {}
@@ -445,6 +456,7 @@ class LogManager:
         await self.futures.close()
         await self.store_high_watermarks()
         await self.store_recovery_points()
+        await self.store_cleaned()
         if clean_epoch is not None and not recovers and all(each.complete for each in self._directories):
             proof = Proof(clean_epoch, frozenset(self.online_ids))
             for each in self._sound():

@@ -160,7 +160,8 @@ class DirectoryMoves:
     def _start(self, move: ReplicaMove) -> None:
         async def run() -> None:
             try:
-                await move.run()
+                async with move.partition.compaction.closed("the replica moves to another directory"):
+                    await move.run()
             finally:
                 if self._moves.get(move.key) is move:
                     del self._moves[move.key]

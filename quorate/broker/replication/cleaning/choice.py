@@ -1,0 +1,66 @@
+"""The choice of the logs to compact: the dirtiest first (KIP-58, KIP-354)."""
+
+from dataclasses import dataclass
+
+from quorate.broker.metadata import LONG_MAX
+from quorate.broker.replication.replica import CompactionSettings, PartitionReplica
+from quorate.log.compaction import CompactionBounds, DirtySurvey, compactable_end, survey
+from quorate.types import Offset
+
+
+@dataclass(slots=True)
+class CleaningState:
+    """What the cleaner remembers of one log, until the broker stops. Times in ms since 1970."""
+
+    uncleanable: str | None = None
+    """Why it is not compacted until the broker starts again."""
+    fruitless: CompactionBounds | None = None
+    """A pass over this got no further, and none will until the bounds are others (KAFKA-8764)."""
+    postponed_until: float = 0.0
+    """The time, of trio's clock, before which it isn't tried again."""
+    tombstones_until_ms: int | None = None
+    """The time at which the first tombstone that a pass left may go. None: it left none."""
+    seen_end: Offset = Offset(-1)
+    """The log's end at the last look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A compacted log as it was found."""
+
+    bounds: CompactionBounds
+    survey: DirtySurvey
+
+    @property
+    def ratio(self) -> float:
+        """The share of bytes that are dirty and may be compacted."""
+        return self.survey.dirty_ratio
+
+    def delay_ms(self, settings: CompactionSettings, *, now_ms: int) -> int:
+        """Return for how long the oldest dirty record has waited beyond max.compaction.lag.ms."""
+        oldest = self.survey.first_dirty_ms
+        if oldest is None:
+            return 0
+        return max(0, now_ms - oldest - settings.max_lag_ms)
+
+
+async def look_at(
+    partition: PartitionReplica, settings: CompactionSettings, *, cleaned: Offset, now_ms: int
+) -> Look:
+    """Find what of a log is dirty and may be compacted: below the high watermark, in closed segments, and
+    older than min.compaction.lag.ms. Raises `DiskError`, `LogError`."""
+    log = partition.log
+    # A log that begins anew may start above what was compacted, or DeleteRecords may have raised its start.
+    start = Offset(max(cleaned, log.log_start_offset))
+    # Without a lag, a record of the future may be compacted too.
+    newest_ms = now_ms - settings.min_lag_ms if settings.min_lag_ms else LONG_MAX
+    end = compactable_end(log, dirty_start=start, limit=partition.high_watermark, newest_ms=newest_ms)
+    bounds = CompactionBounds(dirty_start=start, end=max(start, end))
+    return Look(bounds, await survey(log, dirty_start=start, end=bounds.end))
+
+
+def is_due(look: Look, settings: CompactionSettings, *, now_ms: int) -> bool:
+    """Return whether a log is dirty enough, or a record in it has waited for too long."""
+    if look.bounds.end <= look.bounds.dirty_start or not look.survey.dirty_bytes:
+        return False
+    return look.ratio > settings.dirty_ratio or look.delay_ms(settings, now_ms=now_ms) > 0
