@@ -79,6 +79,7 @@ class BrokerMetrics(Collector):
         if self._replicas is not None:
             yield from _of_replicas(self._replicas)
             yield from _of_changes(self._replicas)
+            yield from _of_cleaning(self._replicas)
         if self._throttles is not None and self._connections is not None:
             yield from _of_clients(self._throttles, self._connections)
 
@@ -250,6 +251,45 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
     ):
         family = CounterMetricFamily(counter, help_text)
         family.add_metric([], value)
+        yield family
+
+
+def _of_cleaning(replicas: ReplicaManager) -> Iterator[Metric]:
+    """Yield the figures of compaction: Kafka's LogCleaner and LogCleanerManager, and counts."""
+    stats = replicas.cleaning
+    cleaner, manager = "kafka_log_logcleaner", "kafka_log_logcleanermanager"
+    looked_at = stats.looked_at
+    idle_ms = 0.0 if looked_at is None else (trio.current_time() - looked_at) * 1000
+    for gauge, help_text, value in (
+        (f"{cleaner}_max_clean_time_secs", "Longest compaction of the last round.", stats.longest_s),
+        (f"{cleaner}_cleaner_recopy_percent", "What the last round left of it.", stats.recopied_percent),
+        (
+            f"{cleaner}_max_compaction_delay_secs",
+            "Time of the oldest dirty record above max.compaction.lag.ms.",
+            stats.longest_delay_s,
+        ),
+        (f"{manager}_max_dirty_percent", "Dirty share of the dirtiest log.", 100 * stats.dirtiest),
+        (f"{manager}_time_since_last_run_ms", "Time since the last look at the logs.", idle_ms),
+    ):
+        yield _gauge(gauge, help_text, value)
+    label = ["logDirectory"]
+    count = GaugeMetricFamily(
+        f"{manager}_uncleanable_partitions_count", "Logs that can't be compacted.", labels=label
+    )
+    size = GaugeMetricFamily(f"{manager}_uncleanable_bytes", "Their dirty bytes.", labels=label)
+    for path, (logs, dirty_bytes) in stats.uncleanable.items():
+        count.add_metric([path], float(logs))
+        size.add_metric([path], float(dirty_bytes))
+    yield from (count, size)
+    for counter, help_text, value in (
+        ("passes", "Compactions that have ended well.", stats.passes),
+        ("bytes_before", "Bytes of the logs that they read.", stats.bytes_before),
+        ("bytes_after", "Bytes that they left of these.", stats.bytes_after),
+        ("records_before", "Records that they read.", stats.records_before),
+        ("records_after", "Records that they left of these.", stats.records_after),
+    ):
+        family = CounterMetricFamily(f"quorate_log_cleaner_{counter}", help_text)
+        family.add_metric([], float(value))
         yield family
 
 
