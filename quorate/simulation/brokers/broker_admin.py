@@ -2,8 +2,9 @@
 
 import enum
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -39,7 +40,9 @@ class Administrator(Clients[BrokerCluster]):
         super().__init__(cluster, source)
         self.fates: dict[str, TopicFate] = {}
 
-    async def create(self, name: str, *, partitions: int) -> bool:
+    async def create(
+        self, name: str, *, partitions: int, configs: Mapping[str, str] = MappingProxyType({})
+    ) -> bool:
         """Ask one broker after the other until it exists. Whether one request did it: of several, one may
         be under way still."""
         await self._settled()
@@ -57,7 +60,7 @@ class Administrator(Clients[BrokerCluster]):
                         "num_partitions": partitions,
                         "replication_factor": self._cluster.settings.brokers,
                         "assignments": (),
-                        "configs": (),
+                        "configs": [{"name": key, "value": value} for key, value in configs.items()],
                     }
                 ],
                 timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),

@@ -5,41 +5,30 @@ holds in the end says what became of each.
 """
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire import WireClient
 from quorate.broker.wire.codecs import (
-    FetchedPartition,
-    FetchPartition,
-    FetchTopic,
-    KafkaFetchRequest,
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
 )
 from quorate.log.batches import build_batch, read_batches, records_of
-from quorate.runtime import NetworkError
-from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
-from quorate.simulation.cluster_run import Clients, draw_records
+from quorate.simulation.brokers.broker_cluster import BrokerCluster
+from quorate.simulation.brokers.partition_clients import TIMEOUT_S, PartitionClients, UnusableError
+from quorate.simulation.cluster_run import draw_records
 from quorate.simulation.histories import Append, History
 from quorate.simulation.violations import SafetyViolation
-from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
-
-if TYPE_CHECKING:
-    from kio.schema.init_producer_id.v4.response import InitProducerIdResponse
-    from kio.schema.metadata.v12.response import MetadataResponse
+from quorate.types import Epoch, Offset
 
 TOPIC: Final = "events"
 _PRODUCE_VERSION: Final = 9
-_FETCH_VERSION: Final = 12
-_TIMEOUT_S: Final = 2.0
 _LOST: Final = (
     ErrorCode.out_of_order_sequence_number,
     ErrorCode.unknown_producer_id,
@@ -66,15 +55,11 @@ class BrokerClientSettings:
     """The time that plain producers wait for a broker's answer."""
 
 
-class _Unusable(Exception):
-    """Ask another broker."""
-
-
-class BrokerClients(Clients[BrokerCluster]):
+class BrokerClients(PartitionClients):
     """`finish` lets producers complete what they have begun. Consumers read on until cancelled."""
 
     def __init__(self, cluster: BrokerCluster, settings: BrokerClientSettings, source: random.Random) -> None:
-        super().__init__(cluster, source)
+        super().__init__(cluster, TOPIC, source)
         self._settings = settings
         partitions = range(cluster.settings.partitions)
         self.histories: Mapping[int, History] = {number: History() for number in partitions}
@@ -104,50 +89,6 @@ class BrokerClients(Clients[BrokerCluster]):
 
     async def _think(self, source: random.Random) -> None:
         await self._pause(source, self._settings.think_max_s)
-
-    # Where to
-
-    async def with_leader(
-        self,
-        client: str,
-        partition: int,
-        source: random.Random,
-        use: Callable[[WireClient], Awaitable[bool]],
-        *,
-        timeout_s: float = _TIMEOUT_S,
-    ) -> None:
-        """Find the partition's leader and `use` a connection to it, again and again, until `use` says that it
-        is done. It raises `_Unusable` when another broker leads by now."""
-        target = source.choice(self._cluster.nodes)
-        while True:
-            leader: BrokerHost | None = None
-            try:
-                async with open_client(
-                    self._cluster.network.for_node(client),
-                    target.address,
-                    client_id=client,
-                    timeout_s=timeout_s,
-                ) as connection:
-                    leader = await self._leader_of(connection, partition)
-                    while leader is target:
-                        if await use(connection):
-                            return
-            except (NetworkError, KafkaError, _Unusable):
-                leader = None
-            if leader is None:
-                await trio.sleep(source.uniform(0.05, 0.2))
-            target = leader or source.choice(self._cluster.nodes)
-
-    async def _leader_of(self, connection: WireClient, partition: int) -> BrokerHost | None:
-        received = await connection.call(
-            ApiKey.METADATA, topics=[{"name": TOPIC}], allow_auto_topic_creation=False
-        )
-        answer = cast("MetadataResponse", received)
-        for topic in answer.topics:
-            for each in topic.partitions:
-                if each.partition_index == partition and each.leader_id > 0:
-                    return self._cluster.nodes[each.leader_id - 1]
-        return None
 
     # Producing
 
@@ -197,19 +138,13 @@ class BrokerClients(Clients[BrokerCluster]):
 
         async def use(connection: WireClient) -> bool:
             if not producer:
-                received = await connection.call(
-                    ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=timedelta(seconds=60)
-                )
-                answer = cast("InitProducerIdResponse", received)
-                if answer.error_code is not ErrorCode.none:
-                    raise _Unusable
-                producer[:] = [answer.producer_id, answer.producer_epoch, 0]
+                producer[:] = [*await self.new_producer(connection), 0]
             if not begun:
                 if self._finish.is_set():
                     return True
                 begun.append(self._begin(client, partition, source))
             produced = await self._send(
-                connection, partition, begun[0], (producer[0], producer[1], producer[2]), timeout_s=_TIMEOUT_S
+                connection, partition, begun[0], (producer[0], producer[1], producer[2]), timeout_s=TIMEOUT_S
             )
             if produced.error in _LOST:
                 self._cluster.found(
@@ -217,7 +152,7 @@ class BrokerClients(Clients[BrokerCluster]):
                     SafetyViolation(f"{begun[0]}, sequence {producer[2]}: {produced.error.name}"),
                 )
             if produced.error is not ErrorCode.none:
-                raise _Unusable
+                raise UnusableError
             producer[2] += len(begun.pop().records)
             await self._think(source)
             return False
@@ -237,7 +172,7 @@ class BrokerClients(Clients[BrokerCluster]):
                 History.fail(append, trio.current_time())
             await self._think(source)
             if produced.error is not ErrorCode.none:
-                raise _Unusable
+                raise UnusableError
             return False
 
         await self.with_leader(client, partition, source, use, timeout_s=self._settings.plain_timeout_s)
@@ -254,14 +189,14 @@ class BrokerClients(Clients[BrokerCluster]):
             position = got[-1][0] + 1 if got else 0
             if until is not None and position >= until:
                 return True
-            fetched = await self._fetch(connection, partition, position)
+            fetched = await self.fetch_at(connection, partition, position)
             if fetched.error is ErrorCode.offset_out_of_range:
                 self._cluster.found(
                     "WhatWasReadStays",
                     SafetyViolation(f"{client} has read up to {position}, which is out of range now"),
                 )
             if fetched.error is not ErrorCode.none:
-                raise _Unusable
+                raise UnusableError
             for batch in read_batches(b"".join(fetched.records)):
                 for record in records_of(batch):
                     if record.offset < position:
@@ -280,16 +215,6 @@ class BrokerClients(Clients[BrokerCluster]):
         if offset >= high_watermark:
             violation = f"{client} got offset {offset}, the high watermark is {high_watermark}"
             self._cluster.found("NothingAboveTheHighWatermark", SafetyViolation(violation))
-
-    async def _fetch(self, connection: WireClient, partition: int, offset: int) -> FetchedPartition:
-        request = KafkaFetchRequest(
-            version=_FETCH_VERSION,
-            max_wait_ms=300,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            topics=[FetchTopic(TOPIC, None, [FetchPartition(partition, UNKNOWN_EPOCH, Offset(offset))])],
-        )
-        return (await connection.fetch(request)).topics[0].partitions[0]
 
 
 def read_everything(data: bytes) -> Sequence[tuple[int, bytes]]:

@@ -20,6 +20,8 @@ from quorate.simulation.brokers.broker_cluster import (
     BrokerHost,
 )
 from quorate.simulation.brokers.broker_members import GroupMembers
+from quorate.simulation.brokers.compacted_mix import COMPACTING, CompactedMix, draw_compacted
+from quorate.simulation.brokers.compacted_topic import CompactedSettings
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.brokers.directory_mover import DirectoryMover
 from quorate.simulation.brokers.loss_budget import LossBudget
@@ -144,6 +146,8 @@ class BrokerRunSettings(ClusterRunSettings):
     reassigns: bool = False
     """Whether replicas are moved meanwhile, between brokers and between directories."""
     operators: OperatorSettings = field(default_factory=OperatorSettings)
+    compacted: CompactedSettings | None = None
+    """A compacted topic beside the other one; None: there is none."""
 
     @classmethod
     def draw(cls, source: random.Random) -> "BrokerRunSettings":
@@ -201,12 +205,16 @@ class BrokerRunSettings(ClusterRunSettings):
         operators = OperatorSettings(
             count=source.choice((0, 1, 1, 2)), pause_max_s=source.choice((0.3, 0.7, 1.5))
         )
+        compacted = draw_compacted(source, jumps=Fault.CLOCK_JUMP in kinds)
+        if compacted is not None:
+            cluster = replace(cluster, values={**cluster.values, **COMPACTING})
         return replace(
             settings,
             cluster=cluster,
             faults=replace(settings.faults, kinds=kinds),
             reassigns=reassigns,
             operators=operators,
+            compacted=compacted,
         )
 
 
@@ -232,6 +240,8 @@ class BrokerRunResult:
     """Replicas that were granted another directory."""
     calls: int
     """The administrative calls of operators."""
+    compactions: int
+    """Passes over logs, in the last lives of the brokers."""
     leader_epochs: tuple[int, ...]
     faults: dict[str, int]
 
@@ -262,11 +272,18 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         mover = DirectoryMover(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
         await admin.create(TOPIC, partitions=cluster.settings.partitions)
         await operators.prepare()
+        compacted = await CompactedMix.begin(
+            cluster, admin, self.settings.compacted, source, moves=self.settings.reassigns
+        )
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:
             consumers.start_soon(clients.consume)
+            if compacted is not None:
+                consumers.start_soon(compacted.clients.consume)
             async with trio.open_nursery() as others:
                 others.start_soon(clients.produce)
+                if compacted is not None:
+                    others.start_soon(compacted.run)
                 others.start_soon(members.run)
                 if settings.churn:
                     others.start_soon(admin.churn)
@@ -296,6 +313,8 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 operators.finish()
                 if mover is not None:
                     mover.finish()
+                if compacted is not None:
+                    compacted.finish()
                 members.finish()
                 others.cancel_scope.deadline = trio.current_time() + _PATIENCE_S
             if others.cancel_scope.cancelled_caught:
@@ -303,11 +322,15 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                     f"a client got no answer within {_PATIENCE_S:g} s after the last fault"
                 )
             await cluster.converge(within_s=_PATIENCE_S)
+            if compacted is not None:
+                await compacted.clients.consumed(within_s=_PATIENCE_S)
             consumers.cancel_scope.cancel()
         await check_answers(cluster, clients)
         await admin.check(within_s=_PATIENCE_S)
         if reassigner is not None:
             await reassigner.check(within_s=_PATIENCE_S)
+        if compacted is not None:
+            await compacted.check(within_s=_PATIENCE_S)
         await check_work_ends(cluster, within_s=_PATIENCE_S)
         with trio.move_on_after(_PATIENCE_S) as patience:
             await operators.check()
@@ -318,6 +341,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 await members.check()
             if patience.cancelled_caught:
                 raise LivenessViolation("the group's offsets can't be read")
+        compactions = 0 if compacted is None else compacted.clients.passes
         leader_epochs = tuple(state.leader_epoch for state in cluster.states(TOPIC).values())
         for node in list(cluster.running):
             await cluster.stop(node)
@@ -337,6 +361,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             reassignments=0 if reassigner is None else reassigner.begun,
             directory_changes=0 if mover is None else mover.begun,
             calls=operators.calls,
+            compactions=compactions,
             leader_epochs=leader_epochs,
             faults={fault.value: count for fault, count in faults.counts.items()},
         )
