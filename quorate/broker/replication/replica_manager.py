@@ -17,7 +17,6 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeSummary
-from quorate.broker.replication.cleaning import CleaningStats, LogCleaner
 from quorate.broker.replication.damage import REMEDY, Scrubber
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
@@ -63,6 +62,7 @@ from quorate.broker.replication.storage import (
     LogStarts,
     Proof,
 )
+from quorate.broker.replication.storage.cleaning import CleaningStats, LogCleaner
 from quorate.broker.replication.storage.moves import DirectoryMoves, MoveContext
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.error_code import ErrorCode

@@ -5,9 +5,9 @@ import contextlib
 import pytest
 import trio
 
-from quorate.broker.replication.cleaning.pace import CleaningThrottle, PassPace
 from quorate.broker.replication.replica.compaction_gate import CompactionPass, CompactionStoppedError
 from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.broker.replication.storage.cleaning.pace import CleaningThrottle, PassPace
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import KeyValue, build_keyed_batch, records_of

@@ -7,13 +7,13 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.cleaning.choice import CleaningState, Look, is_due, look_at
-from quorate.broker.replication.cleaning.cleaning_stats import CleaningStats
-from quorate.broker.replication.cleaning.last_sequences import PartitionSequences
-from quorate.broker.replication.cleaning.pace import CleaningThrottle, PassPace
 from quorate.broker.replication.replica import CompactionSettings, CompactionStoppedError, PartitionReplica
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.storage import LogManager
+from quorate.broker.replication.storage.cleaning.choice import CleaningState, Look, is_due, look_at
+from quorate.broker.replication.storage.cleaning.cleaning_stats import CleaningStats
+from quorate.broker.replication.storage.cleaning.last_sequences import PartitionSequences
+from quorate.broker.replication.storage.cleaning.pace import CleaningThrottle, PassPace
 from quorate.log import CompactionAbandonedError, LogError, LogFailedError
 from quorate.log.compaction import CompactionResult, CompactionRules, compact
 from quorate.runtime import (
