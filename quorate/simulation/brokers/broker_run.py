@@ -273,7 +273,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         await admin.create(TOPIC, partitions=cluster.settings.partitions)
         await operators.prepare()
         compacted = await CompactedMix.begin(
-            cluster, admin, self.settings.compacted, source, moves=self.settings.reassigns
+            cluster, admin, self.settings.compacted, source, reassigns=self.settings.reassigns
         )
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:

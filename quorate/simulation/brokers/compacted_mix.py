@@ -55,16 +55,16 @@ class CompactedMix:
         settings: CompactedSettings | None,
         source: random.Random,
         *,
-        moves: bool,
+        reassigns: bool,
     ) -> "CompactedMix | None":
-        """Create the topic. `moves`: whether its replicas move, between brokers and between directories."""
+        """Create the topic. `reassigns`: whether its replicas move, between brokers and directories."""
         if settings is None:
             return None
         await admin.create(COMPACTED, partitions=cluster.settings.partitions, configs=settings.configs)
         return cls(
             CompactedTopic(cluster, settings, derived(source)),
-            Reassigner(cluster, COMPACTED, derived(source)) if moves else None,
-            DirectoryMover(cluster, COMPACTED, derived(source)) if moves else None,
+            Reassigner(cluster, COMPACTED, derived(source)) if reassigns else None,
+            DirectoryMover(cluster, COMPACTED, derived(source)) if reassigns else None,
             settings,
         )
 
