@@ -8,22 +8,6 @@ from quorate.log.compaction import CompactionBounds, DirtySurvey, compactable_en
 from quorate.types import Offset
 
 
-@dataclass(slots=True)
-class CleaningState:
-    """What the cleaner remembers of one log, until the broker stops. Times in ms since 1970."""
-
-    uncleanable: str | None = None
-    """Why it is not compacted until the broker starts again."""
-    fruitless: CompactionBounds | None = None
-    """A pass over this got no further, and none will until the bounds are others (KAFKA-8764)."""
-    postponed_until: float = 0.0
-    """The time, of trio's clock, before which it isn't tried again."""
-    tombstones_until_ms: int | None = None
-    """The time at which the first tombstone that a pass left may go. None: it left none."""
-    seen_end: Offset = Offset(-1)
-    """The log's end at the last look."""
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     """A compacted log as it was found."""
@@ -44,11 +28,35 @@ class Look:
         return max(0, now_ms - oldest - settings.max_lag_ms)
 
 
+@dataclass(slots=True)
+class CleaningState:
+    """What the cleaner remembers of one log, until the broker stops. Times in ms since 1970."""
+
+    uncleanable: str | None = None
+    """Why it is not compacted until the broker starts again."""
+    fruitless: CompactionBounds | None = None
+    """A pass over this got no further, and none will until the bounds are others (KAFKA-8764)."""
+    postponed_until: float = 0.0
+    """The time, of trio's clock, before which it isn't tried again."""
+    tombstones_until_ms: int | None = None
+    """The time at which the first tombstone that a pass left may go. None: it left none."""
+    look: Look | None = None
+    """The last look, while nothing has changed that it depends on."""
+    seen_end: Offset = Offset(-1)
+    """The log's end at the last look."""
+
+
 async def look_at(
-    partition: PartitionReplica, settings: CompactionSettings, *, cleaned: Offset, now_ms: int
+    partition: PartitionReplica,
+    settings: CompactionSettings,
+    *,
+    cleaned: Offset,
+    now_ms: int,
+    before: Look | None,
 ) -> Look:
     """Find what of a log is dirty and may be compacted: below the high watermark, in closed segments, and
-    older than min.compaction.lag.ms. Raises `DiskError`, `LogError`."""
+    older than min.compaction.lag.ms. An idle log is as it was at the look `before`. Raises `DiskError`,
+    `LogError`."""
     log = partition.log
     # A log that begins anew may start above what was compacted, or DeleteRecords may have raised its start.
     start = Offset(max(cleaned, log.log_start_offset))
@@ -56,6 +64,8 @@ async def look_at(
     newest_ms = now_ms - settings.min_lag_ms if settings.min_lag_ms else LONG_MAX
     end = compactable_end(log, dirty_start=start, limit=partition.high_watermark, newest_ms=newest_ms)
     bounds = CompactionBounds(dirty_start=start, end=max(start, end))
+    if before is not None and before.bounds == bounds:
+        return before
     return Look(bounds, await survey(log, dirty_start=start, end=bounds.end))
 
 

@@ -146,10 +146,17 @@ class LogCleaner:
     ) -> Look | None:
         try:
             self._roll_if_idle(partition, state, settings)
-            return await look_at(partition, settings, cleaned=self._cleaned(partition), now_ms=self._now_ms())
+            state.look = await look_at(
+                partition,
+                settings,
+                cleaned=self._cleaned(partition),
+                now_ms=self._now_ms(),
+                before=state.look,
+            )
         except (DiskError, LogError) as error:
             self._failed(partition, state, error)
             return None
+        return state.look
 
     def _cleaned(self, partition: PartitionReplica) -> Offset:
         where = self._logs.log_directory_of(partition.topic, partition.partition_id)
@@ -215,6 +222,7 @@ class LogCleaner:
             map_bytes=self._config.log_cleaner_dedupe_buffer_size // threads,
             uncompressed_max_bytes=self._config.batch_uncompressed_max_bytes,
         )
+        state.look = None
         with partition.compaction.passing() as under_way:
             try:
                 result = await compact(
