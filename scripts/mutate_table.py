@@ -53,6 +53,7 @@ _CORE = "tests/raft/core"
 _TRACES = "tests/traces"
 _CONTROLLER = "tests/broker/controller"
 _DIRECTORY_MOVES = "tests/broker/replication/test_directory_moves.py"
+_CLEANING = "tests/broker/replication/test_cleaning.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     # --- found by the explorer: elections ---
@@ -2517,5 +2518,109 @@ MUTATIONS: tuple[Mutation, ...] = (
         "frozenset({MoveState.COPYING, MoveState.MIRRORING, MoveState.SEALED})",
         "ours: no way back from a mark that may be durable",
         "tests/broker/replication/test_move_states.py",
+    ),
+    _tested(
+        "compaction passes the high watermark",
+        "broker/replication/storage/cleaning/choice.py",
+        "limit=partition.high_watermark",
+        "limit=log.end_offset",
+        "KIP-58: what a truncation may still take back",
+        _CLEANING,
+    ),
+    _tested(
+        "a record is compacted before its lag",
+        "broker/replication/storage/cleaning/choice.py",
+        "now_ms - settings.min_lag_ms if settings.min_lag_ms else LONG_MAX",
+        "LONG_MAX",
+        "KIP-58: min.compaction.lag.ms",
+        _CLEANING,
+    ),
+    _tested(
+        "a cut leaves a log noted as compacted beyond it",
+        "broker/replication/storage/log_directory.py",
+        "        if self.cleaned.get(key, 0) > end_offset:\n            self.cleaned[key] = end_offset\n",
+        "",
+        "KAFKA-3330",
+        _CLEANING,
+    ),
+    _tested(
+        "a checkpoint of the cleaner beyond the log's end is believed",
+        "broker/replication/storage/log_directory.py",
+        "        if cleaned > opened.end_offset:\n",
+        "        if cleaned < 0:\n",
+        "KAFKA-8724",
+        _CLEANING,
+    ),
+    _tested(
+        "a pass goes on though the policy has changed",
+        "broker/replication/replica/compaction_gate.py",
+        '            self.stop("the topic\'s cleanup.policy has changed")\n',
+        "            pass\n",
+        "KAFKA-12840",
+        _CLEANING,
+    ),
+    _tested(
+        "a cut that failed leaves compaction paused",
+        "broker/replication/replica/compaction_gate.py",
+        "            self._closed -= 1\n",
+        "            pass\n",
+        "KAFKA-3123",
+        _CLEANING,
+    ),
+    _tested(
+        "the tombstones of a clean log stay",
+        "broker/replication/storage/cleaning/log_cleaner.py",
+        "state.tombstones_until_ms = result.next_horizon_ms",
+        "state.tombstones_until_ms = None",
+        "redpanda PR 24500",
+        _CLEANING,
+    ),
+    _tested(
+        "a log that can't be compacted takes its directory offline",
+        "broker/replication/storage/cleaning/log_cleaner.py",
+        "        elif isinstance(error, DiskError):\n",
+        "        elif isinstance(error, DiskError | LogError):\n",
+        "ours: its records can be read, and others can be compacted",
+        _CLEANING,
+    ),
+    _tested(
+        "a full disk in a compaction takes the directory offline",
+        "broker/replication/storage/cleaning/log_cleaner.py",
+        "isinstance(error, DiskFullError | DescriptorsExhaustedError)",
+        "isinstance(error, DescriptorsExhaustedError)",
+        "ours: nothing was lost, and the log is as it was",
+        _CLEANING,
+    ),
+    _tested(
+        "the checkpoint of the cleaner stays behind when a replica moves",
+        "broker/replication/storage/future_logs.py",
+        "            where.cleaned[key] = cleaned\n",
+        "            pass\n",
+        "KAFKA-8362",
+        _CLEANING,
+    ),
+    _tested(
+        "a pass swaps segments while a replica is copied",
+        "broker/replication/storage/moves/directory_moves.py",
+        '                async with move.partition.compaction.closed("the replica moves to another directory"):\n                    await move.run()\n',
+        "                await move.run()\n",
+        "KIP-113: the cleaner pauses for a move",
+        _CLEANING,
+    ),
+    _tested(
+        "compaction has no rate",
+        "broker/replication/storage/cleaning/pace.py",
+        "        while not math.isinf(self._bound):\n",
+        "        while False:\n",
+        "KIP-58: log.cleaner.io.max.bytes.per.second",
+        _CLEANING,
+    ),
+    _tested(
+        "readers near the end go on seeing what was compacted",
+        "log/removals.py",
+        "        self._tail.forget_below(self._segments[first + 1].base_offset)\n",
+        "",
+        "ours: the end of a log is kept in memory",
+        _CLEANING,
     ),
 )

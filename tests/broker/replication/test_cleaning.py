@@ -537,6 +537,7 @@ async def test_no_pass_begins_while_a_replica_moves(compacting, autojump_clock):
     cluster[1].manager._quotas.moves.bound = 100.0
     await cluster[1].manager.move_replica("t", 0, target)
     await trio.sleep(1)
+    assert gate._pass is None
     while logs.log_directory_of("t", 0).path != target:
         assert gate._pass is None
         await trio.sleep(0.5)
