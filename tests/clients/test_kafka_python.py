@@ -54,6 +54,41 @@ def test_nothing_is_lost_or_doubled_through_a_leaders_death(
     check(received, sent, trouble)
 
 
+def test_a_compacted_topic_is_read_from_the_start(killable) -> None:
+    topic = "kafka-python-compacted"
+    servers = killable.bootstrap.split(",")
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    settings = {"cleanup.policy": "compact", "segment.bytes": "300", "min.cleanable.dirty.ratio": "0.01"}
+    admin.create_topics([NewTopic(topic, 1, 3, topic_configs=settings)])
+    admin.close()
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=True)
+    for number in range(40):
+        value = None if number == 37 else b"%d" % number
+        producer.send(topic, key=b"k%d" % (number % 4), value=value).get(timeout=60)
+    for number in range(3):
+        producer.send(topic, key=b"end", value=b"%d" % number).get(timeout=60)
+    producer.close()
+    deadline, read = time.monotonic() + 120, list[tuple[int, bytes, bytes | None]]()
+    while time.monotonic() < deadline:
+        consumer = KafkaConsumer(bootstrap_servers=servers, consumer_timeout_ms=8000)
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        consumer.seek_to_beginning(partition)
+        read = []
+        for message in messages(consumer):
+            read.append((message.offset, message.key, message.value))
+            if message.offset == 42:
+                break
+        consumer.close()
+        if read[0][0] > 0:
+            break
+        time.sleep(1)
+    assert read[0][0] > 0, "nothing was compacted"
+    assert {key: value for _, key, value in read} == {
+        b"k0": b"36", b"k1": None, b"k2": b"38", b"k3": b"39", b"end": b"2",
+    }  # fmt: skip
+
+
 def test_a_partition_moves_while_its_producer_goes_on(killable) -> None:
     topic = "kafka-python-moved"
     servers = killable.bootstrap.split(",")
