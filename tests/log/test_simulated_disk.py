@@ -1,6 +1,7 @@
 """The disk that the other tests trust."""
 
 import random
+from copy import deepcopy
 
 import pytest
 import trio
@@ -229,6 +230,22 @@ async def test_a_renamed_folder_is_there_once_with_what_was_in_it() -> None:
         old, new = await _renamed_folder(seed, synced=True)
         assert not old
         assert "first" in new
+
+
+async def test_a_folder_is_listed_again_if_its_removal_is_lost() -> None:
+    disk = SimulatedDisk()
+    disk.make_folder("d/old")
+    await disk.open("d/old/first", create=True).sync()
+    await disk.sync_folder("d/old")
+    disk.remove_folder("d/old")
+    assert disk.list("d") == []
+    seen = set()
+    for seed in range(20):
+        copy = deepcopy(disk)
+        copy.lose_power(random.Random(seed))
+        assert copy.list("d") == (["old"] if copy.list("d/old") else [])
+        seen.add(bool(copy.list("d/old")))
+    assert seen == {True, False}
 
 
 async def test_a_folder_does_not_take_the_place_of_one_that_has_something() -> None:

@@ -155,6 +155,8 @@ class SimulatedDisk:
         self._names = dict(self._durable_names)
         for path in sorted(self._names):
             self._names[path].lose_power(draw)
+            # Its removal may have been lost.
+            self._add_folder(_folder_of(path))
 
     def unmount(self, path: str) -> "Volume":
         """Take a folder away with everything in it, as it is. No process may run."""
@@ -245,7 +247,9 @@ class SimulatedDisk:
         )
 
     def make_folder(self, path: str) -> None:
-        path = self.enter(None, path)
+        self._add_folder(self.enter(None, path))
+
+    def _add_folder(self, path: str) -> None:
         while path not in self._folders:
             self._folders.add(path)
             path = _folder_of(path)
