@@ -6,7 +6,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire import WireClient
-from quorate.simulation.administration import GroupOffset
+from quorate.simulation.administration import Answer, GroupOffset
 from quorate.simulation.brokers.broker_clients import TOPIC
 from quorate.simulation.brokers.broker_cluster import BrokerHost
 from quorate.simulation.brokers.operating import offset_requests as requests
@@ -81,7 +81,9 @@ async def _ask(
         except SafetyViolation as violation:
             operator.cluster.found("Administration", violation)
         return
-    group.answered(wanted, answer_of(code))
+    # Said also by a coordinator that loses the partition while the other replicas take its record.
+    moved = code is ErrorCode.not_coordinator
+    group.answered(wanted, Answer.UNKNOWN if moved else answer_of(code))
 
 
 async def _coordinator(operator: OperatorClient, group: str) -> BrokerHost | None:
