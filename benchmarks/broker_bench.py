@@ -31,8 +31,8 @@ def run(folder: Path, *, megabytes: int, idle_seconds: float = 3.0) -> dict[str,
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic("bench", 3, 3)])["bench"].result(timeout=30)
         count = megabytes * MEGABYTE // RECORD_BYTES
-        produced = _produce(cluster.bootstrap, count)
-        consumed = _consume(cluster.bootstrap, count)
+        produced = produce(cluster.bootstrap, "bench", count)
+        consumed = consume(cluster.bootstrap, "bench", count)
         return {
             "produce_mb_per_s": megabytes / produced,
             "consume_mb_per_s": megabytes / consumed,
@@ -43,22 +43,31 @@ def run(folder: Path, *, megabytes: int, idle_seconds: float = 3.0) -> dict[str,
         cluster.kill_all()
 
 
-def _produce(bootstrap: str, count: int) -> float:
+def produce(
+    bootstrap: str,
+    topic: str,
+    count: int,
+    *,
+    record_bytes: int = RECORD_BYTES,
+    batch_bytes: int = 1_000_000,
+    acks: str = "all",
+) -> float:
+    """Send to a topic of three partitions. Return the seconds until all is acknowledged."""
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "batch.size": 1_000_000,
-         "queue.buffering.max.messages": 1_000_000}
+        {"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 20, "batch.size": batch_bytes,
+         "queue.buffering.max.messages": 1_000_000, "log_level": 0}
     )  # fmt: skip
-    record = bytes(RECORD_BYTES)
+    record = bytes(record_bytes)
     errors: list[object] = []
 
     def delivered(error: object, _: object) -> None:
         if error:
             errors.append(error)
 
-    producer.list_topics("bench", timeout=30)
+    producer.list_topics(topic, timeout=30)
     started = time.perf_counter()
     for number in range(count):
-        producer.produce("bench", record, partition=number % 3, on_delivery=delivered)
+        producer.produce(topic, record, partition=number % 3, on_delivery=delivered)
         if number % 1000 == 0:
             producer.poll(0)
     left = producer.flush(300)
@@ -67,14 +76,15 @@ def _produce(bootstrap: str, count: int) -> float:
     return time.perf_counter() - started
 
 
-def _consume(bootstrap: str, count: int) -> float:
+def consume(bootstrap: str, topic: str, count: int) -> float:
+    """Read a topic of three partitions from its start. Return the seconds that it took."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False,
          "fetch.message.max.bytes": 4_000_000, "queued.max.messages.kbytes": 262_144,
          # Its default of 1 s is the client's own pause when it has read ahead enough.
-         "fetch.queue.backoff.ms": 1}
+         "fetch.queue.backoff.ms": 1, "log_level": 0}
     )  # fmt: skip
-    consumer.assign([TopicPartition("bench", partition, 0) for partition in range(3)])
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(3)])
     received, started = 0, time.perf_counter()
     while received < count:
         messages = consumer.consume(10_000, timeout=30)

@@ -4,6 +4,7 @@ import threading
 import time
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Protocol
 
 import priority
 from clusters import cpu_seconds
@@ -76,21 +77,33 @@ def _one(folder: Path, *, idle_partitions: int, seconds: float) -> dict[str, flo
         for created in admin.create_topics(wanted).values():
             created.result(timeout=60)
         time.sleep(3)
-        idle, began = _cpu(cluster), time.perf_counter()
+        idle, began = cpu(cluster), time.perf_counter()
         time.sleep(4)
-        found["idle_cpu_share"] = (_cpu(cluster) - idle) / (time.perf_counter() - began)
+        found["idle_cpu_share"] = (cpu(cluster) - idle) / (time.perf_counter() - began)
         for rate in RATES:
-            found |= {f"{name}_at_{rate}": value for name, value in _load(cluster, rate, seconds).items()}
+            found |= {f"{name}_at_{rate}": value for name, value in load(cluster, rate, seconds).items()}
         return found
     finally:
         cluster.kill_all()
 
 
-def _cpu(cluster: LocalCluster) -> float:
+class Nodes(Protocol):
+    """A cluster of brokers, quorate's or Kafka's."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def running(self) -> list[int]: ...
+
+    def pid(self, node: int) -> int: ...
+
+
+def cpu(cluster: Nodes) -> float:
     return sum(cpu_seconds(cluster.pid(number)) for number in cluster.running())
 
 
-def _load(cluster: LocalCluster, rate: int, seconds: float) -> dict[str, float]:
+def load(cluster: Nodes, rate: int, seconds: float) -> dict[str, float]:
+    """Send `rate` records a second to the topic `small` one by one, and read them."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": "small", "enable.auto.commit": False, **QUIET}
     )
@@ -110,7 +123,7 @@ def _load(cluster: LocalCluster, rate: int, seconds: float) -> dict[str, float]:
     producer.list_topics("small", timeout=30)
     count, sent = int(rate * seconds), 0
     time.sleep(1)
-    before = _cpu(cluster)
+    before = cpu(cluster)
     began = time.perf_counter()
     while sent < count:
         due = began + sent / rate
@@ -123,8 +136,10 @@ def _load(cluster: LocalCluster, rate: int, seconds: float) -> dict[str, float]:
         sent += 1
     producer.flush(30)
     took = time.perf_counter() - began
-    spent = _cpu(cluster) - before
-    time.sleep(0.5)
+    spent = cpu(cluster) - before
+    patience = time.monotonic() + 10
+    while len(latencies) < count and time.monotonic() < patience:
+        time.sleep(0.05)
     over.set()
     reader.join()
     consumer.close()

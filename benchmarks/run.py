@@ -6,6 +6,7 @@
     memory     a node's memory with a long log (--records), of all systems
     records    small records one by one, from produce to consume, beside idle partitions, and their CPU
     snapshot   a snapshot of --state-mb of state while commits go on: how far throughput dips
+    kafka      the brokers beside Apache Kafka's: throughput, small records, CPU; needs Java and Maven
     groups     kill -9 of a group's coordinator until its 100 members read on, with 100,000 committed offsets
     idle       1,000 consumers that wait for records that do not come: CPU of the nodes
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
@@ -34,7 +35,10 @@ import snapshot_bench
 from report import WIDTH, Report
 from rich.console import Console
 
-SUITES = ("table", "compare", "growth", "memory", "records", "snapshot", "groups", "idle", "scale", "profile")
+SUITES = (
+    "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "groups", "idle", "scale",
+    "profile",
+)  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -83,6 +87,20 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
                 idle=(0, 250) if quick else (0, 250, 5000),
                 rounds=options.rounds or (1 if quick else 3),
                 seconds=options.seconds or (2 if quick else 8),
+            )
+        case "kafka":
+            # Its jars are fetched only for whoever asks.
+            import beside_kafka
+
+            return beside_kafka.run(
+                folder,
+                rounds=options.rounds or (1 if quick else 3),
+                sizes=beside_kafka.Sizes(
+                    megabytes=10 if quick else 100,
+                    seconds=options.seconds or (2 if quick else 6),
+                    idle=50 if quick else 250,
+                    topics=3 if quick else 24,
+                ),
             )
         case "snapshot":
             return snapshot_bench.run(folder, state_mb=options.state_mb or (20 if quick else 1000))
