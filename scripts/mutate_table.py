@@ -1075,8 +1075,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "partitions that came together are counted once",
         "broker/metadata/tallies.py",
-        "            self._came(by_identity[identity], times)",
-        "            self._came(by_identity[identity], 1)",
+        "        counts[broker_id] = counts.get(broker_id, 0) + times * by",
+        "        counts[broker_id] = counts.get(broker_id, 0) + by",
         "a slip: counts that no fence ends by",
         f"{_CONTROLLER}/test_partition_runs.py",
     ),
@@ -2011,8 +2011,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a topic that goes leaves its leaderless partitions in the count",
         "broker/metadata/tallies.py",
-        "            self._lead(leader, -times)\n",
-        "            self._lead(leader, -times if leader >= 0 else 0)\n",
+        "            self._lead(leader, times * by)\n",
+        "            self._lead(leader, times * by if leader >= 0 else 0)\n",
         "controller metrics: OfflinePartitionsCount after a deletion",
         "tests/metrics/test_walk_through_failures.py",
     ),

@@ -19,11 +19,7 @@ from quorate.broker.metadata import (
     CLIENT_QUOTAS,
     CONNECTION_CREATION_RATE,
     METADATA_VERSION,
-    NO_LEADER,
-    LeaderRecoveryState,
-    MetadataDelta,
     MetadataImage,
-    PartitionDelta,
 )
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication import ReplicaManager
@@ -34,8 +30,8 @@ from quorate.raft import Quorum
 
 
 class BrokerMetrics(Collector):
-    """`replicas`, `controller`, `throttles` and `connections`: of this node, None where it has no such role.
-    Make it before the quorum has another turn: it begins to listen to `metadata`."""
+    """`replicas`, `controller`, `throttles` and `connections`: of this node, None where it has no such
+    role."""
 
     def __init__(
         self,
@@ -57,14 +53,6 @@ class BrokerMetrics(Collector):
         self._now_ms = now_ms
         self._throttles = throttles
         self._connections = connections
-        self._unclean_elections = 0
-        if controller is not None:
-            metadata.subscribe(self._changed)
-
-    def _changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        # Only while it decides itself: what a node replays is history, and each election counts once.
-        if self._controller is not None and self._controller.controller.active:
-            self._unclean_elections += sum(map(_elected_uncleanly, delta.partitions))
 
     def describe(self) -> Iterable[Metric]:
         return self.collect()
@@ -119,7 +107,7 @@ class BrokerMetrics(Collector):
             "EventQueueOperationsStartedCount": stats.operations_started,
             "EventQueueOperationsTimedOutCount": stats.operations_timed_out,
             "NewActiveControllersCount": self._raft.leaders_seen,
-            "UncleanLeaderElectionsPerSec": self._unclean_elections,
+            "UncleanLeaderElectionsPerSec": controller.unclean_elections,
             "CurrentMetadataVersion": image.features.get(METADATA_VERSION, 0),
             "CurrentControllerId": -1 if leader is None else leader,
         }
@@ -148,18 +136,6 @@ def _of_image(image: MetadataImage, removed: dict[ReplicaPhase, int]) -> Iterato
         "quorate_controller_reassigning_partitions",
         "Partitions with replicas that are being added or removed.",
         image.reassigning_count,
-    )
-
-
-def _elected_uncleanly(delta: PartitionDelta) -> bool:
-    before, after = delta.before, delta.after
-    return (
-        before is not None
-        and after is not None
-        and after.leader != NO_LEADER
-        and after.leader_epoch > before.leader_epoch
-        and after.leader_recovery_state is LeaderRecoveryState.RECOVERING
-        and after.leader not in before.isr
     )
 
 

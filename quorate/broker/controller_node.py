@@ -7,10 +7,22 @@ from typing import Final
 import trio
 
 from quorate.broker.apis import CONTROLLER_APIS, ControllerDispatcher, ServingNode, error_table, features_of
-from quorate.broker.controller import BrokerProgress, BrokerWatch, Controller, ControllerSettings
+from quorate.broker.controller import (
+    BrokerProgress,
+    BrokerWatch,
+    Controller,
+    ControllerSettings,
+    PartitionWalks,
+)
 from quorate.broker.controller.operations import TopicDefaults
 from quorate.broker.controller_channel import ControllerChannel
-from quorate.broker.metadata import MetadataDelta, MetadataImage
+from quorate.broker.metadata import (
+    NO_LEADER,
+    LeaderRecoveryState,
+    MetadataDelta,
+    MetadataImage,
+    PartitionDelta,
+)
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.settings import ServerConfig
 from quorate.broker.wire import ConnectionRules, KafkaServerConfig, WireServer
@@ -45,6 +57,10 @@ class ControllerNode:
         settings = controller_settings(config, cluster_id=cluster_id)
         confirm_s = settings.refusal_confirm_ms / 1000
         self.progress = BrokerProgress()
+        self.unclean_elections = 0
+        """Of partitions, while this node's controller is active: what a node replays is history, and each
+        election counts once."""
+        self._elections = PartitionWalks(self._note_election)
         self._watch: BrokerWatch | None = None
         if confirm_s:
             self._watch = BrokerWatch(runtime.network, own_id=config.node_id, confirm_s=confirm_s)
@@ -66,11 +82,18 @@ class ControllerNode:
             self._watch.changed(whole_image(self._metadata.image), self._metadata.image)
             self._metadata.subscribe(self._watch.changed)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.controller.run)
+            for task in (self.controller.run, self.progress.run, self._elections.run):
+                nursery.start_soon(task)
             await self._follow_leadership()
 
     def _committed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self.progress.committed(delta, now=trio.current_time(), active=self.controller.active)
+        active = self.controller.active
+        self.progress.committed(delta, now=trio.current_time(), active=active)
+        if active:
+            self._elections.begin(delta)
+
+    def _note_election(self, offset: int, change: PartitionDelta) -> None:
+        self.unclean_elections += _is_unclean(change)
 
     async def _follow_leadership(self) -> None:
         active_epoch = None
@@ -86,6 +109,18 @@ class ControllerNode:
                 self.controller.activate(
                     metadata.image.copy(), epoch=leadership.epoch, in_transaction=metadata.in_transaction
                 )
+
+
+def _is_unclean(change: PartitionDelta) -> bool:
+    before, after = change.before, change.after
+    return (
+        before is not None
+        and after is not None
+        and after.leader != NO_LEADER
+        and after.leader_epoch > before.leader_epoch
+        and after.leader_recovery_state is LeaderRecoveryState.RECOVERING
+        and after.leader not in before.isr
+    )
 
 
 @asynccontextmanager

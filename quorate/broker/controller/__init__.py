@@ -4,6 +4,7 @@ from quorate.broker.controller.broker_progress import BrokerProgress
 from quorate.broker.controller.broker_watch import BrokerWatch
 from quorate.broker.controller.chores import Chore, Chores
 from quorate.broker.controller.controller import FENCING_THE_DEAD, Controller, ControllerSettings
+from quorate.broker.controller.partition_walks import PartitionWalks
 from quorate.broker.controller.state_machines import (
     PARTITION_MOVES,
     REPLICA_MOVES,
@@ -30,6 +31,7 @@ __all__ = [
     "Controller",
     "ControllerSettings",
     "PartitionPhase",
+    "PartitionWalks",
     "ReplicaPhase",
     "deletion_phase",
     "illegal_change",

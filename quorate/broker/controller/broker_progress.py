@@ -7,14 +7,15 @@ active controller; a new one knows it from the first heartbeats on. Times are se
 """
 
 from bisect import bisect_right
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from quorate.broker.controller.partition_walks import PartitionWalks
 from quorate.broker.controller.rpc import BrokerHeartbeatRequest
 from quorate.broker.controller.state_machines import ReplicaPhase, deletion_phase
-from quorate.broker.metadata import MetadataDelta, MetadataImage
+from quorate.broker.metadata import MetadataDelta, MetadataImage, PartitionDelta
 
 _WINDOW_SECONDS: Final = 0.1
 """Records committed within so long have one mark."""
@@ -56,7 +57,7 @@ class ChangeProgress:
 class BrokerProgress:
     """`committed` hears of every run of records, `heard` of every heartbeat."""
 
-    __slots__ = ("_behind", "_marks", "_offset", "_removals", "_reports", "_started")
+    __slots__ = ("_behind", "_marks", "_offset", "_removals", "_reports", "_started", "_walks")
 
     def __init__(self) -> None:
         self._marks: list[_Mark] = []
@@ -66,6 +67,11 @@ class BrokerProgress:
         """When brokers that have started meanwhile were first heard of: nothing waits for them longer."""
         self._removals: dict[int, deque[_Removals]] = {}
         self._behind: frozenset[int] = frozenset()
+        self._walks = PartitionWalks(self._note_removals)
+
+    async def run(self) -> None:
+        """Count what many partitions at once have lost. Until cancelled."""
+        await self._walks.run()
 
     def committed(self, delta: MetadataDelta, *, now: float, active: bool) -> None:
         """Note committed records. `active`: this node's controller is. Replicas that they remove
@@ -74,7 +80,7 @@ class BrokerProgress:
         if delta.partitions:
             self._mark(_Mark(self._offset, now))
             if active:
-                self._note_removals(delta)
+                self._walks.begin(delta)
         for each in delta.brokers:
             if each.after is None:
                 self._reports.pop(each.broker_id, None)
@@ -93,21 +99,22 @@ class BrokerProgress:
                 for earlier, later in zip(marks[::2], marks[1::2], strict=False)
             ] + (marks[-1:] if len(marks) % 2 else [])
 
-    def _note_removals(self, delta: MetadataDelta) -> None:
-        found: Counter[int] = Counter()
-        for each in delta.partitions:
-            if each.before is not None and (
-                each.after is None or each.after.replicas is not each.before.replicas
-            ):
-                left = () if each.after is None else each.after.replicas
-                found.update(broker_id for broker_id in each.before.replicas if broker_id not in left)
-        for broker_id, replicas in found.items():
-            removals = self._removals.setdefault(broker_id, deque())
-            if len(removals) < _REMOVALS:
-                removals.append(_Removals(self._offset, replicas))
+    def _note_removals(self, offset: int, each: PartitionDelta) -> None:
+        before, after = each.before, each.after
+        if before is None or (after is not None and after.replicas is before.replicas):
+            return
+        left = () if after is None else after.replicas
+        for broker_id in before.replicas:
+            if broker_id in left:
+                continue
+            removals = self._removals.get(broker_id)
+            if removals is None:
+                removals = self._removals[broker_id] = deque()
+            if removals and (removals[-1].offset == offset or len(removals) >= _REMOVALS):
+                removals[-1].offset = offset
+                removals[-1].replicas += 1
             else:
-                removals[-1].offset = self._offset
-                removals[-1].replicas += replicas
+                removals.append(_Removals(offset, 1))
 
     def heard(self, heartbeat: BrokerHeartbeatRequest, *, now: float) -> None:
         """A heartbeat of the registered incarnation came in."""
@@ -127,6 +134,7 @@ class BrokerProgress:
         self._reports.clear()
         self._started.clear()
         self._removals.clear()
+        self._walks.forget()
         self._behind = frozenset()
 
     def progress(self, *, now: float) -> Iterator[ChangeProgress]:

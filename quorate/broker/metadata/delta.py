@@ -2,7 +2,7 @@
 
 import abc
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -86,16 +86,42 @@ class MetadataDelta:
         return found.looks() if isinstance(found, Looks) else iter(found)
 
 
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """Partitions from number `first` on, as they were when they were removed."""
+
+    first: int
+    states: TopicPartitions
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.first + len(self.states)))
+
+    def items(self) -> Iterator[tuple[int, PartitionState]]:
+        return enumerate(self.states, self.first)
+
+
+_Befores = dict[int, PartitionState | None]
+
+
 @dataclass(slots=True)
 class _Touched:
     """A topic's partitions that a run changes, each as it was before."""
 
     topic: str
-    before: dict[int, PartitionState | None] = field(default_factory=dict)
+    before: _Befores = field(default_factory=dict)
+    gone: _Gone | None = None
+    """Instead of `before`: the topic was not touched until they went."""
+
+    @property
+    def befores(self) -> "_Befores | _Gone":
+        return self.before if self.gone is None else self.gone
 
 
 _TouchedTopics = dict[uuid.UUID, _Touched]
-_ChangedTopic = tuple[uuid.UUID, str, dict[int, PartitionState | None], "_Afters", TopicState | None]
+_ChangedTopic = tuple[uuid.UUID, str, "_Befores | _Gone", "_Afters", TopicState | None]
 _FEW: Final = 1000
 """Partitions whose deltas are made at once, in less than a millisecond."""
 _FEWER: Final = 16
@@ -160,6 +186,9 @@ class Changes:
         touched = self._touched.get(topic_id)
         if touched is None:
             touched = self._touched[topic_id] = _Touched(self._image.topics[topic_id].name)
+        if touched.gone is not None:
+            touched.before.update(touched.gone.items())
+            touched.gone = None
         return touched
 
     def _note_removal(self, topic_id: uuid.UUID) -> None:
@@ -177,8 +206,13 @@ class Changes:
         topic = self._image.topic_by_id(topic_id)
         if topic is None:
             return  # apply says so
-        touched = self._touched.setdefault(topic_id, _Touched(topic.name))
-        for partition_id, state in enumerate(self._image.partitions(topic_id)[left:], left):
+        states = self._image.partitions(topic_id)
+        if topic_id not in self._touched and isinstance(states, TopicPartitions):
+            # One by one they are put together when somebody asks: a topic may have very many.
+            self._touched[topic_id] = _Touched(topic.name, gone=_Gone(left, states.part(left)))
+            return
+        touched = self._touch(topic_id)
+        for partition_id, state in enumerate(states[left:], left):
             touched.before.setdefault(partition_id, state)
 
     def delta(self, *, base_offset: int, end_offset: int) -> MetadataDelta:
@@ -188,8 +222,8 @@ class Changes:
             (
                 topic_id,
                 each.topic,
-                each.before,
-                _Afters(image.partitions(topic_id), each.before),
+                each.befores,
+                _Afters(image.partitions(topic_id), each.befores),
                 image.topic_by_id(topic_id),
             )
             for topic_id, each in self._touched.items()
@@ -214,7 +248,7 @@ class _Afters:
 
     __slots__ = ("_count", "_states")
 
-    def __init__(self, states: Sequence[PartitionState], numbers: Collection[int]) -> None:
+    def __init__(self, states: Sequence[PartitionState], numbers: "_Befores | _Gone") -> None:
         """`numbers`: of those that will be asked for."""
         self._count = len(states)
         self._states: Mapping[int, PartitionState] | TopicPartitions
@@ -222,7 +256,8 @@ class _Afters:
             # All columns are copied faster than a state is put together from them.
             self._states = states.copy(None)
         else:
-            self._states = {number: states[number] for number in numbers if number < len(states)}
+            known = numbers if states else ()
+            self._states = {number: states[number] for number in known if number < len(states)}
 
     def __getitem__(self, number: int) -> PartitionState | None:
         return self._states[number] if number < self._count else None

@@ -414,7 +414,7 @@ class MetadataImage:
         self._topics[record.topic_id] = self._topics[record.topic_id].shrunk(
             states, left=record.num_partitions
         )
-        self._tallies.went(states[record.num_partitions :])
+        self._tallies.went(states.part(record.num_partitions))
         states.shrink(record.num_partitions)
 
     def _remove_topic(self, topic_id: uuid.UUID) -> None:

@@ -12,8 +12,8 @@ from itertools import chain, repeat
 from typing import Final, TypeAlias
 
 from quorate.broker.metadata.metadata_records import MIGRATING, NO_LEADER
-from quorate.broker.metadata.states import PartitionState
-from quorate.broker.metadata.topic_partitions import Shape, TopicPartitions
+from quorate.broker.metadata.states import NO_ELIGIBLE, PartitionState
+from quorate.broker.metadata.topic_partitions import TopicPartitions
 
 Home: TypeAlias = tuple[int, uuid.UUID]
 """Of a replica: its broker and its directory."""
@@ -125,58 +125,44 @@ class Tallies:
             self._count_pending()
 
     def _count_pending(self) -> None:
-        # By the identity of shapes, which stays theirs while the pending columns hold them.
-        shapes = [shape for states in self._pending for shape in states.shapes]
-        by_identity = dict(zip(map(id, shapes), shapes, strict=True))
-        for identity, times in Counter(map(id, shapes)).items():
-            self._came(by_identity[identity], times)
+        pending, self._pending, self._few = self._pending, [], 0
+        self._count_together(pending, 1)
+
+    def _count_together(self, columns: Sequence[TopicPartitions], by: int) -> None:
+        shapes = [shape for states in columns for shape in states.shapes]
         replicas = [shape[0] for shape in shapes]
-        placed = [ids for states in self._pending for ids in states.directories]
+        firsts = [brokers[0] for brokers in replicas]
+        leaders = [shape[4] for shape in shapes]
+        displaced = [first for first, leader in zip(firsts, leaders, strict=True) if first != leader]
+        for leader, times in Counter(leaders).items():
+            self._lead(leader, times * by)
+        _add(self.preferred, Counter(firsts), by)
+        _add(self.displaced, Counter(displaced), by)
+        _add(self.isrs, Counter(chain.from_iterable([shape[1] for shape in shapes])), by)
+        self.reassigning += by * len([shape for shape in shapes if shape[2] or shape[3]])
+        eligible = [shape[6].elr for shape in shapes if shape[6] is not NO_ELIGIBLE]
+        _add(self.elrs, Counter(chain.from_iterable(eligible)), by)
+        placed = [ids for states in columns for ids in states.directories]
         if () in placed:
             placed = [ids or (MIGRATING,) * len(of) for of, ids in zip(replicas, placed, strict=True)]
+        # By the identity of a directory's id, which stays its own while the columns hold it.
         directories = list(chain.from_iterable(placed))
         known = dict(zip(map(id, directories), directories, strict=True))
         pairs = Counter(zip(chain.from_iterable(replicas), map(id, directories), strict=True))
-        homes = self._homes
         for (replica, identity), times in pairs.items():
-            home = (replica, known[identity])
-            homes[home] = homes.get(home, 0) + times
-        self._pending.clear()
-        self._few = 0
+            self._move((replica, known[identity]), times * by)
 
-    def _came(self, shape: Shape, times: int) -> None:
-        replicas, isr, removing, adding, leader, _, eligible = shape
-        first = replicas[0]
-        self.preferred[first] = self.preferred.get(first, 0) + times
-        self._lead(leader, times)
-        if leader != first:
-            self.displaced[first] = self.displaced.get(first, 0) + times
-        _count(self.isrs, isr, times)
-        if adding or removing:
-            self.reassigning += times
-        _count(self.elrs, eligible.elr, times)
+    def _move(self, home: Home, by: int) -> None:
+        homes = self._homes
+        homes[home] = homes.get(home, 0) + by
+        if not homes[home]:
+            del homes[home]
 
-    def went(self, states: Sequence[PartitionState]) -> None:
-        """All partitions of a topic. Equal lists are counted as one: a topic of ten thousand partitions goes
-        in one piece."""
-        if self._pending:
-            self._count_pending()
+    def went(self, states: TopicPartitions) -> None:
+        """All of these. They are counted together: a topic of ten thousand partitions goes in one piece, of
+        some milliseconds."""
         self.partitions -= len(states)
-        for leader, times in Counter([state.leader for state in states]).items():
-            self._lead(leader, -times)
-        for (first, displaced), times in Counter(
-            [(state.replicas[0], state.leader != state.replicas[0]) for state in states]
-        ).items():
-            _count(self.preferred, (first,), -times)
-            _count(self.displaced, (first,) if displaced else (), -times)
-        for state in states:
-            self._place(state.replicas, state.directories, -1)
-        if self.reassigning:
-            self.reassigning -= sum([state.is_reassigning for state in states])
-        for isr, times in Counter([state.isr for state in states]).items():
-            _count(self.isrs, isr, -times)
-        for elr, times in Counter([state.eligible.elr for state in states]).items():
-            _count(self.elrs, elr, -times)
+        self._count_together((states,), -1)
 
     def changed(self, *, before: PartitionState, after: PartitionState) -> None:
         if before.leader != after.leader:
@@ -215,12 +201,8 @@ class Tallies:
     def _settle(self) -> None:
         if self._pending:
             self._count_pending()
-        homes = self._homes
         for (replica, identity), times in self._placed.items():
-            home = (replica, self._directories[identity])
-            homes[home] = homes.get(home, 0) + times
-            if not homes[home]:
-                del homes[home]
+            self._move((replica, self._directories[identity]), times)
         self._placed.clear()
         self._directories.clear()
 
@@ -240,3 +222,8 @@ class Tallies:
 def _count(counts: dict[int, int], brokers: Iterable[int], by: int) -> None:
     for broker_id in brokers:
         counts[broker_id] = counts.get(broker_id, 0) + by
+
+
+def _add(counts: dict[int, int], found: Mapping[int, int], by: int) -> None:
+    for broker_id, times in found.items():
+        counts[broker_id] = counts.get(broker_id, 0) + times * by

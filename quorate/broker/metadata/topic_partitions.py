@@ -176,6 +176,15 @@ class TopicPartitions(Sequence[PartitionState]):
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
+    def part(self, start: int) -> "TopicPartitions":
+        """Those from `start` on, as they are now."""
+        return TopicPartitions.of(
+            leader_epochs=self._leader_epochs[start:],
+            partition_epochs=self._partition_epochs[start:],
+            shapes=self._shapes[start:],
+            directories=self._directories[start:],
+        )
+
     @property
     def shapes(self) -> Sequence[Shape]:
         """By index."""
