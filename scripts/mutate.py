@@ -89,8 +89,9 @@ def _environment(tree: Path) -> dict[str, str]:
 
 def commands(finder: Finder, where: Sequence[str]) -> Iterator[list[str]]:
     match finder:
-        case Finder.EXPLORER:
-            explorer = [sys.executable, "-m", "quorate.simulation.explorer"]
+        case Finder.EXPLORER | Finder.ISR_EXPLORER:
+            module = "explorer" if finder is Finder.EXPLORER else "isr_explorer"
+            explorer = [sys.executable, "-m", f"quorate.simulation.{module}"]
             yield [*explorer, "--bound", "small"]
             for name in where:
                 yield [*explorer, "--bound", "ci", "--only", name]

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 class Finder(enum.Enum):
     EXPLORER = "explorer"
     """Every interleaving within the small bound, then the named exploration of the ci bound."""
+    ISR_EXPLORER = "isr explorer"
+    """The same of the ISR protocol."""
     UNIT = "unit"
     TRACE = "trace"
     SIMULATION = "simulation"
@@ -43,6 +45,18 @@ def _explorer(name: str, file: str, old: str, new: str, source: str, *where: str
     )
 
 
+def _isr(name: str, file: str, old: str, new: str, source: str, *where: str) -> Mutation:
+    return Mutation(
+        name=name,
+        file=f"broker/{file}",
+        old=old,
+        new=new,
+        source=source,
+        finder=Finder.ISR_EXPLORER,
+        where=where,
+    )
+
+
 def _tested(
     name: str, file: str, old: str, new: str, source: str, *where: str, finder: Finder = Finder.UNIT
 ) -> Mutation:
@@ -56,6 +70,130 @@ _DIRECTORY_MOVES = "tests/broker/replication/test_directory_moves.py"
 _CLEANING = "tests/broker/replication/test_cleaning.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
+    # --- found by the explorer of the ISR protocol ---
+    _isr(
+        "a follower below the high watermark joins the ISR",
+        "replication/replica/leader_state.py",
+        "            or remote.log_end_offset < high_watermark\n",
+        "",
+        "KIP-497",
+    ),
+    _isr(
+        "a follower below the start of the leader's epoch joins the ISR",
+        "replication/replica/leader_state.py",
+        "            or remote.log_end_offset < self.epoch_start_offset\n",
+        "",
+        "KAFKA-7128",
+        "first offset of an epoch",
+    ),
+    _isr(
+        "who is being added to the ISR does not bind yet",
+        "replication/replica/isr.py",
+        "self.maximal = frozenset((*self.committed, *proposal.isr))",
+        "self.maximal = frozenset(self.committed)",
+        "docs/reference/kraft-rules.md#maximal-isr",
+    ),
+    _isr(
+        "who is being left out of the ISR binds no more",
+        "replication/replica/isr.py",
+        "self.maximal = frozenset((*self.committed, *proposal.isr))",
+        "self.maximal = frozenset(proposal.isr)",
+        "docs/reference/kraft-rules.md#maximal-isr",
+    ),
+    _isr(
+        "a member that has not fetched in the epoch does not hold back what is committed",
+        "replication/replica/leader_state.py",
+        "                if end < 0:\n                    return None\n",
+        "                if end < 0:\n                    continue\n",
+        "a slip: unknown is taken for everything",
+    ),
+    _isr(
+        "a leader commits though there are eligible replicas",
+        "replication/replica/leader_state.py",
+        "return bool(self.isr.elr) or len(",
+        "return len(",
+        "KIP-966",
+        "settings",
+    ),
+    _isr(
+        "an old broker epoch joins the ISR",
+        "controller/operations/alter_partition.py",
+        "        and member.broker_epoch in (-1, broker.epoch)\n",
+        "",
+        "KIP-841, KIP-903",
+        "power of the follower",
+    ),
+    _isr(
+        "a change that is taken back gets no new epoch",
+        "controller/operations/alter_partition.py",
+        "        return PartitionChange(\n            topic_id=item.topic_id, partition_id=item.partition_id, reason=ChangeReason.ISR_CONFIRMED\n        )",
+        "        return None",
+        "found by quorate's simulation",
+        "late question",
+    ),
+    _isr(
+        "a follower with a longer log of an older epoch is not cut",
+        "replication/replica/partition_replica.py",
+        "if found.epoch < item.last_fetched_epoch or found.end_offset < item.fetch_offset:",
+        "if found.epoch < item.last_fetched_epoch:",
+        "KIP-279",
+        "diverging logs",
+    ),
+    _isr(
+        "no follower's log diverges",
+        "replication/replica/partition_replica.py",
+        "if found.epoch < item.last_fetched_epoch or found.end_offset < item.fetch_offset:",
+        "if False:",
+        "KAFKA-6361",
+        "diverging logs",
+    ),
+    _isr(
+        "any replica is elected cleanly",
+        "controller/operations/leader_selectors.py",
+        "        if each in isr and acceptable(each):",
+        "        if acceptable(each):",
+        "a slip in an election",
+    ),
+    _isr(
+        "a broker that has lost records stays eligible",
+        "controller/operations/elections.py",
+        " and each not in isr and each not in lost",
+        " and each not in isr",
+        "KIP-966",
+        "power of a lone leader",
+    ),
+    _isr(
+        "a broker without a proof registers as an eligible replica",
+        "controller/operations/brokers.py",
+        "            or (not has.complete and image.elr_count(held.broker_id))\n",
+        "",
+        "KIP-966",
+        "power of a lone leader",
+    ),
+    _isr(
+        "a lost directory counts as complete",
+        "controller/operations/belongings.py",
+        "bool(self.proven) and self.before <= self.proven <= self.online",
+        "bool(self.proven)",
+        "KIP-858; found by quorate's simulation",
+        "lost directory of an eligible replica",
+    ),
+    _isr(
+        "an unregistered broker stays eligible",
+        "controller/chores.py",
+        "            return self.leave(broker_id, lost=True)\n",
+        "            return self.leave(broker_id)\n",
+        "found by hand",
+        "unregistered broker",
+    ),
+    _isr(
+        "whoever was to be added binds no more after a refusal",
+        "replication/replica/isr.py",
+        'whoever was to be added binds."""\n',
+        'whoever was to be added binds."""\n        self.maximal = frozenset(self.committed)\n',
+        "found by quorate's simulation",
+        "late question",
+    ),
     # --- found by the explorer: elections ---
     _explorer(
         "a restarted leader stands again in its own epoch",

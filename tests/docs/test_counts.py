@@ -33,6 +33,7 @@ def test_stories_faults_and_explorations_are_counted_right() -> None:
     finders = Counter(each.finder for each in MUTATIONS)
     names = {
         Finder.EXPLORER: "the explorer",
+        Finder.ISR_EXPLORER: "the ISR explorer",
         Finder.UNIT: "unit tests",
         Finder.TRACE: "stories",
         Finder.SIMULATION: "simulation",

@@ -17,9 +17,10 @@ def test_every_fault_of_the_table_can_be_planted() -> None:
     assert not list(mutate.problems())
 
 
-def test_there_are_enough_faults_and_the_explorer_finds_enough_of_them() -> None:
+def test_there_are_enough_faults_and_the_explorers_find_enough_of_them() -> None:
     assert len({each.name for each in MUTATIONS}) == len(MUTATIONS) >= 40
-    assert sum(each.finder is Finder.EXPLORER for each in MUTATIONS) >= 10
+    for explorer in (Finder.EXPLORER, Finder.ISR_EXPLORER):
+        assert sum(each.finder is explorer for each in MUTATIONS) >= 10
     assert {each.finder for each in MUTATIONS} == set(Finder)
 
 
