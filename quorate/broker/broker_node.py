@@ -375,6 +375,7 @@ def replication_config(config: ServerConfig) -> ReplicationConfig:
         fetch_max_bytes=config.int("fetch.max.bytes"),
         max_incremental_fetch_session_cache_slots=config.int("max.incremental.fetch.session.cache.slots"),
         batch_uncompressed_max_bytes=config.int("socket.request.max.bytes"),
+        replica_refetch_damaged=config.flag("quorate.replica.refetch.damaged"),
         scrub_interval_ms=config.int("quorate.log.scrub.interval.ms"),
         scrub_io_max_bytes_per_second=config.int("quorate.log.scrub.io.max.bytes.per.second"),
     )

@@ -50,6 +50,7 @@ from quorate.broker.metadata.difference import difference
 from quorate.broker.metadata.group_keys import GROUP_KEYS
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
+    DISCARDED,
     LOST,
     MIGRATING,
     NO_LEADER,
@@ -137,6 +138,7 @@ __all__ = [
     "CONNECTION_CREATION_RATE",
     "CONSUMER_BYTE_RATE",
     "CONTROLLER_MUTATION_RATE",
+    "DISCARDED",
     "DYNAMIC_KEYS",
     "GROUP_KEYS",
     "INT_MAX",

@@ -22,6 +22,9 @@ UNASSIGNED: Final = uuid.UUID(int=1)
 LOST: Final = uuid.UUID(int=2)
 """Directory id of a replica that may be in a directory which its broker doesn't have any more; which one is
 not known."""
+DISCARDED: Final = uuid.UUID(int=99)
+"""Ours, in a broker's request alone, never in a record: the broker is about to set the replica's log aside
+and to begin an empty one."""
 RESERVED_DIRECTORIES: Final = 100
 """Directory ids below this are no directory's own (KIP-858)."""
 
@@ -83,6 +86,8 @@ class ChangeReason(enum.IntEnum):
     """The leader took back a change of the ISR that it had asked for."""
     ELECTION_ASKED_FOR = 17
     """An administrator asked for an election."""
+    REPLICA_DISCARDED = 18
+    """The broker sets a damaged log aside, and fetches the replica anew."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

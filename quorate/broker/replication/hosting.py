@@ -6,12 +6,13 @@ in, and at most one task that brings it there. A partition that is open takes it
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import partial
 
 import trio
 
-from quorate.broker.metadata import PartitionState, TopicConfig, is_reserved
+from quorate.broker.metadata import LOST, PartitionState, TopicConfig, is_reserved
 from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeKind, RoleLines, kind_of
 from quorate.broker.replication.directory_assignments import DirectoryAssignments
 from quorate.broker.replication.following import Fetchers
@@ -25,12 +26,13 @@ from quorate.broker.replication.replica import (
     is_throttled,
 )
 from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.replication.storage import LogManager, PartitionIdentity, folder_name, may_open
 from quorate.broker.replication.storage.moves import DirectoryMoves
 from quorate.error_code import ErrorCode
-from quorate.log import DamagedLogError, LogConfig, LogError
+from quorate.log import DamagedLogError, DamagedRange, LogConfig, LogError
 from quorate.present import present
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Tasks, get_logger, uuid_text
 from quorate.types import Epoch
@@ -44,6 +46,24 @@ _DESCRIPTORS_KEPT = 16
 """The file descriptors that no partition log may use. Votes, checkpoints and other nodes need some."""
 _DESCRIPTORS_WAIT_SECONDS = 10.0
 """The pause between two tries to open a log while descriptors are short."""
+
+
+@dataclass(slots=True)
+class Held:
+    """A replica whose log is about to be set aside."""
+
+    topic: str
+    topic_id: uuid.UUID
+    partition_id: int
+    partition_epoch: int
+    """Of the state that was known when it was asked for."""
+    left: trio.Event = field(default_factory=trio.Event)
+    """Metadata says that the replica counts for nothing any more."""
+
+    def hear(self, broker_id: int, state: PartitionState) -> None:
+        """Take in a committed state."""
+        if state.partition_epoch > self.partition_epoch and state.directory_of(broker_id) == LOST:
+            self.left.set()
 
 
 @dataclass(slots=True)
@@ -67,8 +87,16 @@ class _Hosted:
     """The time since which the log can't be opened for want of file descriptors."""
     damage: str | None = None
     """Why the log can't be opened although the disk works."""
+    held: "Held | None" = None
+    """While its log is about to be set aside: it goes on in its present role, and takes no other."""
+    fresh: uuid.UUID | None = None
+    """The directory in which it begins anew, after its log was set aside there."""
     waits: bool = False
     """The replica is offline: metadata records it in a directory that isn't here."""
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.damage is not None or (self.partition is not None and bool(self.partition.damage))
 
 
 class Hosting:
@@ -91,10 +119,12 @@ class Hosting:
         stats: ReplicationStats,
         disk_failed: Callable[[PartitionReplica, Exception], None],
         failed: Callable[[str, int, Exception], None],
-        remedy: str,
+        remedy: Callable[[str, int], str],
+        damaged: Callable[[str, int], None],
         journal: ChangeJournal,
     ) -> None:
-        """`remedy`: what a person can do about a damaged log."""
+        """`remedy`: what a person can do about a damaged log; `damaged`: told of a log that can't be
+        opened."""
         self._broker_id = broker_id
         self._config = config
         self._logs = logs
@@ -110,6 +140,7 @@ class Hosting:
         self._disk_failed = disk_failed
         self._failed = failed
         self._remedy = remedy
+        self._found_damaged = damaged
         self._opening = trio.CapacityLimiter(_OPENED_AT_ONCE)
         self._hosted: dict[tuple[str, int], _Hosted] = {}
         self._by_id: dict[tuple[uuid.UUID, int], PartitionReplica] = {}
@@ -161,13 +192,25 @@ class Hosting:
         hosted = self._hosted.get((topic, partition_id))
         return None if hosted is None else hosted.damage
 
+    def is_damaged(self, topic: str, partition_id: int) -> bool:
+        """Return whether a part of its log is known to be damaged, or it can't be opened because of that."""
+        hosted = self._hosted.get((topic, partition_id))
+        return hosted is not None and hosted.is_damaged
+
     @property
     def damaged(self) -> int:
         """Replicas of whose log a part is known to be damaged, or that can't be opened because of that."""
-        return sum(
-            each.damage is not None or (each.partition is not None and bool(each.partition.damage))
-            for each in self._hosted.values()
-        )
+        return sum(each.is_damaged for each in self._hosted.values())
+
+    def damages(self) -> Iterator[tuple[str, int, DamagedRange | str] | None]:
+        """Yield topic, partition and damage: a range that can't be read, or why the log can't be opened. None
+        for each replica that was looked at."""
+        for (topic, partition_id), hosted in list(self._hosted.items()):
+            yield None
+            if hosted.damage is not None:
+                yield topic, partition_id, hosted.damage
+            for each in () if hosted.partition is None else hosted.partition.damage:
+                yield topic, partition_id, each
 
     def partitions(self) -> list[PartitionReplica]:
         return [each.partition for each in self._hosted.values() if each.partition is not None]
@@ -205,7 +248,9 @@ class Hosting:
             before, hosted.target = hosted.target, state
         kind = kind_of(self._broker_id, before, state)
         self._journal.begin(topic, topic_id, partition_id, kind, state, cause)
-        if before is not None:
+        if hosted.held is not None:
+            hosted.held.hear(self._broker_id, state)
+        elif before is not None:
             partition = hosted.partition
             if partition is not None and not hosted.busy and not partition.lock.locked():
                 self._take_in(partition, state)
@@ -253,7 +298,7 @@ class Hosting:
         """Stop serving the partition. Its data is deleted, even if the same replica returns at once."""
         partition, hosted.partition = hosted.partition, None
         hosted.stale, hosted.starved_at, hosted.removed = True, None, hosted.identity
-        hosted.damage = None
+        hosted.damage = hosted.held = hosted.fresh = None
         self._assignments.forget((hosted.identity.topic_id, partition_id))
         if partition is not None:
             hosted.leaving = partition
@@ -311,13 +356,83 @@ class Hosting:
         this one leads another member of the ISR takes over."""
         if hosted.damage is None:
             log.error(
-                "a replica is damaged", topic=key[0], partition=key[1], reason=problem, remedy=self._remedy
+                "a replica is damaged",
+                topic=key[0],
+                partition=key[1],
+                reason=problem,
+                remedy=self._remedy(*key),
             )
         hosted.damage, hosted.starved_at = problem, None
+        self._found_damaged(*key)
         topic_id = hosted.identity.topic_id
         self._journal.failed(topic_id, key[1], problem, now=trio.current_time())
         if hosted.target is not None and hosted.target.leader == self._broker_id:
             self._assignments.give_up((topic_id, key[1]))
+
+    def hold(self, topic: str, partition_id: int) -> Held:
+        """Let a replica go on in its present role, and take no other until `release`: its log is about to be
+        set aside, and must not be fetched for in a later leader epoch. Raises `PartitionError`."""
+        key = (topic, partition_id)
+        hosted = self._hosted.get(key)
+        if hosted is None or hosted.target is None or hosted.stale:
+            raise PartitionError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no replica of {topic}-{partition_id}"
+            )
+        if hosted.busy or hosted.held is not None:
+            raise PartitionError(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic}-{partition_id} is being opened or set aside"
+            )
+        where = self._logs.log_directory_of(*key)
+        if where is None or where.failure is not None:
+            raise PartitionError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {topic}-{partition_id} is offline"
+            )
+        epoch = hosted.target.partition_epoch
+        hosted.held = Held(topic, hosted.identity.topic_id, partition_id, epoch)
+        # What it reported before would count it as here again.
+        self._assignments.forget((hosted.identity.topic_id, partition_id))
+        return hosted.held
+
+    def release(self, held: Held) -> None:
+        """Take the role that metadata gives it by now, whatever became of its log."""
+        key = (held.topic, held.partition_id)
+        hosted = self._hosted.get(key)
+        if hosted is not None and hosted.held is held:
+            hosted.held = None
+            self._bring(key, hosted)
+
+    async def set_aside(self, held: Held, unique: uuid.UUID) -> str:
+        """Set the log of a replica aside that has `left`; it begins anew with `release`. Return the folder's
+        path now. Raises `PartitionError`; the directory fails then if it was the disk."""
+        key = (held.topic, held.partition_id)
+        hosted = self._hosted.get(key)
+        if hosted is None or hosted.held is not held or not held.left.is_set():
+            raise PartitionError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{held.topic}-{held.partition_id} has gone meanwhile"
+            )
+        directory, partition = self._logs.directory_of(*key), hosted.partition
+        hosted.busy, hosted.partition = True, None
+        try:
+            if partition is not None:
+                self._fetchers.unfollow(partition)
+                partition.stop()
+                self._by_id.pop((partition.topic_id, partition.partition_id), None)
+            await self._moves.leave(key)
+            async with AsyncExitStack() as locks:
+                if partition is not None:
+                    # Tasks at work in its folder must end first.
+                    await locks.enter_async_context(partition.upkeep)
+                    await locks.enter_async_context(partition.lock)
+                path = await self._logs.set_aside(*key, unique)
+            hosted.damage, hosted.fresh = None, directory
+        except DiskError as error:
+            self._failed(*key, error)
+            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        finally:
+            hosted.busy = False
+            if hosted.stale:
+                self._bring(key, hosted)
+        return path
 
     def report(self, partition: PartitionReplica) -> None:
         """Tell the controller where the replica is, if metadata says otherwise."""
@@ -331,7 +446,7 @@ class Hosting:
             self._assignments.reconcile((topic_id, key[1]), recorded=recorded, actual=actual)
 
     def _may_open(self, key: tuple[str, int], hosted: _Hosted, target: PartitionState) -> bool:
-        moved = self._logs.futures.departed_to(key)
+        moved = hosted.fresh or self._logs.futures.departed_to(key)
         if moved is not None:
             # Whoever counts on the folder that is left must learn of it, above all if this one can't be
             # opened.
@@ -403,12 +518,14 @@ class Hosting:
         if hosted.target is None:
             self._hosted.pop(key, None)
             return True
+        if hosted.held is not None:
+            return True
         if hosted.partition is None:
             if not self._may_open(key, hosted, hosted.target):
                 return True
             directory = hosted.target.directory_of(self._broker_id)
             if is_reserved(directory):
-                directory = self._moves.wish(key) or directory
+                directory = hosted.fresh or self._moves.wish(key) or directory
             async with self._opening:
                 self._check_descriptors(key)
                 partition = await self._open(key, identity, directory)
@@ -417,7 +534,7 @@ class Hosting:
                 return False
             # Metadata may have changed while it was opened.
             self.configure(partition, self._topic_config(partition.topic))
-            hosted.partition, hosted.starved_at, hosted.damage = partition, None, None
+            hosted.partition, hosted.starved_at, hosted.damage, hosted.fresh = partition, None, None, None
             self._by_id[identity.topic_id, key[1]] = partition
             self._moves.opened(partition)
         partition = hosted.partition

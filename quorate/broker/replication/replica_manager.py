@@ -17,7 +17,7 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeSummary
-from quorate.broker.replication.damage import REMEDY, Scrubber
+from quorate.broker.replication.damage import Refetches, Scrubber, remedy_for
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
 from quorate.broker.replication.gauges import count_partitions
@@ -61,13 +61,14 @@ from quorate.broker.replication.storage import (
     LogManager,
     LogStarts,
     Proof,
+    SetAsideFolder,
 )
 from quorate.broker.replication.storage.cleaning import CleaningStats, LogCleaner
 from quorate.broker.replication.storage.moves import DirectoryMoves, MoveContext
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.error_code import ErrorCode
-from quorate.log import DamagedLogError
-from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, Tasks, get_logger
+from quorate.log import DamagedLogError, DamagedRange
+from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, Slices, Tasks, get_logger
 from quorate.types import UNKNOWN_EPOCH, Epoch
 
 log = get_logger(__name__)
@@ -192,7 +193,8 @@ class ReplicaManager:
             stats=self.stats,
             disk_failed=self._disk_failed,
             failed=self._disk_failed_for,
-            remedy=REMEDY,
+            remedy=lambda topic, partition_id: remedy_for(topic, partition_id, broker_id),
+            damaged=self._found_damaged,
             journal=self.journal,
         )
         self._upkeep = Upkeep(
@@ -211,7 +213,16 @@ class ReplicaManager:
             find=lambda topic, partition_id: self._hosting.find(topic, partition_id),
             now_ms=runtime.wall_clock.now_ms,
             stats=self.stats,
-            found=lambda partition: None,
+            found=lambda partition: self._found_damaged(partition.topic, partition.partition_id),
+        )
+        self._refetches = Refetches(
+            broker_id,
+            hosting=self._hosting,
+            broker_epoch=lambda: self._broker_epoch,
+            assign=assign_directories,
+            entropy=runtime.entropy,
+            tasks=self._tasks,
+            timeout_s=config.broker_session_timeout_ms / 1000,
         )
         self._cleaner = LogCleaner(
             config,
@@ -656,8 +667,15 @@ class ReplicaManager:
             return
         if isinstance(error, DamagedLogError):
             # The disk gives what it has: the other replicas in the directory go on.
-            log.error("a replica is damaged", partition=str(partition), reason=str(error), remedy=REMEDY)
+            log.error(
+                "a replica is damaged",
+                topic=partition.topic,
+                partition=partition.partition_id,
+                reason=str(error),
+                remedy=remedy_for(partition.topic, partition.partition_id, self.broker_id),
+            )
             partition.fail(str(error))
+            self._found_damaged(partition.topic, partition.partition_id)
             return
         elsewhere = self._logs.elsewhere(partition.log, error)
         if elsewhere is not None:
@@ -681,6 +699,28 @@ class ReplicaManager:
         self._report_failure(self.failed_dirs())
         if not self._logs.can_go_on:
             self._out_of_folders.set()
+
+    def _found_damaged(self, topic: str, partition_id: int) -> None:
+        if self._config.replica_refetch_damaged:
+            self._refetches.by_itself(topic, partition_id)
+
+    async def refetch(self, topic: str, partition_id: int) -> str:
+        """Set the log of a replica of this broker aside, and fetch it anew from the others: see `Refetches`.
+        Return where the old one is. Raises `PartitionError`."""
+        return await self._refetches.refetch(topic, partition_id)
+
+    async def damages(self) -> list[tuple[str, int, DamagedRange | str]]:
+        """Return topic, partition and damage: a range that can't be read, or why the log can't be opened."""
+        found, slices = list[tuple[str, int, DamagedRange | str]](), Slices()
+        for each in self._hosting.damages():
+            if each is not None:
+                found.append(each)
+            await slices.pause()
+        return found
+
+    def damaged_folders(self) -> list[SetAsideFolder]:
+        """Return the folders of damaged logs that were set aside."""
+        return self._logs.damaged_folders()
 
     # Watching
 

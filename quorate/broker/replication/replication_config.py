@@ -47,3 +47,5 @@ class ReplicationConfig:
     """Ours: each closed segment is read and checked once in so long; 0: no scrub."""
     scrub_io_max_bytes_per_second: int = 8_388_608
     """Ours: so much of that per directory."""
+    replica_refetch_damaged: bool = False
+    """Ours: a damaged replica is fetched anew by itself, as soon as enough others are in sync."""

@@ -71,8 +71,8 @@ def _long(
     return _key(ValueType.LONG, name, str(default), doc, check, kafkas=kafkas, ours=ours)
 
 
-def _flag(name: str, default: bool, doc: str) -> ConfigKey:
-    return _key(ValueType.BOOLEAN, name, str(default).lower(), doc, true_or_false)
+def _flag(name: str, default: bool, doc: str, *, ours: bool = False) -> ConfigKey:
+    return _key(ValueType.BOOLEAN, name, str(default).lower(), doc, true_or_false, ours=ours)
 
 
 def _string(
@@ -188,6 +188,9 @@ _OWN_KEYS: Final = (
     DYNAMIC_KEYS["log.cleaner.backoff.ms"],
     DYNAMIC_KEYS["log.cleaner.io.buffer.size"],
     DYNAMIC_KEYS["log.cleaner.io.buffer.load.factor"],
+    _flag("quorate.replica.refetch.damaged", False,
+        "true: a broker sets the log of a replica that is found damaged aside, and fetches it anew, as soon "
+        "as enough others are in sync. false: it waits for quorate log-dirs refetch.", ours=True),
     # The brokers
     _int("num.partitions", 1, 1, "The number of partitions of a new topic, if the request gives none."),
     _int("default.replication.factor", 1, 1,

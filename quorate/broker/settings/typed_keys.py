@@ -32,5 +32,5 @@ NumberKey = Literal[
 FlagKey = Literal[
     "auto.create.topics.enable", "auto.leader.rebalance.enable", "controlled.shutdown.enable",
     "controller.quorum.auto.join.enable", "delete.topic.enable",
-    "log.cleaner.enable",
+    "log.cleaner.enable", "quorate.replica.refetch.damaged",
 ]  # fmt: skip

@@ -57,8 +57,10 @@ class ApiKey(IntEnum):
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
-    DESCRIBE_STATE_CHANGES = 10_060
+    REFETCH_REPLICA = 10_034
     """Ours, as all from `FIRST_OWN` on."""
+    DESCRIBE_DAMAGE = 10_035
+    DESCRIBE_STATE_CHANGES = 10_060
     DESCRIBE_STATES = 10_075
 
 
@@ -156,6 +158,8 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.ADD_RAFT_VOTER, 0, 1, flexible=0),
             _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, flexible=0),
             _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, flexible=0),
+            _api(ApiKey.REFETCH_REPLICA, 0, 0, flexible=0),
+            _api(ApiKey.DESCRIBE_DAMAGE, 0, 0, flexible=0),
             _api(ApiKey.DESCRIBE_STATE_CHANGES, 0, 0, flexible=0),
             _api(ApiKey.DESCRIBE_STATES, 0, 0, flexible=0),
         )

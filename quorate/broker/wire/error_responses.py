@@ -387,6 +387,8 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.REMOVE_RAFT_VOTER: _with_message,
         ApiKey.UPDATE_RAFT_VOTER: _top_level,
         ApiKey.UNREGISTER_BROKER: _with_message,
+        ApiKey.REFETCH_REPLICA: _with_message,
+        ApiKey.DESCRIBE_DAMAGE: _with_message,
         ApiKey.DESCRIBE_STATE_CHANGES: _with_message,
         ApiKey.DESCRIBE_STATES: _with_message,
     }

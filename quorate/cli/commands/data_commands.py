@@ -112,6 +112,70 @@ def move(
         raise typer.Exit(ExitCode.FAILED)
 
 
+@app.command(epilog="Example: quorate log-dirs damaged --json")
+def damaged(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
+    """Show what of the replicas of live brokers is damaged, and the damaged logs that were set aside."""
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.kafka_requests import addresses_of_brokers, damage_as_dict, describe_damage
+
+    async def ask(client: "WireClient") -> dict[str, list[dict[str, object]]]:
+        return damage_as_dict(await describe_damage(await addresses_of_brokers(client)))
+
+    found = run_with_client(bootstrap, ask)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for each in found["damaged"]:
+        name = f"{each['topic']}:{each['partition']}:{each['broker']}"
+        place = ""
+        if each["segment"] is not None:
+            place = f"{each['segment']}, byte {each['position']}, "
+            place += f"offsets [{each['startOffset']}, {each['endOffset']}): "
+        typer.echo(f"{name} is damaged: {place}{each['problem']}")
+    for each in found["setAside"]:
+        typer.echo(f"broker {each['broker']} has set aside {each['path']}")
+
+
+@app.command(epilog="Example: quorate log-dirs refetch --replica orders:0:1")
+def refetch(
+    replica: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TOPIC:PARTITION:BROKER", help="A replica, by its partition and its broker. Repeatable."
+        ),
+    ],
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Set damaged replicas aside, and fetch them anew from the leader.
+
+    What a replica leads another member of the ISR leads before. It is refused where the ISR would have fewer
+    than min.insync.replicas members without it. The old log stays in the directory, as
+    TOPIC-PARTITION.ID-damaged, until you remove it.
+    """
+    from quorate.broker.wire import KafkaError
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.kafka_requests import addresses_of_brokers, refetch_replica
+
+    wanted = list(dict.fromkeys(map(_parse_replica, replica)))
+
+    async def act(client: "WireClient") -> "dict[PlacedReplica, str]":
+        brokers, refused = await addresses_of_brokers(client), dict["PlacedReplica", str]()
+        for key in wanted:
+            try:
+                path = await refetch_replica(brokers, key)
+            except KafkaError as error:
+                refused[key] = str(error)
+            else:
+                typer.echo(f"{_name(key)} is fetched anew; the damaged log is {path}")
+        return refused
+
+    refused = run_with_client(bootstrap, act)
+    for key, reason in refused.items():
+        fail(f"{_name(key)}: {reason}", ExitCode.FAILED)
+    if refused:
+        raise typer.Exit(ExitCode.FAILED)
+
+
 def _parse_replica(text: str) -> "PlacedReplica":
     topic, _, rest = text.partition(":")
     partition, _, broker = rest.partition(":")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         entities,
         entity_as_dict,
     )
+    from quorate.cli.kafka_requests.damage_requests import damage_as_dict, describe_damage, refetch_replica
     from quorate.cli.kafka_requests.data_requests import (
         BrokerDirectories,
         TopicPartition,
@@ -72,9 +73,11 @@ __all__ = [
     "controllers_of",
     "create_partitions",
     "create_topic",
+    "damage_as_dict",
     "delete_records",
     "delete_topic",
     "describe_configs",
+    "describe_damage",
     "describe_features",
     "describe_log_dirs",
     "describe_quorum",
@@ -90,6 +93,7 @@ __all__ = [
     "move_replicas",
     "only_partitions",
     "quorum_as_dict",
+    "refetch_replica",
     "remove_voter",
     "set_features",
     "shrink_topic",
@@ -104,6 +108,9 @@ _HOMES: Final = MappingProxyType(
         "remove_voter": "quorate.cli.kafka_requests.cluster_requests",
         "add_voter": "quorate.cli.kafka_requests.cluster_requests",
         "delete_records": "quorate.cli.kafka_requests.data_requests",
+        "damage_as_dict": "quorate.cli.kafka_requests.damage_requests",
+        "describe_damage": "quorate.cli.kafka_requests.damage_requests",
+        "refetch_replica": "quorate.cli.kafka_requests.damage_requests",
         "BrokerDirectories": "quorate.cli.kafka_requests.data_requests",
         "DescribedConfig": "quorate.cli.kafka_requests.config_requests",
         "Entity": "quorate.cli.kafka_requests.config_requests",

@@ -622,6 +622,8 @@ NOT_MEASURED = {
     ApiKey.HEARTBEAT: "one member",
     ApiKey.INIT_PRODUCER_ID: "one producer",
     ApiKey.DESCRIBE_CLUSTER: "the brokers",
+    ApiKey.REFETCH_REPLICA: "one replica",
+    ApiKey.DESCRIBE_DAMAGE: "what is damaged, found and made in slices",
     ApiKey.ADD_RAFT_VOTER: "one voter",
     ApiKey.REMOVE_RAFT_VOTER: "one voter",
     ApiKey.UPDATE_RAFT_VOTER: "one voter",

@@ -39,7 +39,7 @@ async def test_a_scrub_finds_a_flipped_bit_and_says_where_and_what_to_do(make_br
     assert told["log_level"] == "error"
     assert (told["topic"], told["partition"], told["segment"]) == ("t", 0, FIRST)
     assert (told["position"], told["offsets"]) == (3 * size, "[3, 4)")
-    assert "docs/how-to/" in told["remedy"]
+    assert "quorate log-dirs refetch --replica t:0:2" in told["remedy"]
     assert [each.manager.counts().damaged_replica_count for each in cluster.brokers.values()] == [0, 1, 0]
     # Nothing else suffers.
     assert cluster[2].manager.failed_folders() == ()
@@ -168,7 +168,7 @@ async def test_damage_met_at_a_start_takes_no_other_replica_offline(make_brokers
         await cluster.until(lambda: cluster[2].partition("u").log)
         await trio.sleep(5)
     (told,) = [each for each in events if each["event"] == "a replica is damaged"]
-    assert "docs/how-to/" in told["remedy"]
+    assert "quorate log-dirs refetch --replica t:0:2" in told["remedy"]
     assert cluster[2].manager.failed_folders() == ()
     assert cluster[2].manager.counts().damaged_replica_count == 1
     assert (await cluster[2].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR

@@ -24,6 +24,7 @@ from quorate.broker.controller.rpc import (
     RegisterBrokerRequest,
 )
 from quorate.broker.metadata import (
+    DISCARDED,
     LOST,
     MIGRATING,
     NO_LEADER,
@@ -32,6 +33,7 @@ from quorate.broker.metadata import (
     BrokerRegistrationChange,
     BrokerState,
     ChangeReason,
+    LeaderRecoveryState,
     MetadataImage,
     PartitionChange,
     PartitionKey,
@@ -221,6 +223,7 @@ def assign_replicas_to_dirs(
     """Record the directories of a broker's replicas. Each is recorded or refused by itself. In a directory
     that is not online the replica also leaves the ISR; one that is may let somebody lead. LOST records
     nothing: the broker can't use what it has for now, and gives it up where another member can lead.
+    DISCARDED is what a broker asks for before it sets a damaged log aside.
 
     Where this is a portion of a request, `asked` is the number of the whole request's assignments, and `seen`
     the partitions of its earlier portions, to which these are added."""
@@ -275,7 +278,7 @@ def _checked(image: MetadataImage, broker_id: int, item: DirectoryAssignment) ->
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
     if broker_id not in state.replicas:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the sender has no replica of it")
-    if is_reserved(item.directory_id) and item.directory_id != LOST:
+    if is_reserved(item.directory_id) and item.directory_id not in (LOST, DISCARDED):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a reserved directory id")
     return state
 
@@ -286,6 +289,8 @@ def _assigned(
     broker_id = broker.broker_id
     if directory == LOST:
         return _given_up(rules, key, state, broker_id)
+    if directory == DISCARDED:
+        return _discarded(rules, key, state, broker_id)
     if state.directory_of(broker_id) == directory:
         return None
     after = state._replace(directories=state.moved_to(broker_id, directory))
@@ -313,6 +318,32 @@ def _given_up(
     return as_change(*key, state, election, reason=ChangeReason.DIRECTORY_FAILED)
 
 
+def _discarded(rules: "_Rules", key: PartitionKey, state: PartitionState, broker_id: int) -> PartitionChange:
+    """The replica leaves the ISR and the ELR, and its directory counts as lost until the broker names one: it
+    can't lead meanwhile, nor join the ISR.
+
+    The leader epoch goes up in any case. A fetch that still tells of the old log, or an ISR that the leader
+    asked for because of one, is of an older epoch and refused. Raises `ApiError` where the others would not
+    be enough.
+    """
+    others = [each for each in state.isr if each != broker_id and rules.may_lead(state, each)]
+    if not others or state.leader_recovery_state is LeaderRecoveryState.RECOVERING:
+        raise ApiError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no other live replica is sure to have every record"
+        )
+    counts = broker_id in (*state.isr, *state.elr)
+    if counts and len(others) < min(rules.min_isr(key), len(state.original_replicas)):
+        raise ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS, "fewer than min.insync.replicas would be left in the ISR"
+        )
+    election = rules.elect(key, state, leaving=broker_id, lost=True)
+    change = as_change(*key, state, election, reason=ChangeReason.REPLICA_DISCARDED)
+    change = _with_directories(
+        key, change, state.moved_to(broker_id, LOST), reason=ChangeReason.REPLICA_DISCARDED
+    )
+    return replace(change, leader=election.leader)
+
+
 # Elections
 
 
@@ -325,6 +356,12 @@ class _Rules:
 
     def unclean(self, key: PartitionKey) -> bool:
         return self._topics.of(key.topic_id).unclean
+
+    def min_isr(self, key: PartitionKey) -> int:
+        return self._topics.of(key.topic_id).min_isr
+
+    def may_lead(self, state: PartitionState, broker_id: int) -> bool:
+        return may_lead(self._image, state, broker_id)
 
     def elect(
         self, key: PartitionKey, state: PartitionState, *, leaving: int | None = None, lost: bool = False

@@ -1,5 +1,6 @@
 """Damage to replicas at rest: the scrub that finds it, and the way back to a whole replica."""
 
-from quorate.broker.replication.damage.scrubber import REMEDY, Scrubber
+from quorate.broker.replication.damage.refetches import Refetches
+from quorate.broker.replication.damage.scrubber import Scrubber, remedy_for
 
-__all__ = ["REMEDY", "Scrubber"]
+__all__ = ["Refetches", "Scrubber", "remedy_for"]

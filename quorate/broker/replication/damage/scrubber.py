@@ -24,9 +24,14 @@ log = get_logger(__name__)
 _LOOK_SECONDS: Final = 60.0
 """The pause between two looks for replicas that are due."""
 _BURST_SECONDS: Final = 0.25
-REMEDY: Final = (
-    "begin the replica anew from the others: docs/how-to/replace-a-disk.md says how and when that is safe"
-)
+
+
+def remedy_for(topic: str, partition_id: int, broker_id: int) -> str:
+    """Return what a person can do about a damaged replica."""
+    return (
+        f"fetch it anew: quorate log-dirs refetch --replica {topic}:{partition_id}:{broker_id} "
+        "(docs/how-to/recover-a-damaged-replica.md)"
+    )
 
 
 class Scrubber:
@@ -202,5 +207,5 @@ def _tell(partition: PartitionReplica, found: DamagedRange) -> None:
         position=found.position,
         offsets=f"[{found.start_offset}, {found.end_offset})",
         reason=found.problem,
-        remedy=REMEDY,
+        remedy=remedy_for(partition.topic, partition.partition_id, partition.broker_id),
     )

@@ -1,5 +1,6 @@
 """The folders of `log.dirs`, and the logs in them (KIP-113, KIP-858)."""
 
+from quorate.broker.replication.storage.damaged_folders import SetAsideFolder
 from quorate.broker.replication.storage.directory_files import (
     NO_PROOF,
     PartitionIdentity,
@@ -29,6 +30,7 @@ __all__ = [
     "LogStarts",
     "PartitionIdentity",
     "Proof",
+    "SetAsideFolder",
     "UnreadableMovedMarkError",
     "UnreadablePartitionMetadataError",
     "folder_name",

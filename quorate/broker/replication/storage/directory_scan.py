@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from quorate.broker.replication.replication_errors import DuplicateReplicaError
+from quorate.broker.replication.storage.damaged_folders import parse_damaged_name
 from quorate.broker.replication.storage.directory_files import (
     PARTITION_METADATA,
     UnreadablePartitionMetadataError,
@@ -120,6 +121,9 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
         key = future_of or parse_folder_name(name)
         folder = f"{where.path}/{name}"
         files = disk.list(folder) if key is not None else []
+        aside = parse_damaged_name(where.path, name) if key is None else None
+        if aside is not None:
+            where.set_aside.append(aside)
         if key is None or key[0] == _METADATA_TOPIC:
             continue
         if DELETED_MARK in files:

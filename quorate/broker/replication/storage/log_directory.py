@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from quorate.broker.replication.storage.damaged_folders import SetAsideFolder
 from quorate.broker.replication.storage.directory_files import PartitionIdentity, Proof
 from quorate.broker.replication.storage.future_folders import Departed, FutureFolder, MovedTo
 from quorate.broker.replication.storage.replica_directories import Directory
@@ -129,6 +130,8 @@ class LogDirectory:
         """Copies of replicas in other directories, which are to move here."""
         self.departed: dict[TopicPartition, Departed] = {}
         """The folders of replicas that were moved from here."""
+        self.set_aside: list[SetAsideFolder] = []
+        """The folders of damaged logs, which are no replicas any more."""
         self.expected = 0
         """Folders that are being made."""
         self.failure: str | None = None

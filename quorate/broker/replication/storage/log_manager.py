@@ -11,6 +11,10 @@ from contextlib import asynccontextmanager
 
 from quorate.broker.metadata import UNASSIGNED
 from quorate.broker.replication.replication_errors import AllFoldersFailedError
+from quorate.broker.replication.storage.damaged_folders import (
+    SetAsideFolder,
+    damaged_folder_name,
+)
 from quorate.broker.replication.storage.directory_files import (
     PAGE_CACHE,
     PartitionIdentity,
@@ -322,6 +326,33 @@ class LogManager:
             if where.failure is None:
                 await remove_folder(self._disk, f"{where.path}/{folder_name(*key)}")
         await self.futures.forget_departed(key)
+
+    async def set_aside(self, topic: str, partition_id: int, unique: uuid.UUID) -> str:
+        """Close the partition's log, and give its folder the name of one that is no replica. Return the new
+        path; the change is durable. Raises `DiskError`."""
+        key = (topic, partition_id)
+        await self.futures.remove(key)
+        where = self.log_directory_of(*key)
+        if where is None:
+            raise DiskError("the log is not here any more", path=folder_name(*key))
+        if where.failure is not None:
+            raise DiskError(where.failure, path=where.path)
+        opened = where.logs.get(key)
+        if opened is not None:
+            opened.close()
+        where.forget(key)
+        path = f"{where.path}/{damaged_folder_name(topic, partition_id, unique)}"
+        self._disk.rename(f"{where.path}/{folder_name(*key)}", path)
+        where.set_aside.append(SetAsideFolder(path, topic, partition_id))
+        # Before a folder of the old name is made: otherwise a power loss could bring the damaged one back.
+        await self._disk.sync_folder(where.path)
+        await self.futures.forget_departed(key)
+        return path
+
+    def damaged_folders(self) -> list[SetAsideFolder]:
+        """Return the folders that were set aside, in this life or before."""
+        known = (folder for each in self._sound() for folder in each.set_aside)
+        return [each for each in known if self._disk.exists(each.path)]
 
     def path_of(self, directory: uuid.UUID) -> str:
         """Return the path of one of `own_ids`."""

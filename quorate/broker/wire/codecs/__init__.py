@@ -24,11 +24,17 @@ from quorate.broker.wire.codecs.fetch_codec import (
 )
 from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
 from quorate.broker.wire.codecs.own_messages import (
+    DamagedReplica,
+    DescribeDamageRequest,
+    DescribeDamageResponse,
     DescribeStateChangesRequest,
     DescribeStateChangesResponse,
     DescribeStatesRequest,
     DescribeStatesResponse,
     PartitionInState,
+    RefetchReplicaRequest,
+    RefetchReplicaResponse,
+    SetAsideLog,
 )
 from quorate.broker.wire.codecs.produce_codec import (
     PER_STEP,
@@ -51,6 +57,9 @@ from quorate.kafka_bytes import Cursor, MalformedError, Pieces
 __all__ = [
     "PER_STEP",
     "Cursor",
+    "DamagedReplica",
+    "DescribeDamageRequest",
+    "DescribeDamageResponse",
     "DescribeStateChangesRequest",
     "DescribeStateChangesResponse",
     "DescribeStatesRequest",
@@ -71,6 +80,9 @@ __all__ = [
     "ProduceTopic",
     "ProducedPartition",
     "ProducedTopic",
+    "RefetchReplicaRequest",
+    "RefetchReplicaResponse",
+    "SetAsideLog",
     "Struct",
     "build",
     "decode_entity",

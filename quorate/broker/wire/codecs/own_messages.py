@@ -17,6 +17,8 @@ from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 
+_REFETCH: Final = i16(10_034)
+_DAMAGE: Final = i16(10_035)
 _STATE_CHANGES: Final = i16(10_060)
 _STATES: Final = i16(10_075)
 
@@ -142,11 +144,109 @@ class DescribeStatesResponse:
     partitions: tuple[PartitionInState, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefetchReplicaRequest:
+    """Asks a broker to set the log of a replica of its own aside, and to fetch it anew."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _REFETCH
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    topic_name: TopicName = field(metadata={"kafka_type": "string"})
+    partition_index: i32 = field(metadata={"kafka_type": "int32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefetchReplicaResponse:
+    """The replica begins anew, or why it goes on with what it has."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _REFETCH
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    path: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    """Where the damaged log is now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeDamageRequest:
+    """Asks a broker for the damage of its own replicas."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _DAMAGE
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedReplica:
+    """One range of records that can't be read, or a log that can't be opened."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _DAMAGE
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    topic_name: TopicName = field(metadata={"kafka_type": "string"})
+    partition_index: i32 = field(metadata={"kafka_type": "int32"})
+    segment: str | None = field(metadata={"kafka_type": "string"})
+    """None: the log can't be opened."""
+    position: i64 = field(metadata={"kafka_type": "int64"})
+    start_offset: i64 = field(metadata={"kafka_type": "int64"})
+    end_offset: i64 = field(metadata={"kafka_type": "int64"})
+    """Exclusive."""
+    problem: str = field(metadata={"kafka_type": "string"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAsideLog:
+    """The folder of a damaged log that is no replica any more."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _DAMAGE
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    path: str = field(metadata={"kafka_type": "string"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeDamageResponse:
+    """What is damaged, and what was set aside."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _DAMAGE
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    damaged: tuple[DamagedReplica, ...] = ()
+    set_aside: tuple[SetAsideLog, ...] = ()
+
+
 OWN_REQUESTS: Final[Mapping[int, type[RequestPayload]]] = MappingProxyType(
-    {_STATE_CHANGES: DescribeStateChangesRequest, _STATES: DescribeStatesRequest}
+    {
+        _REFETCH: RefetchReplicaRequest,
+        _DAMAGE: DescribeDamageRequest,
+        _STATE_CHANGES: DescribeStateChangesRequest,
+        _STATES: DescribeStatesRequest,
+    }
 )
 """By API key; each has one version."""
 OWN_RESPONSES: Final[Mapping[int, type[ResponsePayload]]] = MappingProxyType(
-    {_STATE_CHANGES: DescribeStateChangesResponse, _STATES: DescribeStatesResponse}
+    {
+        _REFETCH: RefetchReplicaResponse,
+        _DAMAGE: DescribeDamageResponse,
+        _STATE_CHANGES: DescribeStateChangesResponse,
+        _STATES: DescribeStatesResponse,
+    }
 )
 """By API key."""
