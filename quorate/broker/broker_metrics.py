@@ -185,6 +185,12 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         "Replicas here of whose log a part can't be read as it was written.",
         counts.damaged_replica_count,
     )
+    usable = GaugeMetricFamily(
+        "quorate_log_dir_usable_bytes", "Free bytes of the directory's file system.", labels=["directory"]
+    )
+    for path, free in stats.usable_bytes.items():
+        usable.add_metric([path], free)
+    yield usable
     since = GaugeMetricFamily(
         "quorate_scrub_since_seconds",
         "Since when every replica in the directory was checked, as Unix time; 0: not all were yet.",

@@ -376,6 +376,8 @@ def replication_config(config: ServerConfig) -> ReplicationConfig:
         max_incremental_fetch_session_cache_slots=config.int("max.incremental.fetch.session.cache.slots"),
         batch_uncompressed_max_bytes=config.int("socket.request.max.bytes"),
         replica_refetch_damaged=config.flag("quorate.replica.refetch.damaged"),
+        free_warn_percent=config.int("quorate.log.dir.free.warn.percent"),
+        free_warn_bytes=config.int("quorate.log.dir.free.warn.bytes"),
         scrub_interval_ms=config.int("quorate.log.scrub.interval.ms"),
         scrub_io_max_bytes_per_second=config.int("quorate.log.scrub.io.max.bytes.per.second"),
     )

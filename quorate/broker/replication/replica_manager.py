@@ -17,7 +17,7 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeSummary
-from quorate.broker.replication.damage import Refetches, Scrubber, remedy_for
+from quorate.broker.replication.damage import Refetches, Scrubber, SpaceWatch, remedy_for
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
 from quorate.broker.replication.gauges import count_partitions
@@ -215,6 +215,13 @@ class ReplicaManager:
             stats=self.stats,
             found=lambda partition: self._found_damaged(partition.topic, partition.partition_id),
         )
+        self._space = SpaceWatch(
+            logs,
+            disk=runtime.disk,
+            warn_percent=config.free_warn_percent,
+            warn_bytes=config.free_warn_bytes,
+            stats=self.stats,
+        )
         self._refetches = Refetches(
             broker_id,
             hosting=self._hosting,
@@ -333,6 +340,7 @@ class ReplicaManager:
             nursery.start_soon(self._upkeep.run)
             nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._cleaner.run)
+            nursery.start_soon(self._space.run)
             nursery.start_soon(self._backlog.run)
             try:
                 await self._out_of_folders.wait()

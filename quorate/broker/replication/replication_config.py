@@ -49,3 +49,7 @@ class ReplicationConfig:
     """Ours: so much of that per directory."""
     replica_refetch_damaged: bool = False
     """Ours: a damaged replica is fetched anew by itself, as soon as enough others are in sync."""
+    free_warn_percent: int = 10
+    """Ours: a directory whose file system has less than this share free is told of; 0: not by that."""
+    free_warn_bytes: int = 0
+    """Ours: the same by bytes."""

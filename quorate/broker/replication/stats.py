@@ -30,6 +30,8 @@ class ReplicationStats:
     """Fetches from leaders that failed as a whole."""
     expired_produces: int = 0
     expired_fetches: int = 0
+    usable_bytes: dict[str, int] = field(default_factory=dict)
+    """By directory: what is free of its file system."""
     scrubbed_bytes: int = 0
     """Bytes of segments that the scrub has read."""
     scrubbed_since_ms: dict[str, int] = field(default_factory=dict)

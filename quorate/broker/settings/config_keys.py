@@ -188,6 +188,12 @@ _OWN_KEYS: Final = (
     DYNAMIC_KEYS["log.cleaner.backoff.ms"],
     DYNAMIC_KEYS["log.cleaner.io.buffer.size"],
     DYNAMIC_KEYS["log.cleaner.io.buffer.load.factor"],
+    _int("quorate.log.dir.free.warn.percent", 10, 0,
+        "A broker warns once when the file system of a data directory has less than this share free, in "
+        "percent. 0: it does not.", 100, ours=True),
+    _long("quorate.log.dir.free.warn.bytes", 0, 0,
+        "A broker warns once when the file system of a data directory has fewer bytes free. 0: it does not.",
+        ours=True),
     _flag("quorate.replica.refetch.damaged", False,
         "true: a broker sets the log of a replica that is found damaged aside, and fetches it anew, as soon "
         "as enough others are in sync. false: it waits for quorate log-dirs refetch.", ours=True),

@@ -22,6 +22,7 @@ NumberKey = Literal[
     "offsets.retention.check.interval.ms", "offsets.retention.minutes", "offsets.topic.num.partitions",
     "offsets.topic.replication.factor", "producer.id.expiration.ms", "queued.max.request.bytes",
     "quorate.controller.partitions.per.step", "quorate.controller.refusal.confirm.ms",
+    "quorate.log.dir.free.warn.bytes", "quorate.log.dir.free.warn.percent",
     "quorate.log.scrub.interval.ms", "quorate.log.scrub.io.max.bytes.per.second",
     "quorate.slow.step.ms", "replica.fetch.backoff.min.ms",
     "replica.fetch.backoff.ms", "replica.fetch.max.bytes", "replica.fetch.min.bytes",

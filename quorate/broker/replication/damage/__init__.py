@@ -2,5 +2,6 @@
 
 from quorate.broker.replication.damage.refetches import Refetches
 from quorate.broker.replication.damage.scrubber import Scrubber, remedy_for
+from quorate.broker.replication.damage.space_watch import SpaceWatch
 
-__all__ = ["Refetches", "Scrubber", "remedy_for"]
+__all__ = ["Refetches", "Scrubber", "SpaceWatch", "remedy_for"]
