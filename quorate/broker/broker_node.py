@@ -39,7 +39,7 @@ from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication import ReplicaManager, ReplicationConfig
 from quorate.broker.replication.changes import ChangeSummary
 from quorate.broker.replication.storage import BadDirectory, Directory
-from quorate.broker.settings import ServerConfig
+from quorate.broker.settings import RACK_AWARE, ServerConfig
 from quorate.broker.wire import ConnectionQuotas, ConnectionRules, KafkaServerConfig, WireServer
 from quorate.raft import Quorum
 from quorate.runtime import Address, Listener, QuotaWindows, Runtime, get_logger
@@ -372,6 +372,7 @@ def replication_config(config: ServerConfig) -> ReplicationConfig:
         alter_partition_retry_ms=config.int("alter.partition.retry.ms"),
         broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
         log_dir_failure_timeout_ms=config.int("log.dir.failure.timeout.ms"),
+        reads_from_closest_replica=config.values["replica.selector.class"] == RACK_AWARE,
         fetch_max_bytes=config.int("fetch.max.bytes"),
         max_incremental_fetch_session_cache_slots=config.int("max.incremental.fetch.session.cache.slots"),
         batch_uncompressed_max_bytes=config.int("socket.request.max.bytes"),

@@ -67,8 +67,8 @@ def a_leader_commits_while_others_are_eligible(patch: pytest.MonkeyPatch) -> Non
 def a_consumer_reads_up_to_the_log_end(patch: pytest.MonkeyPatch) -> None:
     honest = PartitionReplica.readable
 
-    def readable(self, item, *, replica_id):
-        found = honest(self, item, replica_id=replica_id)
+    def readable(self, item, **options):
+        found = honest(self, item, **options)
         return Readable(int(self.log.end_offset), found.diverging)
 
     patch.setattr(PartitionReplica, "readable", readable)

@@ -34,6 +34,7 @@ _IN_NO_SESSION: Final = -1
 _ZSTD_FROM: Final = 10
 _STORAGE_ERROR_SINCE: Final = 6
 _IDS_FROM: Final = 13
+_RACKS_FROM: Final = 11
 _AT_ONCE: Final = 1000
 """Partitions that are let go of in one piece."""
 
@@ -51,7 +52,7 @@ async def handle(broker: Broker, context: RequestContext, request: KafkaFetchReq
             # The metadata log is read from the quorum and has no sessions.
             return _session_error(request, ErrorCode.fetch_session_id_not_found)
         try:
-            session = await _enter_session(broker, request, wanted=not with_metadata)
+            session = await _enter_session(broker, context, request, wanted=not with_metadata)
         except FetchSessionError as error:
             return _session_error(request, wire_code(error.code))
     if request.replica_id < 0 and broker.image.has_quotas:
@@ -66,7 +67,7 @@ async def handle(broker: Broker, context: RequestContext, request: KafkaFetchReq
         return broker.later(lambda: _with_cluster_metadata(broker, context, request))
     if session is not None:
         return await _in_session(broker, context, request, session)
-    options = await in_slices(_options(request, request.topics, max_wait_ms=request.max_wait_ms))
+    options = await in_slices(_options(context, request, request.topics, max_wait_ms=request.max_wait_ms))
     begun = await broker.replicas.begin_fetch(options)
     if not isinstance(begun, ParkedFetch):
         await in_slices(options.let_go_steps())
@@ -85,14 +86,16 @@ def _deferred(parked: ParkedFetch, finish: Callable[[], Awaitable[Response]]) ->
     return deferred
 
 
-async def _enter_session(broker: Broker, request: KafkaFetchRequest, *, wanted: bool) -> FetchSession | None:
+async def _enter_session(
+    broker: Broker, context: RequestContext, request: KafkaFetchRequest, *, wanted: bool
+) -> FetchSession | None:
     """Return the session that the request continues or, if `wanted`, begins."""
     ref = SessionRef(
         session_id=request.session_id,
         epoch=request.session_epoch if wanted else _IN_NO_SESSION,
         with_ids=request.version >= _IDS_FROM,
     )
-    options = await in_slices(_options(request, request.topics, max_wait_ms=request.max_wait_ms))
+    options = await in_slices(_options(context, request, request.topics, max_wait_ms=request.max_wait_ms))
     forgotten = await in_slices(_forgotten(request)) if request.forgotten else ()
     return await broker.replicas.enter_session(ref, options, forgotten)
 
@@ -101,7 +104,7 @@ async def _in_session(
     broker: Broker, context: RequestContext, request: KafkaFetchRequest, session: FetchSession
 ) -> Answer:
     # What is fetched is known to the session. The limits are as they are after the quota.
-    options = at_once(_options(request, (), max_wait_ms=request.max_wait_ms))
+    options = at_once(_options(context, request, (), max_wait_ms=request.max_wait_ms))
     if not len(session):
         return await in_slices(_incremental(broker, context, request, [], session_id=0))
     session_id = session.session_id
@@ -186,7 +189,7 @@ def _of_cluster_metadata(request: KafkaFetchRequest) -> Steps[bool]:
 
 
 def _options(
-    request: KafkaFetchRequest, topics: Sequence[FetchTopic], *, max_wait_ms: int
+    context: RequestContext, request: KafkaFetchRequest, topics: Sequence[FetchTopic], *, max_wait_ms: int
 ) -> Steps[FetchOptions]:
     items: list[FetchItem] = []
     for topic in topics:
@@ -213,6 +216,9 @@ def _options(
         replica_id=request.replica_id,
         replica_epoch=request.replica_epoch,
         zstd=request.version >= _ZSTD_FROM,
+        any_replica=request.replica_id < 0 and request.version >= _RACKS_FROM,
+        rack_id=request.rack_id,
+        listener=context.connection.listener,
     )
 
 
@@ -296,6 +302,7 @@ def _fetched(result: FetchResult, version: int) -> FetchedPartition:
         diverging_epoch=result.diverging_epoch,
         leader=result.leader,
         records=result.records,
+        preferred_read_replica=result.preferred_read_replica,
     )
 
 
@@ -314,7 +321,7 @@ async def _with_cluster_metadata(
                 nursery.cancel_scope.cancel()
 
             async def watch_others() -> None:
-                options = await in_slices(_options(request, others, max_wait_ms=request.max_wait_ms))
+                options = await in_slices(_options(context, request, others, max_wait_ms=request.max_wait_ms))
                 await broker.replicas.fetch(options)
                 nursery.cancel_scope.cancel()
 
@@ -323,7 +330,7 @@ async def _with_cluster_metadata(
                     nursery.start_soon(watch, part)
             if others:
                 nursery.start_soon(watch_others)
-    results = await broker.replicas.fetch(await in_slices(_options(request, others, max_wait_ms=0)))
+    results = await broker.replicas.fetch(await in_slices(_options(context, request, others, max_wait_ms=0)))
     _count(broker, context, request, sum(result.size for result in results))
     fetched = iter(results)
     topics: list[FetchedTopic] = []

@@ -121,6 +121,8 @@ class ReplicaManager:
             cut_off=self._is_cut_off,
             quotas=self._quotas,
             stats=self.stats,
+            image=lambda: self._image,
+            selects=config.reads_from_closest_replica,
         )
         self._fetches = FetchService(reader, self._purgatory, max_bytes=config.fetch_max_bytes)
         self.sessions = FetchSessions(runtime.entropy, slots=config.max_incremental_fetch_session_cache_slots)
@@ -130,6 +132,7 @@ class ReplicaManager:
             self.sessions,
             max_bytes=config.fetch_max_bytes,
             doubtful=self._is_controller_silent,
+            tells_high_watermarks=config.reads_from_closest_replica,
         )
         self._isr_updater = IsrUpdater(
             broker_id,

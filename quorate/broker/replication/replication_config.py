@@ -37,6 +37,8 @@ class ReplicationConfig:
     log_dir_failure_timeout_ms: int = 30_000
     """The time that a replica leads though its log can't be opened for want of file descriptors, if others
     can."""
+    reads_from_closest_replica: bool = False
+    """`replica.selector.class` names Kafka's RackAwareReplicaSelector (KIP-392)."""
     fetch_max_bytes: int = 57_671_680
     """Upper bound of one Fetch answer, whatever the client asks for."""
     max_incremental_fetch_session_cache_slots: int = 1000

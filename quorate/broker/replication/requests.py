@@ -70,6 +70,12 @@ class FetchOptions:
     """The follower's broker epoch (KIP-903)."""
     zstd: bool = True
     """True if the client's version of Fetch knows zstd (KIP-110)."""
+    any_replica: bool = False
+    """Whether a follower may answer, and a leader name one: the version of a consumer knows it (KIP-392)."""
+    rack_id: str = ""
+    """The consumer's rack; "" if it has none."""
+    listener: str = ""
+    """Where the consumer would look for another replica."""
 
     @property
     def from_follower(self) -> bool:
@@ -109,6 +115,8 @@ class FetchResult:
     leader: tuple[int, Epoch] | None = None
     """(leader, leader epoch), as this broker knows them, with the errors that a client can use them for."""
     records: tuple[Buffer, ...] = ()
+    preferred_read_replica: int = -1
+    """The broker that a consumer had better read from; -1: this one (KIP-392)."""
 
     @property
     def size(self) -> int:
@@ -117,7 +125,11 @@ class FetchResult:
     @property
     def urgent(self) -> bool:
         """Return whether the answer must not wait for more records."""
-        return self.error is not ErrorCode.NONE or self.diverging_epoch is not None
+        return (
+            self.error is not ErrorCode.NONE
+            or self.diverging_epoch is not None
+            or self.preferred_read_replica >= 0
+        )
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,15 @@ def _roles(value: str) -> None:
         raise ValueError("it must be broker, controller or broker,controller")
 
 
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
+
+
+def _selector(value: str) -> None:
+    if value not in ("", _LEADER, RACK_AWARE):
+        raise ValueError(f"there are {RACK_AWARE} and {_LEADER}; code of others can't be loaded")
+
+
 def _key(
     kind: ValueType,
     name: str,
@@ -109,6 +118,10 @@ _OWN_KEYS: Final = (
         "The id of this node. It is unique in the cluster.", number(0, INT_MAX)),
     _int("broker.id", -1, -1, "The older name of node.id. -1: not set. If both are set, they must be equal."),
     _string("broker.rack", "", "The rack of this broker. Clients see it in Metadata."),
+    _string("replica.selector.class", "",
+        "How a leader chooses the replica that a consumer reads from (KIP-392), as the name of a class of "
+        f"Kafka's: {RACK_AWARE} sends a consumer with a client.rack to a replica in its rack. Empty, and "
+        f"{_LEADER}: consumers read from the leader.", _selector),
     # Where it listens
     _list("listeners", "PLAINTEXT://:9092",
         "The addresses that this node listens on: NAME://host:port, separated by commas. An empty host is "

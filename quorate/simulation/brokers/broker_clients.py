@@ -12,15 +12,16 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import WireClient
+from quorate.broker.wire import WireClient, open_client
 from quorate.broker.wire.codecs import (
+    FetchedPartition,
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
 )
 from quorate.log.batches import build_batch, read_batches, records_of
-from quorate.simulation.brokers.broker_cluster import BrokerCluster
+from quorate.simulation.brokers.broker_cluster import BrokerCluster, rack_of
 from quorate.simulation.brokers.partition_clients import TIMEOUT_S, PartitionClients, UnusableError
 from quorate.simulation.cluster_run import draw_records
 from quorate.simulation.histories import Append, History
@@ -68,6 +69,8 @@ class BrokerClients(PartitionClients):
         it."""
         self.consumed: dict[str, tuple[int, list[tuple[int, bytes]]]] = {}
         """Each consumer's partition, and the (offset, value) pairs that it has read from the start on."""
+        self.read_nearby = 0
+        """The records that consumers have read from followers (KIP-392)."""
 
     async def produce(self) -> None:
         """Run all producers until they have finished."""
@@ -189,7 +192,11 @@ class BrokerClients(PartitionClients):
             position = got[-1][0] + 1 if got else 0
             if until is not None and position >= until:
                 return True
-            fetched = await self.fetch_at(connection, partition, position)
+            rack = "" if until is not None else rack_of(1 + partition % len(self._cluster.nodes))
+            fetched = await self.fetch_at(connection, partition, position, rack=rack)
+            if fetched.preferred_read_replica > 0:
+                await self._read_nearby(client, partition, fetched.preferred_read_replica, got)
+                return False
             if fetched.error is ErrorCode.offset_out_of_range:
                 self._cluster.found(
                     "WhatWasReadStays",
@@ -197,16 +204,36 @@ class BrokerClients(PartitionClients):
                 )
             if fetched.error is not ErrorCode.none:
                 raise UnusableError
-            for batch in read_batches(b"".join(fetched.records)):
-                for record in records_of(batch):
-                    if record.offset < position:
-                        continue  # of a batch that the position lies in
-                    self._check_read(client, position, record.offset, fetched.high_watermark)
-                    got.append((record.offset, record.value or b""))
-                    position = record.offset + 1
+            self._take_in(client, fetched, got)
             return False
 
         await self.with_leader(client, partition, source, use)
+
+    async def _read_nearby(
+        self, client: str, partition: int, broker_id: int, got: list[tuple[int, bytes]]
+    ) -> None:
+        """Read from the follower that the leader named, until it sends the consumer back."""
+        network = self._cluster.network.for_node(client)
+        address = self._cluster.nodes[broker_id - 1].address
+        async with open_client(network, address, client_id=client, timeout_s=TIMEOUT_S) as connection:
+            while True:
+                position = got[-1][0] + 1 if got else 0
+                fetched = await self.fetch_at(connection, partition, position)
+                if fetched.error is not ErrorCode.none:
+                    return
+                before = len(got)
+                self._take_in(client, fetched, got)
+                self.read_nearby += len(got) - before
+
+    def _take_in(self, client: str, fetched: FetchedPartition, got: list[tuple[int, bytes]]) -> None:
+        position = got[-1][0] + 1 if got else 0
+        for batch in read_batches(b"".join(fetched.records)):
+            for record in records_of(batch):
+                if record.offset < position:
+                    continue  # of a batch that the position lies in
+                self._check_read(client, position, record.offset, fetched.high_watermark)
+                got.append((record.offset, record.value or b""))
+                position = record.offset + 1
 
     def _check_read(self, client: str, position: int, offset: int, high_watermark: int) -> None:
         if offset != position:

@@ -68,6 +68,11 @@ class BrokerClusterSettings:
     """The folders of every broker; the first holds the metadata log too."""
 
 
+def rack_of(number: int) -> str:
+    """The rack of a broker: each is in one of its own."""
+    return f"rack-{number}"
+
+
 class BrokerHost(VotingNode):
     """`server` and `quorum` are those of its running process."""
 
@@ -270,6 +275,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             "min.insync.replicas": str(self.settings.min_isr),
             "default.replication.factor": str(self.settings.brokers),
             "num.partitions": str(self.settings.partitions),
+            "broker.rack": rack_of(number),
         }
         if self.settings.auto_join:
             values["controller.quorum.auto.join.enable"] = "true"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import trio
 
+from quorate.broker.settings import RACK_AWARE
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import (
     TOPIC,
@@ -208,6 +209,8 @@ class BrokerRunSettings(ClusterRunSettings):
         compacted = draw_compacted(source, jumps=Fault.CLOCK_JUMP in kinds)
         if compacted is not None:
             cluster = replace(cluster, values={**cluster.values, **COMPACTING})
+        if source.random() < 0.5:
+            cluster = replace(cluster, values={**cluster.values, "replica.selector.class": RACK_AWARE})
         return replace(
             settings,
             cluster=cluster,
@@ -230,6 +233,8 @@ class BrokerRunResult:
     failed: int
     unknown: int
     read: int
+    read_nearby: int
+    """The records that were read from followers (KIP-392)."""
     commits: int
     outlived: int
     """How often a member of the group went on in its generation with another coordinator."""
@@ -355,6 +360,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             failed=sum(history.count(Outcome.FAILED) for history in histories),
             unknown=sum(history.count(Outcome.UNKNOWN) for history in histories),
             read=sum(len(got) for _, got in clients.consumed.values()),
+            read_nearby=clients.read_nearby,
             commits=members.commits,
             outlived=members.outlived,
             topics=len(admin.fates),

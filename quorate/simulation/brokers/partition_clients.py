@@ -87,12 +87,15 @@ class PartitionClients(Clients[BrokerCluster]):
             raise UnusableError
         return answer.producer_id, answer.producer_epoch
 
-    async def fetch_at(self, connection: WireClient, partition: int, offset: int) -> FetchedPartition:
+    async def fetch_at(
+        self, connection: WireClient, partition: int, offset: int, *, rack: str = ""
+    ) -> FetchedPartition:
         request = KafkaFetchRequest(
             version=_FETCH_VERSION,
             max_wait_ms=300,
             min_bytes=1,
             max_bytes=1 << 20,
+            rack_id=rack,
             topics=[FetchTopic(self.topic, None, [FetchPartition(partition, UNKNOWN_EPOCH, Offset(offset))])],
         )
         return (await connection.fetch(request)).topics[0].partitions[0]

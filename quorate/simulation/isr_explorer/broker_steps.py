@@ -187,6 +187,8 @@ class BrokerSteps(BrokerLives):
             cut_off=lambda partition: False,
             quotas=self._quotas,
             stats=self._stats,
+            image=MetadataImage,
+            selects=False,
         )
         item = FetchItem(
             topic=TOPIC_ID,

@@ -75,6 +75,8 @@ class Controller:
     """Commits at once; every broker hears of it at once, unless its metadata is held."""
 
     def __init__(self, static):
+        self.racks = {}
+        """Of brokers that register from now on."""
         self.static = static
         self.image = MetadataImage()
         self.chores = Chores(self.image, static=static, size=128)
@@ -138,6 +140,7 @@ class Controller:
             cluster_id=CLUSTER_ID,
             incarnation_id=incarnation,
             listeners=(BrokerEndpoint(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
+            rack=self.racks.get(broker_id),
             log_dirs=log_dirs,
             previous_broker_epoch=proof.broker_epoch,
             previous_log_dirs=tuple(sorted(proof.directories)),
@@ -413,7 +416,8 @@ class Broker:
         return pending.results()[0]
 
     async def fetch(self, offset, *, name="t", partition_id=0, max_wait_ms=0, min_bytes=1, **fields):
-        options = {key: fields.pop(key) for key in ("replica_id", "replica_epoch") if key in fields}
+        names = ("replica_id", "replica_epoch", "any_replica", "rack_id", "listener")
+        options = {key: fields.pop(key) for key in names if key in fields}
         item = FetchItem(name, partition_id, offset, 1 << 20, **fields)
         request = FetchOptions(items=[item], max_wait_ms=max_wait_ms, min_bytes=min_bytes, **options)
         return (await self.manager.fetch(request))[0]

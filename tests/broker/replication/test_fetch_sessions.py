@@ -84,9 +84,9 @@ def looked_at(monkeypatch, broker, *, partitions):
         held = broker.partition(partition_id=number)
         readable = held.readable
 
-        def noted(item, *, replica_id, readable=readable, number=number):
+        def noted(item, *, readable=readable, number=number, **options):
             looks.append(number)
-            return readable(item, replica_id=replica_id)
+            return readable(item, **options)
 
         monkeypatch.setattr(held, "readable", noted)
     return looks

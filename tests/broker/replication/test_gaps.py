@@ -15,6 +15,7 @@ import trio
 from gaps import within_gap
 from large_metadata import no_full_collection
 
+from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState
 from quorate.broker.metadata.states import PartitionState
 from quorate.broker.replication.following.follower_session import by_topic, forgotten_by_topic
@@ -217,6 +218,8 @@ def reader_of(partition: PartitionReplica) -> PartitionReader:
         cut_off=lambda _: False,
         quotas=ReplicationQuotas(1),
         stats=ReplicationStats(),
+        image=MetadataImage,
+        selects=True,
     )
 
 
@@ -228,7 +231,12 @@ async def test_a_session_of_many_partitions_is_begun_read_and_ended_in_slices(
     purgatory = Purgatory()
     sessions = FetchSessions(Entropy(random.Random(1)), slots=1)
     service = SessionFetches(
-        reader_of(partition), purgatory, sessions, max_bytes=1 << 20, doubtful=lambda: replica_id < 0
+        reader_of(partition),
+        purgatory,
+        sessions,
+        max_bytes=1 << 20,
+        doubtful=lambda: replica_id < 0,
+        tells_high_watermarks=True,
     )
     items = [FetchItem("t", number, 0, 1 << 20) for number in range(100_000)]
     options = FetchOptions(items=items, max_wait_ms=0, replica_id=replica_id)

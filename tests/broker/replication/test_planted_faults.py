@@ -208,8 +208,8 @@ def duplicates_are_appended(patch):
 def consumers_read_to_the_end(patch):
     readable = PartitionReplica.readable
 
-    def wrong(self, item, *, replica_id):
-        found = readable(self, item, replica_id=replica_id)
+    def wrong(self, item, **options):
+        found = readable(self, item, **options)
         return Readable(int(self.log.end_offset), found.diverging)
 
     patch.setattr(PartitionReplica, "readable", wrong)

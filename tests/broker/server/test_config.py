@@ -100,6 +100,7 @@ def test_a_short_fetch_timeout_shortens_the_long_poll() -> None:
         (with_line("num.partitions="), 9, "num.partitions is ''"),
         (with_line("auto.create.topics.enable=yes"), 9, "it must be true or false"),
         (with_line("min.insync.replicas=0"), 9, "min.insync.replicas is '0'"),
+        (with_line("replica.selector.class=com.example.Mine"), 9, "code of others can't be loaded"),
         (with_line("node.id=2"), 9, "node.id is set on line 4 already"),
         (with_line("just words"), 9, "just is not a known key"),
         (with_line("broker.rack=\\u12"), 9, "is no character"),

@@ -19,6 +19,7 @@ from quorate.broker.metadata.configs import TopicConfig, effective, unclean_elec
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Config, ConfigType
 from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.broker.settings.config_keys import RACK_AWARE
 from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, ServerConfigError
 
 BROKER, CLI = (Path(str(package.__file__)).parent for package in (broker, cli))
@@ -227,6 +228,7 @@ NOT_SET = {
 @pytest.mark.parametrize("part", sorted(NOT_SET))
 def test_every_field_of_a_part_can_be_set(part: str) -> None:
     changed = {name: another(name) for name in NUMBERS if name not in ("broker.id", "node.id")}
+    changed["replica.selector.class"] = RACK_AWARE
     text = "\n".join(f"{key}={value}" for key, value in (NODE | changed).items())
     before, after = parts(parse())[part], parts(ServerConfig.parse(text))[part]
     same = {

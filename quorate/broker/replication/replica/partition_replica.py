@@ -187,7 +187,11 @@ class PartitionReplica:
             if self.role is None:
                 return RoleChange.NONE
             if isinstance(self.role, FollowerState):
-                return RoleChange.ISR if self.role.update(self.broker_id, state) else RoleChange.NONE
+                if not self.role.update(self.broker_id, state):
+                    return RoleChange.NONE
+                if not self.role.in_isr:
+                    self.watchers.changed()  # consumers that wait here go back to the leader
+                return RoleChange.ISR
             before = self.role.isr.committed
             if not self.role.update(state, now=now):
                 return RoleChange.NONE
@@ -240,6 +244,22 @@ class PartitionReplica:
 
     def check_leading(self, current_leader_epoch: Epoch = UNKNOWN_EPOCH) -> LeaderState:
         """Return the leadership. Raises `PartitionError` unless this broker leads in the client's epoch."""
+        self._check_epoch(current_leader_epoch)
+        if not isinstance(self.role, LeaderState):
+            raise PartitionError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is not led by broker {self.broker_id}"
+            )
+        return self.role
+
+    def check_serving(self, current_leader_epoch: Epoch = UNKNOWN_EPOCH) -> None:
+        """Raise `PartitionError` unless consumers may read here in their epoch: from the leader, or from a
+        follower in the ISR (KIP-392). Another follower sends them back to the leader."""
+        if isinstance(self.role, FollowerState) and self.role.in_isr:
+            self._check_epoch(current_leader_epoch)
+        else:
+            self.check_leading(current_leader_epoch)
+
+    def _check_epoch(self, current_leader_epoch: Epoch) -> None:
         if self.failure is not None:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
         if current_leader_epoch >= 0:
@@ -252,11 +272,6 @@ class PartitionReplica:
                     ErrorCode.UNKNOWN_LEADER_EPOCH,
                     f"{self}: only epoch {self.leader_epoch} is known here yet",
                 )
-        if not isinstance(self.role, LeaderState):
-            raise PartitionError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is not led by broker {self.broker_id}"
-            )
-        return self.role
 
     def check_appendable(self, acks: int) -> LeaderState:
         """Return the leadership. Raises `PartitionError` unless this broker may append as leader."""
@@ -381,10 +396,16 @@ class PartitionReplica:
         if self.watchers.await_deletion and (least := self.low_watermark()) is not None:
             self.watchers.low_watermark_moved(least)
 
-    def readable(self, item: FetchItem, *, replica_id: int) -> Readable:
-        """Return the range that a fetch may read. Changes nothing. Raises `PartitionError`."""
-        leader = self.check_leading(item.current_leader_epoch)
-        if replica_id >= 0 and replica_id not in leader.remotes:
+    def readable(self, item: FetchItem, *, replica_id: int, any_replica: bool = False) -> Readable:
+        """Return the range that a fetch may read. Changes nothing. Raises `PartitionError`.
+
+        `any_replica`: a follower may answer too, up to the high watermark that it knows: nothing below is
+        ever taken back. Beyond, as far as its log goes, a consumer waits; beyond that it is out of range, and
+        the client asks the leader, as with Kafka.
+        """
+        if any_replica:
+            self.check_serving(item.current_leader_epoch)
+        elif replica_id not in self.check_leading(item.current_leader_epoch).remotes and replica_id >= 0:
             # It may be ahead of us, and be a replica in metadata that is still to come (KAFKA-13837).
             raise PartitionError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is no replica of {self} known here"
@@ -535,7 +556,7 @@ class PartitionReplica:
             if self.role is not role:
                 return taken
             headers = list(read_headers(run, dense=False))
-            # Nobody reads from a follower.
+            # Few read from a follower.
             self.log.append_as_follower(run, headers=headers, in_memory=False)
             if self.mirror is not None:
                 self.mirror.append_as_follower(run, headers=headers)
@@ -550,6 +571,7 @@ class PartitionReplica:
         exposed = min(high_watermark, self.log.end_offset)
         if exposed > self.log.high_watermark:
             self.log.high_watermark = exposed
+            self.watchers.high_watermark_moved(exposed)
         return taken
 
     def truncation_offset(self, role: FollowerState, epoch: Epoch, end_offset: Offset) -> Offset:

@@ -36,7 +36,7 @@ class SessionPartition:
     def changed(self, *, wake: bool) -> None:
         """The replica has changed (`Observer`)."""
         self.touched = True
-        self.session.mark(self, wake=wake)
+        self.session.mark(self, wake=wake or self.session.eager)
 
     def observe(self, replica: PartitionReplica | None) -> None:
         """Observe this replica, in place of another that had the same name."""
@@ -81,6 +81,7 @@ class FetchSession:
         "counted",
         "created_at",
         "dirty",
+        "eager",
         "epoch",
         "from_follower",
         "parked",
@@ -104,6 +105,8 @@ class FetchSession:
         """The follower's broker epoch: another life of it begins another session."""
         self.epoch = 1
         self.created_at = self.used_at = now
+        self.eager = False
+        """Whether it is told of a high watermark that moved too, without waiting for records."""
         self.answered = False
         """Whether it was told of all its partitions once."""
         self.clock = FetchClock(now)

@@ -6,9 +6,11 @@ from typing import TypeAlias
 
 import trio
 
+from quorate.broker.metadata import MetadataImage
 from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
+from quorate.broker.replication.serving.replica_selection import NOBODY, preferred_replica
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.error_code import ErrorCode
 from quorate.log import Codec, DamagedLogError, LogError, OffsetOutOfRangeError
@@ -53,7 +55,12 @@ class PartitionReader:
         cut_off: Callable[[PartitionReplica], bool],
         quotas: ReplicationQuotas,
         stats: ReplicationStats,
+        image: Callable[[], MetadataImage],
+        selects: bool,
     ) -> None:
+        """`selects`: whether consumers are sent to the closest replica, and served by followers (KIP-392)."""
+        self._image = image
+        self._selects = selects
         self.lookup = lookup
         self._stats = stats
         self._disk_failed = disk_failed
@@ -71,10 +78,12 @@ class PartitionReader:
         partition = role = opened = None
         try:
             partition = self.lookup(item.topic, item.partition_id)
-            readable = partition.readable(item, replica_id=options.replica_id)
+            any_replica = self._selects and options.any_replica
+            readable = partition.readable(item, replica_id=options.replica_id, any_replica=any_replica)
             role = partition.role
             readable_end: ReadableEnd | None = self.readable_end(partition, options)
             records = b""
+            preferred = preferred_replica(partition, item, options, self._image) if any_replica else NOBODY
             if not options.zstd and partition.rules.codec is Codec.ZSTD:
                 raise _needs_zstd(partition)
             throttled = options.from_follower and partition.leader_throttled
@@ -82,7 +91,7 @@ class PartitionReader:
                 # Not watched: more records would change nothing. The long poll ends, and the follower asks
                 # again.
                 readable_end = None
-            elif readable.diverging is None and (left > 0 or first):
+            elif readable.diverging is None and preferred == NOBODY and (left > 0 or first):
                 opened = partition.log
                 records = await opened.read(
                     item.fetch_offset,
@@ -96,7 +105,7 @@ class PartitionReader:
                         raise _needs_zstd(partition)
                 if partition.role is not role:
                     # The log may have been cut meanwhile; whatever was read is not ours to give.
-                    partition.check_leading(item.current_leader_epoch)
+                    partition.readable(item, replica_id=options.replica_id, any_replica=any_replica)
                     records = b""
                 if throttled and records:
                     self._quota.record(len(records), now=trio.current_time())
@@ -127,6 +136,7 @@ class PartitionReader:
             log_start_offset=partition.log.log_start_offset,
             diverging_epoch=readable.diverging,
             records=(records,) if records else (),
+            preferred_read_replica=preferred,
         )
         return PartitionRead(answer, None if readable_end is None else partition, readable_end)
 

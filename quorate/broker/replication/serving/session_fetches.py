@@ -37,6 +37,7 @@ class SessionFetches:
         *,
         max_bytes: int,
         doubtful: Callable[[], bool],
+        tells_high_watermarks: bool,
     ) -> None:
         self._reader = reader
         self._purgatory = purgatory
@@ -44,6 +45,9 @@ class SessionFetches:
         self._max_bytes = max_bytes
         self._doubtful = doubtful
         """Whether leaders here may have been replaced without anybody here knowing."""
+        self._tells_high_watermarks = tells_high_watermarks
+        """Whether a follower is told of a high watermark that has moved without waiting for records, because
+        consumers read from followers up to there (KIP-392)."""
 
     async def enter(
         self, ref: SessionRef, options: FetchOptions, forgotten: Sequence[PartitionKey]
@@ -53,6 +57,7 @@ class SessionFetches:
         session = self._sessions.enter(ref, options)
         if session is None:
             return None
+        session.eager = session.from_follower and self._tells_high_watermarks
         epoch = session.epoch
         slices = Slices()
         for item in options.items:
@@ -146,6 +151,8 @@ class SessionFetches:
             result = one.result
             read.visited.append((each, result, one.leaves_some(item)))
             read.urgent = read.urgent or is_urgent(item, options, result)
+            if session.eager and session.answered:
+                read.urgent = read.urgent or each.is_news(result)
             if result.records:
                 read.size += result.size
                 left -= result.size

@@ -1,0 +1,193 @@
+"""Consumers that read from the replica in their rack (KIP-392)."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+
+from quorate.broker.replication.requests import CONSUMER, FetchItem, FetchOptions
+from quorate.broker.replication.serving.replica_selection import preferred_replica
+from quorate.error_code import ErrorCode
+
+RACKS = {1: "a", 2: "b", 3: "c"}
+
+
+def here(rack=""):
+    """What a consumer of a version that knows of racks says."""
+    return {"any_replica": True, "rack_id": rack, "listener": "PLAINTEXT"}
+
+
+async def in_racks(make_brokers, *, racks=RACKS, chooses=True, **fields):
+    cluster = make_brokers(brokers=3, min_isr=1, reads_from_closest_replica=chooses)
+    cluster.controller.racks = dict(racks)
+    await cluster.with_topic(**fields)
+    await cluster[1].produced("a", "b")
+    await cluster.caught_up()
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("rack", "sent_to"), [("b", 2), ("c", 3), ("a", CONSUMER), ("d", CONSUMER), ("", CONSUMER)]
+)
+async def test_a_leader_names_the_replica_in_the_rack_of_the_consumer_and_sends_no_records(
+    make_brokers, autojump_clock, rack, sent_to
+):
+    cluster = await in_racks(make_brokers)
+    began = trio.current_time()
+    told = await cluster[1].fetch(0, max_wait_ms=10_000, **here(rack))
+    assert trio.current_time() == began
+    assert (told.error, told.preferred_read_replica) == (ErrorCode.NONE, sent_to)
+    assert (told.size > 0, told.high_watermark) == (sent_to == CONSUMER, 2)
+
+
+async def test_without_the_setting_nobody_is_sent_anywhere_and_no_follower_serves(
+    make_brokers, autojump_clock
+):
+    cluster = await in_racks(make_brokers, chooses=False)
+    told = await cluster[1].fetch(0, **here("b"))
+    assert (told.preferred_read_replica, told.size > 0) == (-1, True)
+    assert (await cluster[2].fetch(0, **here("b"))).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_consumer_of_a_version_before_racks_reads_from_the_leader_alone(make_brokers, autojump_clock):
+    cluster = await in_racks(make_brokers)
+    assert await cluster[1].consumed() == ["a", "b"]
+    assert (await cluster[2].fetch(0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_of_two_in_the_rack_the_one_with_the_longer_log_is_named(make_brokers, autojump_clock):
+    cluster = await in_racks(make_brokers, racks={1: "a", 2: "b", 3: "b"})
+    cluster.cut_off(3)
+    await trio.sleep(1)
+    pending = cluster[1].produce("c")
+    await cluster.until(lambda: cluster[2].partition().log.end_offset == 3)
+    assert (await cluster[1].fetch(0, **here("b"))).preferred_read_replica == 2
+    assert not pending.done
+
+
+async def test_a_replica_that_lacks_the_offset_is_not_named(make_brokers, autojump_clock):
+    cluster = await in_racks(make_brokers)
+    cluster.cut_off(2)
+    await trio.sleep(1)
+    cluster[1].produce("c", acks=1)
+    assert (await cluster[1].fetch(2, **here("b"))).preferred_read_replica == 2
+    assert (await cluster[1].fetch(3, **here("b"))).preferred_read_replica == -1
+
+
+async def test_a_fenced_replica_is_not_named_though_it_is_still_in_the_isr(make_brokers, autojump_clock):
+    """It leaves the ISR by a record of its own, after that which fences it."""
+    cluster = await in_racks(make_brokers)
+    brokers = dict(cluster.controller.image.brokers)
+    partition, item = cluster[1].partition(), FetchItem("t", 0, 0, 1 << 20)
+    options = FetchOptions(items=[item], max_wait_ms=0, **here("b"))
+
+    def preferred():
+        return preferred_replica(partition, item, options, lambda: SimpleNamespace(brokers=brokers))
+
+    assert preferred() == 2
+    brokers[2] = replace(brokers[2], fenced=True)
+    assert preferred() == -1
+
+
+async def test_a_consumer_in_the_rack_of_the_leader_stays_though_a_follower_is_there_too(
+    make_brokers, autojump_clock
+):
+    cluster = await in_racks(make_brokers, racks={1: "a", 2: "a", 3: "c"})
+    told = await cluster[1].fetch(0, **here("a"))
+    assert (told.preferred_read_replica, told.size > 0) == (-1, True)
+
+
+async def test_a_replica_on_another_listener_is_not_named(make_brokers, autojump_clock):
+    cluster = await in_racks(make_brokers)
+    told = await cluster[1].fetch(0, **(here("b") | {"listener": "INTERNAL"}))
+    assert told.preferred_read_replica == -1
+
+
+async def test_a_follower_serves_consumers_up_to_the_high_watermark_that_it_knows(
+    make_brokers, autojump_clock
+):
+    cluster = await in_racks(make_brokers)
+    assert await cluster[2].consumed(**here("b")) == ["a", "b"]
+    cluster.cut_off(3)
+    pending = cluster[1].produce("c", timeout_ms=60_000)
+    await cluster.until(lambda: cluster[2].partition().log.end_offset == 3)
+    assert await cluster[2].consumed(**here("b")) == ["a", "b"], "it has the third, which is not committed"
+    assert (await cluster[2].fetch(3, **here("b"))).error is ErrorCode.NONE, "it may be in time"
+    assert (await cluster[2].fetch(4, **here("b"))).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert not pending.done
+
+
+async def test_a_consumer_that_waits_at_a_follower_reads_what_is_committed_at_once(
+    make_brokers, nursery, autojump_clock
+):
+    """The high watermark comes to the follower without waiting for its long poll, nor for more records."""
+    cluster = await in_racks(make_brokers)
+    seen = []
+
+    async def consume():
+        fetched = await cluster[2].fetch(2, max_wait_ms=10_000, **here("b"))
+        seen.append((fetched.size > 0, trio.current_time()))
+
+    nursery.start_soon(consume)
+    await trio.sleep(2.25)
+    began = trio.current_time()
+    await cluster[1].produced("c")
+    await cluster.until(lambda: bool(seen))
+    assert seen[0][0]
+    assert seen[0][1] - began < 0.1
+
+
+async def test_epochs_are_checked_at_a_follower_as_at_a_leader(make_brokers, autojump_clock):
+    cluster = await in_racks(make_brokers)
+    epoch = cluster.controller.state().leader_epoch
+    found = [
+        (await cluster[2].fetch(0, current_leader_epoch=epoch + each, **here("b"))).error
+        for each in (-1, 0, 1)
+    ]
+    if epoch == 0:
+        found[0] = ErrorCode.FENCED_LEADER_EPOCH  # -1 is "not checked"
+    assert found == [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
+
+
+async def test_a_follower_that_leaves_the_isr_sends_consumers_back_to_the_leader(
+    make_brokers, nursery, autojump_clock
+):
+    cluster = await in_racks(make_brokers)
+    errors = []
+
+    async def consume():
+        errors.append((await cluster[2].fetch(2, max_wait_ms=10_000, **here("b"))).error)
+
+    nursery.start_soon(consume)
+    await trio.testing.wait_all_tasks_blocked()
+    cluster.cut_off(2)
+    cluster.controller.change(isr=(1, 3))
+    await trio.testing.wait_all_tasks_blocked()
+    assert errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert (await cluster[2].fetch(0, **here("b"))).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await cluster[1].fetch(0, **here("b"))).preferred_read_replica == -1
+
+
+async def test_a_consumer_that_waits_at_a_follower_is_told_when_another_leads(
+    make_brokers, nursery, autojump_clock
+):
+    cluster = await in_racks(make_brokers)
+    answers = []
+
+    async def consume():
+        answers.append(
+            await cluster[2].fetch(
+                2,
+                max_wait_ms=10_000,
+                current_leader_epoch=cluster.controller.state().leader_epoch,
+                **here("b"),
+            )
+        )
+
+    nursery.start_soon(consume)
+    await trio.testing.wait_all_tasks_blocked()
+    cluster.controller.elect(3)
+    await trio.testing.wait_all_tasks_blocked()
+    assert [each.error for each in answers] == [ErrorCode.FENCED_LEADER_EPOCH]
