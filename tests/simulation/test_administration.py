@@ -30,6 +30,7 @@ from quorate.simulation.administration import (
     Answer,
     Folder,
     GroupOffset,
+    Held,
     Intent,
     KeptRecords,
     OneLeaderPerLeaderEpoch,
@@ -386,15 +387,31 @@ def test_a_second_leader_of_a_leader_epoch_is_found() -> None:
 # Records
 
 
+def holding(start: int, *records: tuple[int, bytes]) -> Held:
+    return Held(start, records)
+
+
+def test_replicas_agree_on_all_they_hold_unless_a_deletion_had_no_answer() -> None:
+    records = KeptRecords()
+    whole, later, other = holding(0, (0, b"a"), (1, b"b")), holding(1, (1, b"b")), holding(1, (1, b"c"))
+    assert records.differ(whole, later)
+    assert records.differ(later, other)
+    records.not_deleted()
+    assert not records.differ(whole, later)
+    assert records.differ(whole, other)
+    records.removed()
+    assert records.differ(whole, later)
+
+
 def test_records_that_must_be_there_and_are_not_are_found() -> None:
     records = KeptRecords()
     records.acknowledged(0, b"a")
     records.acknowledged(1, b"b")
-    assert not list(records.wrong([(0, b"a"), (1, b"b")], log_start_offset=0))
-    assert list(records.wrong([(0, b"a"), (1, b"x")], log_start_offset=0))
+    assert not list(records.wrong(holding(0, (0, b"a"), (1, b"b"))))
+    assert list(records.wrong(holding(0, (0, b"a"), (1, b"x"))))
     records.deleting(1)
-    assert not list(records.wrong([(1, b"b")], log_start_offset=1)), "the answer may be on its way"
-    assert list(records.wrong([], log_start_offset=2))
+    assert not list(records.wrong(holding(1, (1, b"b")))), "the answer may be on its way"
+    assert list(records.wrong(holding(2)))
 
 
 def test_records_that_were_deleted_and_are_there_are_found() -> None:
@@ -402,13 +419,13 @@ def test_records_that_were_deleted_and_are_there_are_found() -> None:
     records.acknowledged(0, b"a")
     records.deleting(1)
     records.deleted(1)
-    assert list(records.wrong([(0, b"a")], log_start_offset=0))
-    assert not list(records.wrong([], log_start_offset=1))
+    assert list(records.wrong(holding(0, (0, b"a"))))
+    assert not list(records.wrong(holding(1)))
 
 
 def test_records_of_an_earlier_partition_are_found() -> None:
     records = KeptRecords()
     records.acknowledged(0, b"a")
     records.removed()
-    assert not list(records.wrong([(0, b"b")], log_start_offset=0))
-    assert list(records.wrong([(3, b"a")], log_start_offset=0))
+    assert not list(records.wrong(holding(0, (0, b"b"))))
+    assert list(records.wrong(holding(0, (3, b"a"))))

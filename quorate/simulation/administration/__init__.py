@@ -31,7 +31,7 @@ from quorate.simulation.administration.intents import (
     unregister_broker,
     update_feature,
 )
-from quorate.simulation.administration.kept_records import KeptRecords
+from quorate.simulation.administration.kept_records import Held, KeptRecords
 from quorate.simulation.administration.leader_epochs import OneLeaderPerLeaderEpoch
 from quorate.simulation.administration.removed_topics import RemovedTopicsStayRemoved
 from quorate.simulation.administration.stray_folders import Folder, stray_folders
@@ -48,6 +48,7 @@ __all__ = [
     "FeatureSet",
     "Folder",
     "GroupOffset",
+    "Held",
     "Intent",
     "KeptRecords",
     "LeaderElected",

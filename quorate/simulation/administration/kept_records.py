@@ -1,7 +1,7 @@
 """The records of partitions that shrink, grow again and have records deleted: what must be there at the end,
 and what must not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -9,6 +9,18 @@ from dataclasses import dataclass
 class _Acknowledged:
     offset: int
     value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a replica holds from its log start on."""
+
+    log_start_offset: int
+    records: tuple[tuple[int, bytes], ...]
+    """Offsets and values."""
+
+    def starting_at(self, offset: int) -> "Held":
+        return Held(offset, tuple(each for each in self.records if each[0] >= offset))
 
 
 class KeptRecords:
@@ -21,6 +33,9 @@ class KeptRecords:
         self._asked_to_delete_below = 0
         self.deleted_below = 0
         """The highest low watermark that was answered: nothing below it may be read."""
+        self.starts_may_differ = False
+        """A deletion was not answered: a leader that did it, and was deposed before the others heard, begins
+        later than they do."""
 
     def acknowledged(self, offset: int, value: bytes) -> None:
         self._kept.append(_Acknowledged(offset, value))
@@ -28,6 +43,10 @@ class KeptRecords:
     def deleting(self, below: int) -> None:
         """A request to delete records begins, whatever its answer."""
         self._asked_to_delete_below = max(self._asked_to_delete_below, below)
+
+    def not_deleted(self) -> None:
+        """The request had no answer, or another than that it was done."""
+        self.starts_may_differ = True
 
     def deleted(self, low_watermark: int) -> None:
         self.deleted_below = max(self.deleted_below, low_watermark)
@@ -37,14 +56,22 @@ class KeptRecords:
         self._removed |= {each.value for each in self._kept}
         self._kept.clear()
         self._asked_to_delete_below = self.deleted_below = 0
+        self.starts_may_differ = False
 
-    def wrong(self, held: Sequence[tuple[int, bytes]], *, log_start_offset: int) -> Iterator[str]:
-        """Say what is wrong with a replica that holds these (offset, value) pairs."""
-        values = dict(held)
-        if log_start_offset < self.deleted_below:
+    def differ(self, one: "Held", other: "Held") -> bool:
+        """Return whether two replicas differ in what they must have in common."""
+        if not self.starts_may_differ:
+            return one != other
+        start = max(one.log_start_offset, other.log_start_offset)
+        return one.starting_at(start) != other.starting_at(start)
+
+    def wrong(self, held: "Held") -> Iterator[str]:
+        """Say what is wrong with a replica that holds this."""
+        values = dict(held.records)
+        if held.log_start_offset < self.deleted_below:
             yield (
-                f"begins at offset {log_start_offset}, and what is below {self.deleted_below} was answered "
-                "as deleted"
+                f"begins at offset {held.log_start_offset}, and what is below {self.deleted_below} was "
+                "answered as deleted"
             )
         for value in self._removed.intersection(values.values()):
             yield f"has {value!r}, which went with the earlier partition of its number"

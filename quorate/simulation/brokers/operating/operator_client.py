@@ -37,9 +37,10 @@ _ALREADY: Final = frozenset(
     {
         ErrorCode.no_reassignment_in_progress,
         ErrorCode.election_not_needed,
-        ErrorCode.broker_id_not_registered,
     }
 )
+_FEWER_BROKERS: Final = frozenset({ErrorCode.broker_id_not_registered, ErrorCode.invalid_replica_assignment})
+"""What a second attempt is answered if a broker lost its registration after the first."""
 PREFIX: Final = "op"
 """The names of operators' topics begin with it, and no others."""
 
@@ -159,7 +160,7 @@ class OperatorClient:
         codes: Sequence[ErrorCode | None] = await ask() or [None] * len(calls)
         answers: list[tuple[Answer, ErrorCode | None]] = []
         for call, code in zip(calls, codes, strict=True):
-            answer = answer_of(code)
+            answer = self._answer_of(call.intent, code)
             self.cluster.trace.add(
                 self.name, f"{call.intent.what}: {answer.value if code is None else code.name}"
             )
@@ -169,6 +170,13 @@ class OperatorClient:
                 self.cluster.found("Administration", violation)
             answers.append((answer, code))
         return answers
+
+    def _answer_of(self, intent: Intent, code: ErrorCode | None) -> Answer:
+        if code is ErrorCode.broker_id_not_registered and intent.passes:
+            return Answer.ALREADY
+        if code in _FEWER_BROKERS and self.budget.is_one_unregistered:
+            return Answer.UNKNOWN
+        return answer_of(code)
 
     async def connected(
         self, send: Callable[[WireClient], Awaitable[T]], *, to: BrokerHost | None = None

@@ -2,14 +2,15 @@
 wrong, and check at the end that the cluster is as they were answered."""
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import trio
 
 from quorate.simulation.administration import (
     AdminHistory,
+    Held,
     RemovedTopicsStayRemoved,
     UnregisteredBrokersStayOut,
     still_there,
@@ -40,10 +41,7 @@ from quorate.simulation.brokers.operating.topic_actions import (
 from quorate.simulation.brokers.operating.wrong_requests import ask_wrongly
 from quorate.simulation.cluster_run import Clients
 from quorate.simulation.violations import SafetyViolation
-from quorate.types import Offset
 
-Held: TypeAlias = Sequence[tuple[int, bytes]]
-"""The records of a replica: offsets and values."""
 Action = Callable[[OperatorClient], Awaitable[None]]
 
 ACTIONS: Final[tuple[tuple[int, Action], ...]] = (
@@ -144,31 +142,30 @@ class Operators(Clients[BrokerCluster]):
     async def _check_topic(self, topic: OwnTopic) -> None:
         for partition_id, state in self._cluster.states(topic.name).items():
             named = f"{topic.name}-{partition_id}"
-            first: tuple[Offset, Held] | None = None
+            records = topic.records_of(partition_id)
+            first: Held | None = None
             for broker_id in state.replicas:
-                start, held = await self._held(self._cluster.nodes[broker_id - 1], topic.name, partition_id)
-                if first is None:
-                    first = start, held
-                elif first != (start, held):
+                held = await self._held(self._cluster.nodes[broker_id - 1], topic.name, partition_id)
+                first = first or held
+                if records.differ(first, held):
                     raise SafetyViolation(
                         f"ReplicasAgree: brokers {state.replicas[0]} and {broker_id} are in sync and "
-                        f"differ in {named}: {first} and {(start, held)}"
+                        f"differ in {named}: {first} and {held}"
                     )
                 if topic.unclean or topic.counted is Counted.UNSURE:
                     continue
-                records = topic.records_of(partition_id)
-                for wrong in records.wrong(held, log_start_offset=start):
+                for wrong in records.wrong(held):
                     raise SafetyViolation(
                         f"RemovedRecordsStayRemoved: the replica of {named} on {broker_id} {wrong}"
                     )
 
-    async def _held(self, node: BrokerHost, name: str, partition_id: int) -> tuple[Offset, Held]:
+    async def _held(self, node: BrokerHost, name: str, partition_id: int) -> Held:
         broker = node.serving.broker
         assert broker is not None
         log = broker.replicas.partition(name, partition_id).log
         start = log.log_start_offset
         pairs = read_everything(await log.read(start, 1 << 30))
-        return start, [(offset, value) for offset, value in pairs if offset >= start]
+        return Held(int(start), tuple((offset, value) for offset, value in pairs if offset >= start))
 
 
 def is_owned(name: str) -> bool:

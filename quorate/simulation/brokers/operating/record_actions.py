@@ -54,6 +54,8 @@ async def delete_records(operator: OperatorClient) -> None:
     await _at_leader(operator, topic, partition_id, send)
     if outcomes and outcomes[0][0] is ErrorCode.none:
         records.deleted(outcomes[0][1])
+    else:
+        records.not_deleted()
 
 
 async def _at_leader(
