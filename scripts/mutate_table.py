@@ -2907,4 +2907,37 @@ MUTATIONS: tuple[Mutation, ...] = (
         "ours: the end of a log is kept in memory",
         _CLEANING,
     ),
+    # --- folders of one name in several directories ---
+    _tested(
+        "the older of two folders of a name counts",
+        "broker/replication/storage/namesakes.py",
+        "        if better is not None:\n",
+        "        if better is None:\n            return\n        if better.failure is not None:\n",
+        "KAFKA-16157",
+        "tests/broker/replication/test_lost_directories.py",
+    ),
+    _tested(
+        "two folders of a name are refused whatever topics they are of",
+        "broker/replication/storage/directory_scan.py",
+        "        if first is not each:\n            folder",
+        "        if each is not directories[0]:\n            folder",
+        "KAFKA-16157",
+        "tests/broker/replication/test_lost_directories.py",
+    ),
+    _tested(
+        "the folder of an earlier topic of the name stays",
+        "broker/replication/storage/namesakes.py",
+        "            if key in each.namesakes:\n",
+        "            if key in each.namesakes and each.failure is not None:\n",
+        "KAFKA-16157",
+        "tests/broker/replication/test_lost_directories.py",
+    ),
+    _tested(
+        "two folders of one partition are taken for those of two",
+        "broker/replication/storage/directory_scan.py",
+        "first = kept.setdefault(each.identities[key], each)",
+        "first = each",
+        "KAFKA-15649: only a person can say which copy is older",
+        "tests/broker/replication/test_lost_directories.py",
+    ),
 )

@@ -60,6 +60,7 @@ from quorate.broker.replication.storage import (
     DirectoryReport,
     LogManager,
     LogStarts,
+    PartitionIdentity,
     Proof,
     SetAsideFolder,
 )
@@ -471,6 +472,11 @@ class ReplicaManager:
         """Remove replicas that were given to others, or whose topic was deleted or shrunk, while this broker
         was down. `image` has the broker's registration, so that it is newer than all that it acted upon in an
         earlier life."""
+        for key in self._logs.namesakes.held():
+            known = image.topic(key[0])
+            if known is not None:
+                identity = PartitionIdentity(known.topic_id, known.first_epoch(key[1]))
+                self._logs.namesakes.prefer(key, identity)
         for topic, partition_id, (topic_id, first_epoch) in self._logs.held():
             held, state = image.topic_by_id(topic_id), image.partition(topic_id, partition_id)
             if (

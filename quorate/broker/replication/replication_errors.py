@@ -25,7 +25,8 @@ class AllFoldersFailedError(Exception):
 
 
 class DuplicateReplicaError(Exception):
-    """A partition has a folder in two directories: one of them is older, and only a person can say which."""
+    """A partition has a folder in two directories, both of the same topic id: one is older, and only a person
+    can say which."""
 
     def __init__(self, partition: str, first: str, second: str) -> None:
         super().__init__(

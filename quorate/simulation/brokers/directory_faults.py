@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from quorate.broker.metadata import MetadataImage
-from quorate.broker.replication.storage import MOVED_MARK, parse_folder_name
+from quorate.broker.replication.storage import MOVED_MARK, load_partition_metadata, parse_folder_name
 from quorate.quorum_state import META_PROPERTIES, load_meta_properties
 from quorate.simulation.brokers.broker_cluster import AGAIN, MORE, BrokerCluster, BrokerHost
 from quorate.simulation.brokers.loss_budget import LossBudget
@@ -106,6 +106,9 @@ class DirectoryFaults:
                 continue
             if any(node.disk.exists(f"{each}/{name}/{MOVED_MARK}") for each in (FOLDER, MORE)):
                 continue  # one says itself that it isn't the replica
+            first, second = (load_partition_metadata(node.disk, f"{each}/{name}") for each in (FOLDER, MORE))
+            if first != second:
+                continue  # the broker knows which is of an earlier partition
             state = image.partition(topic.topic_id, key[1])
             named = None if state is None else state.directory_of(node.id)
             node.disk.remove_folder(f"{FOLDER if named == back else MORE}/{name}")

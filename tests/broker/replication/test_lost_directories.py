@@ -327,6 +327,52 @@ async def test_a_replica_whose_folder_cannot_be_made_is_made_in_another_director
     assert not (await cluster[1].produced("a")).error
 
 
+@pytest.mark.bug("KAFKA-16157")
+@pytest.mark.parametrize("away", TWO)
+async def test_of_two_folders_of_a_topic_made_again_the_one_of_its_id_counts(
+    make_brokers, away, autojump_clock
+):
+    """Both are there when the directory is back: the broker did not start before one was moved away."""
+    cluster = make_brokers(brokers=1, min_isr=1)
+    number, stays = await made_again_while_away(cluster, away)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened("t", number)
+    assert [home_of(cluster[1], each) for each in (0, 1)] == [stays, stays]
+    assert [await cluster[1].consumed(partition_id=each) for each in (0, 1)] == [["new"], ["new"]]
+    assert not cluster[1].disk.exists(f"{away}/t-{number}")
+    where = cluster[1].manager._logs.directory_of("t", number)
+    assert cluster.controller.state("t", number).directory_of(1) == where
+
+
+@pytest.mark.bug("KAFKA-16157")
+async def test_all_folders_of_a_name_go_when_its_topic_is_gone(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    number, _ = await made_again_while_away(cluster, "d2")
+    cluster.controller.delete()
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.until(lambda: not cluster[1].disk.exists(f"d1/t-{number}"))
+    assert not cluster[1].disk.exists(f"d2/t-{number}")
+
+
+async def made_again_while_away(cluster, away):
+    """Topic t is deleted and made again while one directory of broker 1 is away. Return the partition that
+    has folders in both then, and the directory with the newer one. Broker 1 is down."""
+    await alone(cluster)
+    (number,) = (each for each in (0, 1) if home_of(cluster[1], each) == away)
+    (stays,) = {*TWO} - {away}
+    await cluster[1].stop()
+    cluster.controller.delete()
+    await cluster[1].start(log_dirs=(stays,))
+    cluster.controller.create(replicas=(1,), partitions=2, number=2)
+    for each in (0, 1):
+        await cluster.opened("t", each)
+        assert not (await cluster[1].produced("new", partition_id=each)).error
+    await cluster[1].stop()
+    both = [cluster[1].disk.exists(f"{each}/t-{number}") for each in TWO]
+    assert both == [True, True], "the older one and the newer one"
+    return number, stays
+
+
 @pytest.mark.bug("KAFKA-17190")
 async def test_a_directory_assignment_of_a_deleted_topic_is_not_repeated_for_ever(
     make_brokers, autojump_clock

@@ -8,6 +8,7 @@ from quorate.broker.replication.replication_errors import DuplicateReplicaError
 from quorate.broker.replication.storage.damaged_folders import parse_damaged_name
 from quorate.broker.replication.storage.directory_files import (
     PARTITION_METADATA,
+    PartitionIdentity,
     UnreadablePartitionMetadataError,
     folder_name,
     load_clean_shutdown,
@@ -52,21 +53,33 @@ async def open_directory(disk: Disk, directory: Directory, boot_id: str) -> LogD
 
 
 async def settle_duplicates(disk: Disk, opened: Sequence[LogDirectory]) -> None:
-    """Remove the empty folder of a replica that was made elsewhere after the disk failed."""
-    found: dict[TopicPartition, LogDirectory] = {}
+    """Remove the empty folder of a replica that was made elsewhere after the disk failed. Of folders of one
+    name that are of different partitions, all but one are set aside: metadata will say which counts
+    (`Namesakes`). Raises `DuplicateReplicaError` for two of the same partition."""
+    found: dict[TopicPartition, list[LogDirectory]] = {}
     for each in opened:
-        for key in list(each.identities):
-            first = found.setdefault(key, each)
-            if first is each:
-                continue
+        for key in each.identities:
+            found.setdefault(key, []).append(each)
+    for key, directories in found.items():
+        for each in directories[::-1]:
+            if len(directories) > 1 and key in each.unbegun:
+                path = f"{each.path}/{folder_name(*key)}"
+                log.info("a folder that no log was begun in is removed", path=path)
+                directories.remove(each)
+                each.forget(key)
+                await remove_folder(disk, path)
+        _tell_apart(key, directories)
+
+
+def _tell_apart(key: TopicPartition, directories: Sequence[LogDirectory]) -> None:
+    kept: dict[PartitionIdentity, LogDirectory] = {}
+    for each in directories:
+        first = kept.setdefault(each.identities[key], each)
+        if first is not each:
             folder = folder_name(*key)
-            unbegun = next((where for where in (each, first) if key in where.unbegun), None)
-            if unbegun is None:
-                raise DuplicateReplicaError(folder, f"{first.path}/{folder}", f"{each.path}/{folder}")
-            found[key] = each if unbegun is first else first
-            log.info("a folder that no log was begun in is removed", path=f"{unbegun.path}/{folder}")
-            unbegun.forget(key)
-            await remove_folder(disk, f"{unbegun.path}/{folder}")
+            raise DuplicateReplicaError(folder, f"{first.path}/{folder}", f"{each.path}/{folder}")
+    for each in directories[1:]:
+        each.set_aside(key)
 
 
 async def settle_moves(disk: Disk, opened: Sequence[LogDirectory]) -> None:

@@ -123,6 +123,8 @@ class LogDirectory:
         """The ends (exclusive) of what is compacted. A log without an entry is compacted from its start."""
         self.identities: dict[TopicPartition, PartitionIdentity] = {}
         """The identities of the partition folders that exist."""
+        self.namesakes: dict[TopicPartition, PartitionIdentity] = {}
+        """The folders that are of another partition than the folder of the same name in another directory."""
         self.unbegun: set[TopicPartition] = set()
         """The partitions whose folder had no segment when it was scanned."""
         self.logs: dict[TopicPartition, Log] = {}
@@ -147,12 +149,22 @@ class LogDirectory:
         """Forget a log whose folder is being removed."""
         self.logs.pop(key, None)
         self.identities.pop(key, None)
+        self.namesakes.pop(key, None)
         self.recovery_points.pop(key, None)
         self.high_watermarks.pop(key, None)
         self.log_starts.pop(key, None)
         self.cleaned.pop(key, None)
         self._cuts.pop(key, None)
         self.departed.pop(key, None)
+
+    def set_aside(self, key: TopicPartition) -> None:
+        """Another directory's folder of that name counts."""
+        if key in self.identities:
+            self.namesakes[key] = self.identities.pop(key)
+
+    def take_back(self, key: TopicPartition) -> None:
+        """The folder that was set aside counts."""
+        self.identities[key] = self.namesakes.pop(key)
 
     def take_place(self, key: TopicPartition) -> Log:
         """The future replica's log is the partition's from now on. Its folder has the partition's name."""

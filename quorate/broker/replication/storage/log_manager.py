@@ -35,6 +35,7 @@ from quorate.broker.replication.storage.directory_scan import (
 from quorate.broker.replication.storage.folder_removal import remove_folder
 from quorate.broker.replication.storage.future_logs import FutureLogs
 from quorate.broker.replication.storage.log_directory import LogDirectory
+from quorate.broker.replication.storage.namesakes import Namesakes
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
 from quorate.log import LOG_STARTS, DamagedLogError, Log, LogConfig, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
@@ -64,6 +65,7 @@ class LogManager:
         self._boot_id = boot_id
         self._forsaken = False
         self.futures = FutureLogs(disk, opened, now_ms)
+        self.namesakes = Namesakes(disk, opened)
 
     @classmethod
     async def open(
@@ -244,6 +246,7 @@ class LogManager:
         if where is not None and where.identities[key] != identity:
             await self.remove(topic, partition_id)
             where = None
+        await self.namesakes.remove(key)
         if where is None:
             await self.futures.forget_departed(key)
             where = self._place_for(directory)
@@ -317,6 +320,7 @@ class LogManager:
         start. Raises `DiskError`."""
         key = (topic, partition_id)
         await self.futures.remove(key)
+        await self.namesakes.remove(key)
         where = self.log_directory_of(*key)
         if where is not None:
             opened = where.logs.get(key)
