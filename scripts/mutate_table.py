@@ -2184,7 +2184,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    await disk.sync_folder(folder)\n    disk.remove_folder(folder)",
         "    disk.remove_folder(folder)",
         "found by a random schedule: after a power loss a broker could not start",
-        "tests/broker/replication/test_shrunk_topics.py",
+        "tests/broker/replication/test_folder_removal.py",
     ),
     _tested(
         "a new topic's replicas are placed without a look at the racks",

@@ -348,6 +348,34 @@ async def test_a_log_that_starts_in_the_middle_of_a_batch_is_copied(make_brokers
     assert cluster[1].partition().log.log_start_offset == 2
 
 
+async def test_a_kill_right_after_the_switch_brings_no_deleted_record_back(make_brokers, autojump_clock):
+    """The log starts in the middle of a batch, which only the directory's file says."""
+    cluster = await one_broker(make_brokers, values=0)
+    await cluster[1].produced("a", "b", "c")
+    await cluster[1].produced("d")
+    assert not (await cluster[1].deleted(2)).error
+    source, target = home_of(cluster[1]), other_of(cluster[1])
+    switching = trio.Event()
+
+    def delay(path):
+        if path == target and cluster[1].disk.exists(f"{source}/t-0/{MOVED_MARK}"):
+            switching.set()
+            return 60
+        return 0
+
+    cluster[1].disk.sync_delay = delay
+    await cluster[1].manager.move_replica("t", 0, target)
+    with trio.fail_after(30):
+        await switching.wait()
+    await cluster[1].crash()
+    cluster[1].disk.sync_delay = 0
+    cluster.controller.fence(1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    assert home_of(cluster[1]) == target
+    assert cluster[1].partition().log.log_start_offset == 2
+
+
 @pytest.mark.bug("KAFKA-15608")
 async def test_an_emptied_log_moves_with_its_offsets_and_epochs(make_brokers, autojump_clock):
     cluster = await one_broker(make_brokers)
@@ -650,10 +678,17 @@ async def test_a_follower_moves_while_its_leader_takes_records(make_brokers, aut
     target = other_of(cluster[1])
     await cluster[1].manager.move_replica("t", 0, target)
     value = 4
+    mirrored = 0
     while home_of(cluster[1]) != target or value < 100:
         assert not (await cluster[2].produced(f"{value}")).error
         value += 1
+        partition = cluster[1].partition()
+        if partition.mirror is not None:
+            _, future = cluster[1].manager._logs.futures.find(("t", 0))
+            assert future.log.end_offset == partition.log.end_offset, "what is acknowledged is in both"
+            mirrored += 1
         await trio.sleep(0.01)
+    assert mirrored, "no record came between the copy's end and the switch"
     cluster[1].disk.sync_delay = 0
     await moved(cluster, target)
     await cluster.caught_up()

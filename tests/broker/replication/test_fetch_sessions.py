@@ -201,6 +201,7 @@ async def test_a_request_that_comes_twice_is_answered_once(make_brokers, autojum
         await client.fetch(epoch=client.epoch)
         await cluster[1].produced("a")
     assert outcome == [ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+    assert len(cluster[1].manager.sessions) == 1, "nothing was read for the one that waited"
 
 
 async def test_a_session_without_partitions_ends(make_brokers, autojump_clock):
