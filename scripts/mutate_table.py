@@ -849,7 +849,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if base != expected:",
         "if False:",
         "KAFKA-13207",
-        "tests/log",
+        "tests/log/test_log.py",
     ),
     _tested(
         "a log goes on after a sync failed",
@@ -889,7 +889,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        await segment.file.sync()\n        segment.synced = segment.writes",
         "        segment.synced = segment.writes",
         "KAFKA-16541",
-        "tests/log",
+        "tests/log/test_log_model.py",
     ),
     _tested(
         "records are cut before the recovery point is lowered",
@@ -905,7 +905,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        await self._rewrite(segment, start, end)\n",
         "",
         "docs/reference/kraft-rules.md#what-is-durable-first",
-        "tests/log",
+        "tests/log/test_recovery.py",
     ),
     _tested(
         "a log that lost its durable end starts",
@@ -914,7 +914,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "                segment.size,",
         "        if False:\n            raise DamagedLogError(\n                segment.path,\n                segment.size,",
         "docs/reference/kraft-rules.md#what-is-durable-first",
-        "tests/log",
+        "tests/log/test_recovery.py",
     ),
     _tested(
         "a leader-epoch checkpoint that goes back is believed",
@@ -922,7 +922,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):",
         "if False:",
         "KAFKA-16541",
-        "tests/log",
+        "tests/log/test_recovery.py",
     ),
     # --- the driver ---
     _tested(
