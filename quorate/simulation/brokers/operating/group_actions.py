@@ -1,6 +1,7 @@
 """Operators commit offsets for groups without members, and delete the offsets and the groups."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -16,6 +17,10 @@ from quorate.simulation.violations import SafetyViolation
 _GROUPS_MAX = 4
 """Of one operator at a time that it still uses."""
 _PARTITION = 0
+_MAY_BE_STORED: Final = frozenset(
+    {ErrorCode.coordinator_not_available, ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress}
+)
+"""Answers of a coordinator that appended, and was deposed before it knew what became of that."""
 
 
 async def use_group(operator: OperatorClient) -> None:
@@ -81,9 +86,7 @@ async def _ask(
         except SafetyViolation as violation:
             operator.cluster.found("Administration", violation)
         return
-    # Said also by a coordinator that loses the partition while the other replicas take its record.
-    moved = code is ErrorCode.not_coordinator
-    group.answered(wanted, Answer.UNKNOWN if moved else answer_of(code))
+    group.answered(wanted, Answer.UNKNOWN if code in _MAY_BE_STORED else answer_of(code))
 
 
 async def _coordinator(operator: OperatorClient, group: str) -> BrokerHost | None:
