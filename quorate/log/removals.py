@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 
 import trio
@@ -185,14 +185,24 @@ class Removals(Durability):
         return self._failure is None and set(map(id, segments)) <= set(map(id, self._segments[:-1]))
 
     def cleaned_segment(self, base_offset: int) -> Segment:
-        """Begin a segment that is not the log's, for `replace_segments`. Whoever asked for it removes it if
-        it does not come to that. Raises `DiskError`."""
+        """Begin a segment that is not the log's, for `replace_segments`; `discard` must follow in any case.
+        Raises `DiskError`."""
         disk = self._disk.in_background()
-        names = disk.list(self._folder)
-        for name in names:
+        for name in disk.list(self._folder):
             if name.startswith(f"{base_offset:020}.") and name.endswith(CLEANED):
                 disk.remove(f"{self._folder}/{name}")
         return Segment(disk, self._folder, base_offset, self._config, create=True, suffix=CLEANED)
+
+    def discard(self, cleaned: Segment) -> None:
+        """Remove what `cleaned_segment` began, unless it is the log's by now. What has to stay for the next
+        start stays."""
+        if cleaned in self._segments:
+            return
+        cleaned.close()
+        if cleaned.path.endswith(CLEANED):
+            # If it can't be removed, the next compaction or the next start does it.
+            with suppress(OSError):
+                cleaned.remove()
 
     async def replace_segments(self, sources: Sequence[Segment], cleaned: Segment) -> None:
         """Put `cleaned`, whose batches and largest timestamp are durable, in the place of `sources`, which

@@ -140,8 +140,8 @@ class BatchFilter:
         base, last_offset = header.base_offset, self._offsets.last_offset
         walk = KeyWalk(data, header.count)
         kept: list[KeyedRecord] = []
-        while records := walk.next(RECORDS_PER_STEP):
-            for record in records:
+        while walk.left:
+            for record in walk.next(RECORDS_PER_STEP):
                 # One without a key can't be superseded: Kafka removes it from a compacted log, too.
                 if record.key is None or last_offset(record.key) > base + record.offset_delta:
                     continue

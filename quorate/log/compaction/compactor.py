@@ -1,8 +1,8 @@
 """One compaction of one log: first all keys of the dirty part, then a copy of what stays."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final
+from contextlib import contextmanager
+from typing import Final, TypeAlias
 
 import trio
 
@@ -27,10 +27,12 @@ from quorate.log.compaction.terms import (
 )
 from quorate.log.log import Log
 from quorate.log.log_errors import CompactionAbandonedError, DamagedLogError, LogError
-from quorate.log.segments import CLEANED, BatchReader, Segment, read_cold
+from quorate.log.segments import BatchReader, Segment, read_cold
 from quorate.runtime import Compute, DiskError, Slices, in_slices
 from quorate.types import Offset
 
+_Span: TypeAlias = tuple[Segment, int]
+"""A segment and its end offset."""
 _OFFSETS_MAX: Final = 2**31 - 1
 """Of one segment: the indexes count in int32."""
 _PACE_BYTES: Final = 256 * 1024
@@ -82,7 +84,10 @@ class _Compaction:
         self._last = last
         self._end = min(bounds.end, log.active_base_offset)
         self._start = max(log.first_base_offset, min(bounds.dirty_start, self._end))
-        self.offsets = OffsetMap(map_bytes=rules.map_bytes, keys_max=self._end - self._start)
+        dirty = (one.base_offset for one, end in log.closed_spans() if end > self._start)
+        self.offsets = OffsetMap(
+            map_bytes=rules.map_bytes, keys_max=max(0, self._end - next(dirty, self._end))
+        )
         self._slices = Slices()
         self._cleaned_to = int(self._start)
         self._map_full = False
@@ -134,34 +139,38 @@ class _Compaction:
 
     async def _note_batch(self, header: BatchHeader, reader: BatchReader, segment: Segment) -> bool:
         """Whether there was room for all its keys."""
-        if header.count > self.offsets.room:
-            if not self.offsets.keys:
-                raise OffsetMapTooSmallError(
-                    self._log.folder,
-                    offset=header.base_offset,
-                    records=header.count,
-                    map_bytes=self._rules.map_bytes,
+        if header.count <= self.offsets.room:
+            try:
+                data = await records_in(
+                    header, reader.batch, self._compute, most_bytes=self._rules.uncompressed_max_bytes
                 )
-            return False
-        try:
-            data = await records_in(
-                header, reader.batch, self._compute, most_bytes=self._rules.uncompressed_max_bytes
+                if await self._put(header, KeyWalk(data, header.count)):
+                    return True
+            except UnreadableRecordsError as error:
+                raise DamagedLogError(segment.path, reader.position, str(error)) from error
+        if self._cleaned_to == self._start:
+            raise OffsetMapTooSmallError(
+                self._log.folder,
+                offset=header.base_offset,
+                records=header.count,
+                map_bytes=self._rules.map_bytes,
             )
-            walk = KeyWalk(data, header.count)
-            put, base = self.offsets.put, header.base_offset
-            while records := walk.next(RECORDS_PER_STEP):
-                for record in records:
-                    if record.key is not None:
-                        put(record.key, base + record.offset_delta)
-                await self._slices.pause()
-        except UnreadableRecordsError as error:
-            raise DamagedLogError(segment.path, reader.position, str(error)) from error
+        return False
+
+    async def _put(self, header: BatchHeader, walk: KeyWalk) -> bool:
+        put, base = self.offsets.put, header.base_offset
+        while walk.left:
+            for record in walk.next(RECORDS_PER_STEP):
+                if record.key is not None and not put(record.key, base + record.offset_delta):
+                    # What is noted of this batch does no harm: its keys do have these later records.
+                    return False
+            await self._slices.pause()
         return True
 
     # The copy
 
-    async def _replace(self, sources: Sequence[Segment], batches: BatchFilter) -> None:
-        log = self._log
+    async def _replace(self, spans: Sequence[_Span], batches: BatchFilter) -> None:
+        log, sources = self._log, [segment for segment, _ in spans]
         if not log.holds(sources):
             raise CompactionAbandonedError(log.folder)
         before = after = sum(source.size for source in sources)
@@ -170,21 +179,25 @@ class _Compaction:
         try:
             with _as_abandoned(log, sources):
                 writer = CleanedWriter(cleaned, self._pace)
-                for source in sources:
-                    await self._copy(source, writer, batches)
+                for source, end in spans:
+                    await self._copy(source, end, writer, batches)
                 await writer.finish()
             if len(sources) > 1 or writer.changed:
                 after = cleaned.size
                 await log.replace_segments(sources, cleaned)
         finally:
-            _discard_unused(cleaned)
+            log.discard(cleaned)
         self._bytes_before += before
         self._bytes_after += after
 
-    async def _copy(self, source: Segment, writer: CleanedWriter, batches: BatchFilter) -> None:
+    async def _copy(self, source: Segment, end: int, writer: CleanedWriter, batches: BatchFilter) -> None:
         reader = BatchReader(source, 0, source.size)
+        expected = source.base_offset
         while (header := await _next(reader, source)) is not None:
-            batch = reader.batch
+            if header.base_offset != expected:
+                problem = f"offset {header.base_offset} where {expected} was expected"
+                raise DamagedLogError(source.path, reader.position, problem)
+            expected, batch = header.end_offset, reader.batch
             try:
                 fate = await batches.filter(header, batch)
             except UnreadableRecordsError as error:
@@ -196,12 +209,15 @@ class _Compaction:
             else:
                 writer.add_changed(fate)
             await writer.read(header.size)
+        if expected != end:
+            problem = f"it ends at offset {expected}, and the next segment begins at {end}"
+            raise DamagedLogError(source.path, reader.end, problem)
 
 
-def _groups(log: Log, below: int) -> Iterator[Sequence[Segment]]:
+def _groups(log: Log, below: int) -> Iterator[Sequence[_Span]]:
     """The closed segments that begin below that offset; as many together as one segment may hold."""
     config = log.config
-    group: list[Segment] = []
+    group: list[_Span] = []
     size = entries = 0
     for segment, end in log.closed_spans():
         if segment.base_offset >= below:
@@ -209,11 +225,11 @@ def _groups(log: Log, below: int) -> Iterator[Sequence[Segment]]:
         if group and (
             size + segment.size > config.segment_bytes
             or entries + segment.indexes.size_bytes > config.segment_index_bytes
-            or end - group[0].base_offset > _OFFSETS_MAX
+            or end - group[0][0].base_offset > _OFFSETS_MAX
         ):
             yield group
             group, size, entries = [], 0, 0
-        group.append(segment)
+        group.append((segment, end))
         size += segment.size
         entries += segment.indexes.size_bytes
     if group:
@@ -237,10 +253,3 @@ def _as_abandoned(log: Log, segments: Sequence[Segment]) -> Iterator[None]:
         if log.holds(segments):
             raise
         raise CompactionAbandonedError(log.folder) from error
-
-
-def _discard_unused(cleaned: Segment) -> None:
-    if cleaned.path.endswith(CLEANED):
-        # If it can't be, the next compaction or the next start removes it.
-        with suppress(OSError):
-            cleaned.remove()

@@ -14,8 +14,10 @@ from quorate.runtime import Steps
 SLOT_BYTES: Final = 24
 _HASH_BYTES: Final = 16
 _PART_SLOTS: Final = 1 << 14
-_LOAD: Final = 0.75
-"""Above it, a key that is not there takes more than some steps to find out."""
+_ROOMY: Final = 0.75
+"""The share of all slots that is used. With more, a key that is not there takes many steps to find out."""
+_CROWDED: Final = 0.9
+"""The share of one part's slots that is used. Hashes don't come to that, unless they were searched for."""
 _PARTS = struct.Struct(">QQ")
 _OFFSET = struct.Struct(">q")
 _EMPTY: Final = bytes(_HASH_BYTES)
@@ -24,15 +26,19 @@ _EMPTY: Final = bytes(_HASH_BYTES)
 class OffsetMap:
     """Mutable; takes at most `capacity` keys."""
 
-    __slots__ = ("_parts", "_slots", "capacity", "keys")
+    __slots__ = ("_crowded", "_parts", "_slots", "_used", "capacity", "keys")
 
     def __init__(self, *, map_bytes: int, keys_max: int) -> None:
         """`keys_max`: more are not needed."""
-        slots = min(map_bytes // SLOT_BYTES, int(keys_max / _LOAD) + 1)
+        # A little more, for what the division into parts takes.
+        wanted = int(keys_max / _ROOMY * 1.001) + 2
+        slots = min(map_bytes // SLOT_BYTES, wanted)
         count = max(1, -(-slots // _PART_SLOTS))
         self._slots = max(2, slots // count)
         self._parts: list[bytearray | None] = [None] * count
-        self.capacity = int(self._slots * count * _LOAD)
+        self._used = [0] * count
+        self._crowded = max(1, int(self._slots * _CROWDED))
+        self.capacity = int(self._slots * count * _ROOMY)
         self.keys = 0
 
     @property
@@ -40,8 +46,9 @@ class OffsetMap:
         """How many more keys it takes."""
         return self.capacity - self.keys
 
-    def put(self, key: bytes, offset: int) -> None:
-        """`offset` is the last one of `key`. There must be room."""
+    def put(self, key: bytes, offset: int) -> bool:
+        """`offset` is the last one of `key`. Return False if there is no place for it, which does not happen
+        while there is room, unless somebody chose the keys for it."""
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
         one, other = _PARTS.unpack(digest)
         number = one % len(self._parts)
@@ -52,6 +59,9 @@ class OffsetMap:
         end = len(part)
         while (held := part[at : at + _HASH_BYTES]) != digest:
             if held == _EMPTY:
+                if self._used[number] == self._crowded:
+                    return False
+                self._used[number] += 1
                 part[at : at + _HASH_BYTES] = digest
                 self.keys += 1
                 break
@@ -59,6 +69,7 @@ class OffsetMap:
             if at == end:
                 at = 0
         _OFFSET.pack_into(part, at + _HASH_BYTES, offset)
+        return True
 
     def last_offset(self, key: bytes) -> int:
         """The last offset of `key`; -1 if there is none."""

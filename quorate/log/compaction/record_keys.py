@@ -31,16 +31,18 @@ class UnreadableRecordsError(ValueError):
 class KeyWalk:
     """Over the records of one batch, decompressed: `data` must be exactly `count` of them."""
 
-    __slots__ = ("_count", "_data", "_number", "_position")
+    __slots__ = ("_count", "_data", "_number", "_position", "left")
 
     def __init__(self, data: RecordBytes, count: int) -> None:
         self._data = data
         self._count = count
         self._number = 0
         self._position = 0
+        self.left = count
+        """Records that `next` has yet to return."""
 
     def next(self, most: int) -> list[KeyedRecord]:
-        """The next records, up to `most`; none at the end. Raises `UnreadableRecordsError`."""
+        """The next records, up to `most`. Raises `UnreadableRecordsError`."""
         data, position = self._data, self._position
         size = len(data)
         found: list[KeyedRecord] = []
@@ -110,7 +112,7 @@ class KeyWalk:
                 position = end
         except IndexError:
             raise UnreadableRecordsError(f"record {self._number + len(found)} runs over its end") from None
-        self._number, self._position = last, position
+        self._number, self._position, self.left = last, position, self._count - last
         if last == self._count and position != size:
             raise UnreadableRecordsError(f"{size - position} bytes follow the last record")
         return found
