@@ -376,7 +376,7 @@ async def test_the_last_sequence_is_asked_of_the_batch_and_not_of_the_number(ope
     assert (await shape(log))[:2] == [(0, newest, 0), (newest, newest + 1, 0)]
 
 
-@pytest.mark.bug("KAFKA-5413", "KAFKA-6264")
+@pytest.mark.bug("KAFKA-5413")
 async def test_headers_and_segments_span_fewer_than_2_31_offsets(open_log: OpenLog) -> None:
     disk = SimulatedDisk()
     log = await open_log(disk, config=SMALL)
