@@ -1111,14 +1111,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/log/test_compaction_crashes.py",
     ),
     _tested(
-        "a compaction goes on although its segments were removed",
-        "log/removals.py",
-        "        if not self.holds(sources):\n            raise CompactionAbandonedError(self._folder)",
-        "        pass",
-        "KAFKA-7278",
-        "tests/log/test_compaction.py",
-    ),
-    _tested(
         "a search by time stops at a header without records",
         "log/segments/segment.py",
         " and spot.count:",

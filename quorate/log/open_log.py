@@ -63,8 +63,9 @@ class OpenLog:
 
     @property
     def first_base_offset(self) -> Offset:
-        """The base offset of the first segment: the log start, if nothing says otherwise."""
-        return base_of(self._segments[0])
+        """The base offset of the first segment: the log start, if nothing says otherwise. The log's end while
+        it begins anew and has none."""
+        return base_of(self._segments[0]) if self._segments else self.end_offset
 
     @property
     def is_interrupted(self) -> bool:

@@ -49,7 +49,7 @@ _DESCRIPTORS_WAIT_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class Held:
+class HeldReplica:
     """A replica whose log is about to be set aside."""
 
     topic: str
@@ -87,7 +87,7 @@ class _Hosted:
     """The time since which the log can't be opened for want of file descriptors."""
     damage: str | None = None
     """Why the log can't be opened although the disk works."""
-    held: "Held | None" = None
+    held: "HeldReplica | None" = None
     """While its log is about to be set aside: it goes on in its present role, and takes no other."""
     fresh: uuid.UUID | None = None
     """The directory in which it begins anew, after its log was set aside there."""
@@ -369,7 +369,7 @@ class Hosting:
         if hosted.target is not None and hosted.target.leader == self._broker_id:
             self._assignments.give_up((topic_id, key[1]))
 
-    def hold(self, topic: str, partition_id: int) -> Held:
+    def hold(self, topic: str, partition_id: int) -> HeldReplica:
         """Let a replica go on in its present role, and take no other until `release`: its log is about to be
         set aside, and must not be fetched for in a later leader epoch. Raises `PartitionError`."""
         key = (topic, partition_id)
@@ -388,12 +388,12 @@ class Hosting:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {topic}-{partition_id} is offline"
             )
         epoch = hosted.target.partition_epoch
-        hosted.held = Held(topic, hosted.identity.topic_id, partition_id, epoch)
+        hosted.held = HeldReplica(topic, hosted.identity.topic_id, partition_id, epoch)
         # What it reported before would count it as here again.
         self._assignments.forget((hosted.identity.topic_id, partition_id))
         return hosted.held
 
-    def release(self, held: Held) -> None:
+    def release(self, held: HeldReplica) -> None:
         """Take the role that metadata gives it by now, whatever became of its log."""
         key = (held.topic, held.partition_id)
         hosted = self._hosted.get(key)
@@ -401,7 +401,7 @@ class Hosting:
             hosted.held = None
             self._bring(key, hosted)
 
-    async def set_aside(self, held: Held, unique: uuid.UUID) -> str:
+    async def set_aside(self, held: HeldReplica, unique: uuid.UUID) -> str:
         """Set the log of a replica aside that has `left`; it begins anew with `release`. Return the folder's
         path now. Raises `PartitionError`; the directory fails then if it was the disk."""
         key = (held.topic, held.partition_id)

@@ -102,6 +102,7 @@ FIELDS = {
 }
 """Of a topic's key, the fields of `TopicConfig` where they are not of its name."""
 ANOTHER = {
+    "min.cleanable.dirty.ratio": "0.25",
     ValueType.BOOLEAN: "true",
     "cleanup.policy": "compact",
     "compression.gzip.level": "9",
@@ -229,6 +230,7 @@ NOT_SET = {
 def test_every_field_of_a_part_can_be_set(part: str) -> None:
     changed = {name: another(name) for name in NUMBERS if name not in ("broker.id", "node.id")}
     changed["replica.selector.class"] = RACK_AWARE
+    changed["log.cleaner.io.max.bytes.per.second"] = "1000000.5"
     text = "\n".join(f"{key}={value}" for key, value in (NODE | changed).items())
     before, after = parts(parse())[part], parts(ServerConfig.parse(text))[part]
     same = {

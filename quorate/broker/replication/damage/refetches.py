@@ -17,7 +17,7 @@ from quorate.broker.controller.rpc import (
     DirectoryAssignment,
 )
 from quorate.broker.metadata import DISCARDED
-from quorate.broker.replication.hosting import Held, Hosting
+from quorate.broker.replication.hosting import HeldReplica, Hosting
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.error_code import ErrorCode
 from quorate.log import TopicPartition
@@ -74,7 +74,7 @@ class Refetches:
         )
         return path
 
-    async def _leave(self, held: Held) -> None:
+    async def _leave(self, held: HeldReplica) -> None:
         name = f"{held.topic}-{held.partition_id}"
         request = AssignReplicasToDirsRequest(
             broker_id=self._broker_id,

@@ -79,7 +79,7 @@ def _tell_apart(key: TopicPartition, directories: Sequence[LogDirectory]) -> Non
             folder = folder_name(*key)
             raise DuplicateReplicaError(folder, f"{first.path}/{folder}", f"{each.path}/{folder}")
     for each in directories[1:]:
-        each.set_aside(key)
+        each.note_namesake(key)
 
 
 async def settle_moves(disk: Disk, opened: Sequence[LogDirectory]) -> None:

@@ -157,7 +157,7 @@ class LogDirectory:
         self._cuts.pop(key, None)
         self.departed.pop(key, None)
 
-    def set_aside(self, key: TopicPartition) -> None:
+    def note_namesake(self, key: TopicPartition) -> None:
         """Another directory's folder of that name counts."""
         if key in self.identities:
             self.namesakes[key] = self.identities.pop(key)

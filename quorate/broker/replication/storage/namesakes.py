@@ -28,7 +28,7 @@ class Namesakes:
         better = next((each for each in self._directories if each.namesakes.get(key) == identity), None)
         if better is not None:
             for each in self._directories:
-                each.set_aside(key)
+                each.note_namesake(key)
             better.take_back(key)
 
     async def remove(self, key: TopicPartition) -> None:
