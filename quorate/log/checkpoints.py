@@ -58,6 +58,7 @@ class UnreadableCheckpointError(LogError):
 
 
 def encode_lines(entries: list[str]) -> bytes:
+    """Return the content of a checkpoint file with these entries, one per line."""
     return "".join(f"{line}\n" for line in (_VERSION, str(len(entries)), *entries)).encode()
 
 

@@ -29,6 +29,7 @@ class EpochCache:
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
+        """The start of each epoch that has records, in order."""
         return tuple(self._entries)
 
     @property

@@ -73,7 +73,7 @@ class Log(Appends, Reads, Removals):
 
     @property
     def config(self) -> LogConfig:
-        """The configuration in use."""
+        """The configuration that the log uses now."""
         return self._config
 
     @property

@@ -18,6 +18,7 @@ from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSetting
 from quorate.simulation.brokers.broker_cluster import AGAIN, MORE, BrokerHost
 from quorate.simulation.brokers.broker_story import BrokerScene, tell
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
+from quorate.simulation.brokers.loss_budget import LossBudget
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.histories.history import Outcome
 from quorate.simulation.world.simulated_runtime import DiskSpeed
@@ -255,9 +256,8 @@ def test_a_folder_that_is_mounted_twice_when_the_faults_end_is_unmounted() -> No
 
     async def story(scene: BrokerScene) -> None:
         node = scene.cluster.nodes[1]
-        faults = DirectoryFaults(
-            scene.cluster, random.Random(1), choose=lambda: node, may_lose=lambda _: True, last=nobody
-        )
+        budget = LossBudget(scene.cluster)
+        faults = DirectoryFaults(scene.cluster, random.Random(1), budget, choose=lambda: node, last=nobody)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(faults.mount_twice)
             await until(lambda: AGAIN in node.log_dirs, every_s=0.001)
@@ -282,9 +282,8 @@ def test_no_topic_is_created_on_a_directory_that_is_gone() -> None:
         cluster = scene.cluster
         node = next(each for each in cluster.nodes if each is not cluster.leader())
         admin = Administrator(cluster, random.Random(1))
-        faults = DirectoryFaults(
-            cluster, random.Random(1), choose=lambda: node, may_lose=lambda _: True, last=away
-        )
+        budget = LossBudget(cluster)
+        faults = DirectoryFaults(cluster, random.Random(1), budget, choose=lambda: node, last=away)
         cluster.creating += 1
         await faults.lose()
         assert not gone.is_set(), "a topic is being created"

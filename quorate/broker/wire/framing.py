@@ -25,7 +25,8 @@ _GROWTH: Final = 4
 `_SECOND_BYTES` for a peer that has sent half of that. A peer is charged for bytes sent, not for bytes
 claimed."""
 _SECOND_BYTES: Final = 1024 * 1024
-"""A producer's batch, by the limit of most clients: it is copied once, after the first receive."""
+"""A producer's batch, by the limit of most clients: it is copied once, after the first receive. Less where
+the memory for all requests is less than 64 of them."""
 _MAPPED_BYTES: Final = 4 * 1024 * 1024
 """Buffers above this size are mapped, as large as the frame. To clear and copy less takes a millisecond."""
 _LENGTH = struct.Struct(">i")
@@ -39,7 +40,7 @@ class KafkaFrameReader:
     """
 
     __slots__ = ("_account", "_large", "_large_capacity", "_large_filled", "_large_size",
-                 "_max_frame_bytes", "_rest", "_stream", "frame_started_at")  # fmt: skip
+                 "_max_frame_bytes", "_rest", "_second_bytes", "_stream", "frame_started_at")  # fmt: skip
 
     def __init__(
         self, stream: Stream, *, max_frame_bytes: int = MAX_FRAME_BYTES, budget: MemoryBudget | None = None
@@ -47,6 +48,7 @@ class KafkaFrameReader:
         self._stream = stream
         self._max_frame_bytes = max_frame_bytes
         self._account = None if budget is None else Account(budget)
+        self._second_bytes = _SECOND_BYTES if budget is None else min(_SECOND_BYTES, budget.limit // 64)
         self._rest = b""
         self._large: bytearray | mmap.mmap | None = None
         self._large_capacity = 0
@@ -116,7 +118,7 @@ class KafkaFrameReader:
         size = self._large_size
         while True:
             if self._large_filled == self._large_capacity:
-                proven = RECEIVE_BYTES if self._large_filled < RECEIVE_BYTES // 2 else _SECOND_BYTES
+                proven = RECEIVE_BYTES if self._large_filled < RECEIVE_BYTES // 2 else self._second_bytes
                 capacity = min(size, max(proven, _GROWTH * self._large_filled))
                 await self._draw(capacity)
                 if capacity > len(buffer):

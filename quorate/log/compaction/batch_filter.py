@@ -1,4 +1,4 @@
-"""What stays of one batch."""
+"""The part of one batch that stays."""
 
 import enum
 from functools import partial

@@ -1,4 +1,4 @@
-"""How much of a log is dirty, and how far a compaction may reach."""
+"""The dirty part of a log, and the end that a compaction may reach."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """The last offset of each key, in bounded memory.
 
-As Kafka's `SkimpyOffsetMap`: a table of key hashes and offsets, 24 bytes a slot. Equal hashes count as equal
+As in Kafka's cleaner, a table of key hashes and offsets, 24 bytes a slot. Equal hashes count as equal
 keys; with 128 bits of BLAKE2 nobody finds two keys that have one. The table is in parts that are made when
 they are needed, because a large one would take the event loop tens of ms to make and to free.
 """

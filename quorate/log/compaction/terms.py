@@ -1,4 +1,4 @@
-"""What a compaction is told, and what it tells."""
+"""The values that a compaction is given, and those that it gives back."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What one broker does with one event: the shipped code of its replica, on a copy of its state.
+"""The steps of one broker, one for each event: the shipped code of its replica, on a copy of its state.
 
 What is not the replica's own is modelled here, after `ReplicaManager`, `Hosting`, `LogManager` and
 `BrokerLifecycle`: when metadata is acted upon, which directory a log is opened in, and what a process leaves

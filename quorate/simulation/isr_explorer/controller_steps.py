@@ -1,5 +1,5 @@
-"""What the active controller does with one request: the shipped operations and chores, on a copy of its
-image.
+"""The steps of the active controller, one for each request: the shipped operations and chores, on a copy of
+its image.
 
 What is committed is so at once: the core's explorer has the quorum. What an operation leaves to be done
 (leave the ISRs, elect, end a reassignment) may be a step of its own, so that anything may come between.

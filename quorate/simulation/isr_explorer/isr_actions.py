@@ -1,4 +1,4 @@
-"""What may happen next in a state of the ISR protocol."""
+"""The actions that may come next in a state of the ISR protocol."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

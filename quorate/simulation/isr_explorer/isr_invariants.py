@@ -1,4 +1,4 @@
-"""What must hold in every state of the ISR protocol.
+"""The invariants of every state of the ISR protocol.
 
 `committed` is what any leader's high watermark has ever exposed: consumers may have read it, and acks=all was
 answered for it.

@@ -1,4 +1,4 @@
-"""What is between brokers and the controller: requests, answers, and who waits for them."""
+"""The requests and answers between brokers and the controller, and those who wait for them."""
 
 from typing import NamedTuple, TypeAlias
 

@@ -135,15 +135,11 @@ def test_validating_or_setting_what_holds_writes_nothing(topic) -> None:
 
 
 KAFKAS_HARMLESS = {
-    "delete.retention.ms": "1000",
     "file.delete.delay.ms": "1000",
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",
     "local.retention.bytes": "-2",
     "local.retention.ms": "1000",
-    "max.compaction.lag.ms": "1000",
-    "min.cleanable.dirty.ratio": "0.1",
-    "min.compaction.lag.ms": "1000",
     "preallocate": "true",
     "remote.log.copy.disable": "true",
     "remote.log.delete.on.disable": "false",

@@ -1,4 +1,4 @@
-"""How far the scrub of a directory is, over restarts of the broker."""
+"""The progress of a directory's scrub, over restarts of the broker."""
 
 from collections.abc import Container
 from typing import Final, NamedTuple

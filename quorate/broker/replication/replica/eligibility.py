@@ -1,4 +1,4 @@
-"""Who may join an ISR, as its leader knows it."""
+"""The replicas that may join an ISR, as its leader knows them."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""What of a replica's log is known to be damaged."""
+"""The parts of a replica's log that are known to be damaged."""
 
 from collections.abc import Iterator, Sequence
 

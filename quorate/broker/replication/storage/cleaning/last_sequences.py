@@ -1,4 +1,4 @@
-"""Which batches hold their producers' last sequences: compaction keeps their headers (KAFKA-5490)."""
+"""The batches with their producers' last sequences: compaction keeps their headers (KAFKA-5490)."""
 
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.log.batches import BatchHeader
