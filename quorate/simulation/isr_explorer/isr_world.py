@@ -1,5 +1,7 @@
 """The whole in the explorer: a controller, brokers, what is between them, and what comes of each action."""
 
+from typing import cast
+
 from quorate.broker.controller.rpc import DirectoryAssignment
 from quorate.broker.metadata import BrokerState
 from quorate.broker.replication.storage import NO_PROOF, Proof
@@ -239,7 +241,7 @@ class IsrWorld:
                         scene.machine(leader), asked, follower=follower, epoch=epoch
                     )
                     self.tables.results[key] = (self.tables.machines.number(machine), answered)
-                answer: FetchedPartition | None = scene.take_result(leader, key)
+                answer = cast("FetchedPartition | None", scene.take_result(leader, key))
                 if awaited and answer is not None:
                     scene.send(FetchAnswer(follower, leader, answer))
             case FetchAnswer(follower, _, answer):

@@ -141,11 +141,11 @@ class Scene:
         if key not in results:
             found = act(self.machine(broker_id))
             results[key] = None if found is None else (self.tables.machines.number(found[0]), found[1])
-        return self.take_result(broker_id, key)
+        return cast("T | None", self.take_result(broker_id, key))
 
-    def take_result(self, broker_id: int, key: tuple[int, object]) -> T | None:
+    def take_result(self, broker_id: int, key: tuple[int, object]) -> object:
         """Take the step of `key`, which was computed before."""
-        result = cast("tuple[int, T] | None", self.tables.results[key])
+        result = cast("tuple[int, object] | None", self.tables.results[key])
         if result is None:
             return None
         self.brokers[broker_id] = result[0]
