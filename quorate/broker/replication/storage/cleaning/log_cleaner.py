@@ -113,7 +113,7 @@ class LogCleaner:
         slices = Slices()
         states: dict[PartitionReplica, CleaningState] = {}
         due: list[tuple[float, PartitionReplica]] = []
-        uncleanable = dict.fromkeys(self._logs.paths, (0, 0))
+        uncleanable: dict[str, tuple[int, int]] = dict.fromkeys(self._logs.paths, (0, 0))
         dirtiest, delay_ms = 0.0, 0
         for partition in self._partitions():
             settings = partition.compaction.settings
