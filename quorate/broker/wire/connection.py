@@ -362,11 +362,9 @@ class Connection:
             while True:
                 batch: list[Buffer] = []
                 size = 0
-                while self._queue and size < _SEND_BYTES:
+                while self._may_send() and size < _SEND_BYTES:
                     entry = self._queue[0]
                     if isinstance(entry, _Waiting):
-                        if not entry.deferred.done:
-                            break
                         entry = await self._settled(entry)
                     self._queue.popleft()
                     batch += entry.pieces
