@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
+from cut_disk import CutDisk
 
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch, records_of
@@ -11,7 +12,7 @@ from quorate.log.log_config import LogConfig
 from quorate.log.metadata_recovery import open_metadata_log
 from quorate.log.snapshots.snapshot_file import SnapshotContents
 from quorate.log.snapshots.snapshots import SnapshotStore
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset, SnapshotId, VoterSet
 
 OpenLog = Callable[..., Awaitable[Log]]
@@ -58,24 +59,11 @@ METADATA = LogConfig(
 )  # fmt: skip
 
 
-class CrashingDisk(SimulatedDisk):
-    """Is cut at the operation that `operations_left` counts down to; None never is."""
-
-    operations_left: int | None = None
-
-    def enter(self, operation: Operation | None, path: str) -> str:
-        if self.operations_left is not None and operation not in (None, Operation.READ, Operation.OPEN):
-            if self.operations_left == 0:
-                self.cut()
-            self.operations_left -= 1
-        return super().enter(operation, path)
-
-
 class MetadataNode:
     """A disk with snapshots and a metadata log beside them; `values` is what a state machine would hold."""
 
     def __init__(
-        self, disk: CrashingDisk, snapshots: SnapshotStore, log: Log, batch: Callable[..., bytes]
+        self, disk: CutDisk, snapshots: SnapshotStore, log: Log, batch: Callable[..., bytes]
     ) -> None:
         self.disk = disk
         self.snapshots = snapshots
@@ -128,8 +116,8 @@ class MetadataNode:
 
 @pytest.fixture
 def open_node(batch: Callable[..., bytes]) -> Callable[..., Awaitable[MetadataNode]]:
-    async def opened(disk: CrashingDisk | None = None) -> MetadataNode:
-        disk = disk or CrashingDisk()
+    async def opened(disk: CutDisk | None = None) -> MetadataNode:
+        disk = disk or CutDisk()
         disk.make_folder(FOLDER)
         snapshots = await SnapshotStore.open(disk, FOLDER)
         log = await open_metadata_log(disk, METADATA, snapshots=snapshots, now_ms=lambda: 1_000_000)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from cut_disk import CutDisk
 
 from quorate.log import Log, LogConfig
 from quorate.log.batches import KeyValue, Record, build_keyed_batch, read_batches, records_of
@@ -14,26 +15,13 @@ from quorate.log.compaction import CompactionBounds, CompactionRules, compact
 from quorate.log.segments import finish_swaps
 from quorate.runtime import DiskError
 from quorate.simulation.world.simulated_compute import InlineCompute
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import Operation
 from quorate.types import Offset
 
 OpenLog = Callable[..., Awaitable[Log]]
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100, tail_bytes=0)
 MERGED = LogConfig(segment_bytes=1000, index_interval_bytes=100, tail_bytes=0)
 F = "data/t-0"
-
-
-class CutDisk(SimulatedDisk):
-    """Is cut at the operation that `operations_left` counts down to; None never is."""
-
-    operations_left: int | None = None
-
-    def enter(self, operation: Operation | None, path: str) -> str:
-        if self.operations_left is not None and operation not in (None, Operation.READ, Operation.OPEN):
-            if self.operations_left == 0:
-                self.cut()
-            self.operations_left -= 1
-        return super().enter(operation, path)
 
 
 class Unpaced:

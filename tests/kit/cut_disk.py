@@ -1,0 +1,16 @@
+"""A simulated disk that is cut off after so many changes."""
+
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+
+
+class CutDisk(SimulatedDisk):
+    """Is cut at the operation that `operations_left` counts down to; None never is."""
+
+    operations_left: int | None = None
+
+    def enter(self, operation: Operation | None, path: str) -> str:
+        if self.operations_left is not None and operation not in (None, Operation.READ, Operation.OPEN):
+            if self.operations_left == 0:
+                self.cut()
+            self.operations_left -= 1
+        return super().enter(operation, path)
