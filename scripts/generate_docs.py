@@ -1,6 +1,7 @@
 """Write the parts of the documentation that follow from the code. `--check` only says what is out of date."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from quorate.metrics.declarations import (
 )
 from quorate.metrics.raft_metrics import STATES
 from quorate.raft.core.roles.transitions import ALLOWED
+from quorate.simulation.explorer.suites import SUITES
+from quorate.simulation.isr_explorer.isr_suites import ISR_SUITES
 from quorate.spark_source.source_options import KNOWN, ViewName
 from quorate.spark_source.source_options import SourceOptions as SparkOptions
 from quorate.spark_source.views.registry import new_view
@@ -34,6 +37,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from compatibility import GROUPS, RESULTS, summary, tried  # noqa: E402
+from mutate_table import MUTATIONS, Finder  # noqa: E402
 from rooms import EVERYTHING, MAY_IMPORT, Source, reachable  # noqa: E402
 
 BEGIN = "<!-- generated: {name} (scripts/generate_docs.py) -->"
@@ -298,6 +302,34 @@ def _tried(group: str) -> Callable[[], str]:
     return lambda: table(("area", "command or call", "checked", "result"), tried(group))
 
 
+# What the tests hold
+
+
+FINDERS = {
+    Finder.EXPLORER: "the explorer",
+    Finder.ISR_EXPLORER: "the ISR explorer",
+    Finder.UNIT: "unit tests",
+    Finder.TRACE: "golden stories",
+    Finder.SIMULATION: "simulation",
+}
+
+
+def counts() -> str:
+    found_by = Counter(each.finder for each in MUTATIONS)
+    explorations = {"explorer": SUITES, "ISR explorer": ISR_SUITES}
+    rows = [
+        ("golden stories", len(list((ROOT / "tests" / "traces").glob("*.txt")))),
+        *(
+            (f"explorations of the {name}, {bound} bound", len(suites[bound]))
+            for name, suites in explorations.items()
+            for bound in ("ci", "large")
+        ),
+        *((f"planted faults for {name}", found_by[finder]) for finder, name in FINDERS.items()),
+        ("planted faults, all", len(MUTATIONS)),
+    ]
+    return table(("what", "how many"), rows)
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/configuration.md": {
         "server keys": server_keys,
@@ -316,6 +348,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/reference/kafka-protocol.md": {"apis": apis},
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
+    "docs/explanation/verification.md": {"counts": counts},
     "docs/compatibility.md": {
         "summary": lambda: table(("client", *RESULTS), summary()),
         **{name: _tried(name) for name in GROUPS},
