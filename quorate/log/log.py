@@ -120,9 +120,9 @@ class Log(Appends, Reads, Removals):
 
     def roll_if_older(self, first_ms: int) -> bool:
         """Begin another segment if the first record of the active one is older than `first_ms`, and return
-        whether it was. Raises `DiskError`, `LogFailedError`."""
+        whether one was: none is while the log is truncated. Raises `DiskError`, `LogFailedError`."""
         first_timestamp = self._active.indexes.first_timestamp
-        if not self._active.size or first_timestamp is None or first_timestamp >= first_ms:
+        if self._changing or not self._active.size or first_timestamp is None or first_timestamp >= first_ms:
             return False
         self._check_writable()
         try:

@@ -237,6 +237,21 @@ async def test_a_read_that_a_truncation_overtakes_does_not_return_what_was_cut(
     assert read == [batch(1, epoch=2, size=200)]
 
 
+async def test_an_idle_log_does_not_roll_while_it_is_truncated_and_does_after_it(
+    open_log: Opener, batch: Builder
+) -> None:
+    disk = SimulatedDisk()
+    log = await open_log(disk)
+    await fill(log, batch, 3)
+    rolled: list[bool] = []
+    disk.sync_delay = lambda _: rolled.append(log.roll_if_older(2000)) or 0.0
+    await log.truncate(Offset(2))
+    assert rolled and not any(rolled), f"rolled while it was truncated: {rolled}"
+    disk.sync_delay = 0.0
+    assert log.roll_if_older(2000)
+    assert (log.segment_count, log.end_offset) == (2, 2)
+
+
 async def test_a_read_that_the_logs_end_overtakes_says_so(open_log: Opener, batch: Builder) -> None:
     disk = SimulatedDisk()
     log = await open_log(disk, config=SMALL)
