@@ -2690,6 +2690,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     # --- quotas ---
     _tested(
+        "a broker creates topics in its own name",
+        "broker/apis/topic_creation.py",
+        "        request = CreateTopicsRequest(topics=(topic,), who=who)\n",
+        "        request = CreateTopicsRequest(topics=(topic,))\n",
+        "KIP-599: whoever asks for a topic is charged for its creation",
+        "tests/broker/server/test_quotas.py::test_the_client_that_asks_for_a_topic_is_charged_for_its_creation",
+    ),
+    _tested(
         "a broker's connection waits for a place like a client's",
         "broker/wire/connection_quotas.py",
         "        return listener != self._protected and len(self._places) >= self._rules.max_connections\n",

@@ -26,6 +26,12 @@ _LISTED_S: Final = 2.0
 """For so long after this broker lost it a leader is listed, though it is fenced by then."""
 _WITH_CLUSTER_OPERATIONS: Final = range(8, 11)
 """Versions; later there is DescribeCluster for it (KIP-700)."""
+_FIRST_VERSION: Final = 0
+"""In any version a topic above the client's rate of mutations is answered with an error that it retries on
+(KIP-599): as in Kafka, where a broker asks in the client's name with the newest CreateTopics."""
+_CREATION_WAIT_MAX_MS: Final = 1000
+"""The longest wait for a topic that was not created. The client's records for other topics, and its
+heartbeats, may use the same connection."""
 _AT_ONCE: Final = 100
 """Topics and partitions that are answered in one piece, which takes some 3 ms."""
 
@@ -52,12 +58,16 @@ async def handle(broker: Broker, context: RequestContext, request: "MetadataRequ
 
     async def create() -> Response:
         errors: dict[str, ErrorCode] = {}
+        throttle_ms = 0
+        who = broker.throttles.requester(context, strict_from=_FIRST_VERSION)
 
         async def create_one(name: str) -> None:
+            nonlocal throttle_ms
             if name == OFFSETS_TOPIC:
                 error = await broker.topics.create_offsets_topic()
             else:
-                error = await broker.topics.create(name)
+                creation = await broker.topics.create(name, who=who)
+                error, throttle_ms = creation.error, max(throttle_ms, creation.throttle_ms)
             errors[name] = _creation_error(wire_code(error))
 
         slices = Slices()
@@ -65,7 +75,9 @@ async def handle(broker: Broker, context: RequestContext, request: "MetadataRequ
             for name in missing:
                 nursery.start_soon(create_one, name)
                 await slices.pause()
-        return await encoded_in_slices(context, **_answer(broker, context, request, errors))
+        throttle_time = broker.throttles.wait_for_controller(context, min(throttle_ms, _CREATION_WAIT_MAX_MS))
+        answer = _answer(broker, context, request, errors)
+        return await encoded_in_slices(context, throttle_time=throttle_time, **answer)
 
     return broker.later(create)
 

@@ -1,10 +1,17 @@
 """Topics that come to be because somebody asked for them: auto-creation, and `__consumer_offsets`."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
-from quorate.broker.controller.rpc import ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
+from quorate.broker.controller.rpc import (
+    ConfigEntry,
+    CreatedTopic,
+    CreateTopicsRequest,
+    NewTopic,
+    Requester,
+)
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.groups import OFFSETS_TOPIC
 from quorate.broker.metadata import min_insync_replicas
@@ -20,8 +27,18 @@ _TIMEOUT_SECONDS: Final = 5.0
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC,)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """What became of a topic that somebody asked for."""
+
+    error: ErrorCode
+    """UNKNOWN_SERVER_ERROR: the outcome is not known."""
+    throttle_ms: int = 0
+    """The time that the client has to wait for its rate of mutations (KIP-599)."""
+
+
 class TopicCreator:
-    """Creates each topic once at a time, however many ask. UNKNOWN_SERVER_ERROR: the outcome is not known."""
+    """Creates each topic once at a time, however many ask. The first of them is charged for it."""
 
     def __init__(
         self,
@@ -36,14 +53,15 @@ class TopicCreator:
         self._quorum = quorum
         self._under_way: dict[str, trio.Event] = {}
 
-    async def create(self, name: str) -> ErrorCode:
-        """Create a topic with the defaults and wait until this node's metadata has it."""
-        return await self._create(NewTopic(name=name))
+    async def create(self, name: str, *, who: Requester) -> Creation:
+        """Create a topic with the defaults and wait until this node's metadata has it. Its partitions count
+        for the client `who` (KIP-599)."""
+        return await self._create(NewTopic(name=name), who)
 
     async def create_offsets_topic(self) -> ErrorCode:
-        """Create `__consumer_offsets`. NOT_ENOUGH_REPLICAS while fewer brokers are registered than would hold
-        it: a topic created with one replica keeps one. A broker that is down for now gets its replica all the
-        same."""
+        """Create `__consumer_offsets`, which counts for no client. NOT_ENOUGH_REPLICAS while fewer brokers
+        are registered than would hold it: a topic created with one replica keeps one. A broker that is down
+        for now gets its replica all the same."""
         image = self._metadata.image
         config = self._config
         known = len(image.brokers)
@@ -55,7 +73,7 @@ class TopicCreator:
         # A topic that isn't there yet has no value of its own.
         least = min_insync_replicas(image, OFFSETS_TOPIC, static=config.static)
         min_isr = min(least, factor)
-        return await self._create(
+        created = await self._create(
             NewTopic(
                 name=OFFSETS_TOPIC,
                 num_partitions=config.int("offsets.topic.num.partitions"),
@@ -66,30 +84,34 @@ class TopicCreator:
                     ConfigEntry(name="segment.bytes", value=config.values["offsets.topic.segment.bytes"]),
                     ConfigEntry(name="min.insync.replicas", value=str(min_isr)),
                 ),
-            )
+            ),
+            who=None,
         )
+        return created.error
 
-    async def _create(self, topic: NewTopic) -> ErrorCode:
+    async def _create(self, topic: NewTopic, who: Requester | None) -> Creation:
         under_way = self._under_way.get(topic.name)
         if under_way is not None:
             await under_way.wait()
             found = self._metadata.image.topic(topic.name) is not None
-            return ErrorCode.NONE if found else ErrorCode.UNKNOWN_SERVER_ERROR
+            return Creation(error=ErrorCode.NONE if found else ErrorCode.UNKNOWN_SERVER_ERROR)
         done = self._under_way[topic.name] = trio.Event()
         try:
-            return await self._create_now(topic)
+            return await self._create_now(topic, who)
         finally:
             del self._under_way[topic.name]
             done.set()
 
-    async def _create_now(self, topic: NewTopic) -> ErrorCode:
-        request = CreateTopicsRequest(topics=(topic,))
+    async def _create_now(self, topic: NewTopic, who: Requester | None) -> Creation:
+        request = CreateTopicsRequest(topics=(topic,), who=who)
+        throttle_ms = 0
         with trio.move_on_after(_TIMEOUT_SECONDS):
             try:
                 answer = await self._channel.ask(request, timeout_seconds=_TIMEOUT_SECONDS)
             except ControllerTimedOutError as error:
                 log.warning("topic was not created", topic=topic.name, reason=str(error))
-                return ErrorCode.UNKNOWN_SERVER_ERROR
+                return Creation(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+            throttle_ms = answer.throttle_ms
             created = answer.topics[0] if answer.topics else CreatedTopic(name=topic.name, error=answer.error)
             if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 log.warning(
@@ -98,7 +120,7 @@ class TopicCreator:
                     error=created.error.name,
                     reason=created.error_message,
                 )
-                return created.error
+                return Creation(error=created.error, throttle_ms=throttle_ms)
             await self._metadata.wait_until(lambda image: image.topic(topic.name) is not None)
-            return ErrorCode.NONE
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+            return Creation(error=ErrorCode.NONE, throttle_ms=throttle_ms)
+        return Creation(error=ErrorCode.UNKNOWN_SERVER_ERROR, throttle_ms=throttle_ms)

@@ -21,6 +21,7 @@ from quorate.broker.apis import CONTROLLER_APIS
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import _AWAITED, _HANDLERS, Dispatcher
+from quorate.broker.apis.topic_creation import Creation
 from quorate.broker.controller.rpc.election_rpc import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -323,9 +324,9 @@ class Channel:
 
 
 class Topics:
-    async def create(self, name: str) -> int:
+    async def create(self, name: str, *, who: object) -> Creation:
         await trio.lowlevel.checkpoint()
-        return 0
+        return Creation(error=ErrorCode.NONE)
 
     async def create_offsets_topic(self) -> ErrorCode:
         await trio.lowlevel.checkpoint()

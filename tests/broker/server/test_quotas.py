@@ -9,9 +9,11 @@ import trio
 from confluent_kafka import Consumer, Producer
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.metadata import CONTROLLER_MUTATION_RATE
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.kafka_client import WireClient
+from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.runtime import NetworkError
+from quorate.runtime.real import SyncStrategy, real_runtime
 from tests.broker.server.test_apis import create
 
 MakeNodes = Callable[..., Any]
@@ -164,6 +166,58 @@ async def test_topics_above_a_clients_rate_are_refused_with_the_time_to_wait(mak
         code, waited = await create_topic(client, "c", at_most=5)
         assert trio.current_time() - began >= told - 0.1, "the connection waits as the client was told"
         assert code is ErrorCode.none and waited > 10, "an older client has its wish, and waits"
+
+
+async def ask_for_topics(client: WireClient, *names: str) -> tuple[dict[str, ErrorCode], float]:
+    answer: Any = await client.call(
+        ApiKey.METADATA, topics=[{"name": name} for name in names], allow_auto_topic_creation=True
+    )
+    return {each.name: each.error_code for each in answer.topics}, answer.throttle_time.total_seconds()
+
+
+async def test_the_client_that_asks_for_a_topic_is_charged_for_its_creation(make_nodes: MakeNodes) -> None:
+    """As in Kafka, where a broker creates it in the client's name: whichever broker is asked."""
+    nodes = await make_nodes(2, {"num.partitions": "12", "default.replication.factor": "1"})
+    unknown = ErrorCode.unknown_topic_or_partition
+    async with nodes.client(1) as admin:
+        altered = await alter(admin, {"client-id": "app"}, controller_mutation_rate=1)
+        assert altered.error_code is ErrorCode.none, altered.error_message
+    network = real_runtime(sync=SyncStrategy.INLINE).network
+    async with open_client(network, nodes.address(1), client_id="app", timeout_s=10) as first:
+        codes, told = await ask_for_topics(first, "a")
+        assert codes["a"] is not unknown and told == 0.0, "the one that goes over the burst of 11"
+    async with open_client(network, nodes.address(2), client_id="app", timeout_s=10) as second:
+        codes, told = await ask_for_topics(second, "b", "a")
+        assert codes["b"] is unknown, "refused with an error that every client retries on"
+        assert codes["a"] is not unknown, "a topic that is there is described all the same"
+        assert 0 < told <= 1, f"the client is told to wait {told} s"
+        assert nodes.servers[2].broker.throttles.throttled[CONTROLLER_MUTATION_RATE] == 1
+        async with open_client(network, nodes.address(2), client_id="other", timeout_s=10) as other:
+            codes, told = await ask_for_topics(other, "c")
+            assert codes["c"] is not unknown and told == 0.0, "another client is not charged for it"
+        with trio.fail_after(10):
+            while codes.get("b", unknown) is unknown:
+                codes, told = await ask_for_topics(second, "b")
+
+
+def auto_created(bootstrap: str, *topics: str) -> None:
+    """Produce one record to each topic with a stock client, one after the other."""
+    client = Producer({"bootstrap.servers": bootstrap, "client.id": "app", "linger.ms": 0})
+    for topic in topics:
+        client.produce(topic, b"x")
+        assert client.flush(20) == 0, f"nothing was written to {topic}"
+
+
+async def test_a_stock_producer_waits_for_a_topic_above_its_rate_and_then_has_it(
+    make_nodes: MakeNodes,
+) -> None:
+    nodes = await make_nodes(1, {"num.partitions": "12"})
+    async with nodes.client(1) as admin:
+        await alter(admin, {"client-id": "app"}, controller_mutation_rate=1)
+        began = trio.current_time()
+        await trio.to_thread.run_sync(auto_created, nodes.bootstrap, "a", "b")
+        assert trio.current_time() - began > 0.8, "12 partitions of a burst of 11 cost a second"
+        assert nodes.servers[1].broker.throttles.throttled[CONTROLLER_MUTATION_RATE] >= 1
 
 
 def asked_for(bootstrap: str, times: int) -> float:
