@@ -61,8 +61,17 @@ class Looks(abc.ABC):
     def looks(self) -> Iterator[PartitionDelta | None]:
         """None for a partition that has not changed."""
 
+    def looks_for(self, broker_id: int) -> Iterator[PartitionDelta | None]:
+        """As `looks`, but None also for each new partition that has no replica on that broker."""
+        return (each if each is not None and concerns(broker_id, each) else None for each in self.looks())
+
     def __iter__(self) -> Iterator[PartitionDelta]:
         return (each for each in self.looks() if each is not None)
+
+
+def concerns(broker_id: int, each: PartitionDelta) -> bool:
+    """Return False for a new partition without a replica on that broker."""
+    return each.before is not None or each.after is None or broker_id in each.after.replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +93,14 @@ class MetadataDelta:
         knows how far it got."""
         found = self.partitions
         return found.looks() if isinstance(found, Looks) else iter(found)
+
+    def looks_for(self, broker_id: int) -> Iterator[PartitionDelta | None]:
+        """As `looks`, but None also for each new partition that has no replica on that broker: the first
+        delta of a broker has all the cluster's."""
+        found = self.partitions
+        if isinstance(found, Looks):
+            return found.looks_for(broker_id)
+        return (each if concerns(broker_id, each) else None for each in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +292,8 @@ class _Changed(Looks):
         self._made: list[PartitionDelta] | None = None
 
     def __bool__(self) -> bool:
-        return next(iter(self), None) is not None
+        # Without all of the others: a replay asks it of each batch.
+        return next(self._make(), None) is not None
 
     def looks(self) -> Iterator[PartitionDelta | None]:
         if not self._few:

@@ -1,10 +1,12 @@
 """The difference of two images, for a loaded snapshot or a new listener, where no records state it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
-from quorate.broker.metadata.delta import BrokerDelta, Looks, MetadataDelta, PartitionDelta
+from quorate.broker.metadata.delta import BrokerDelta, Looks, MetadataDelta, PartitionDelta, concerns
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.states import ConfigResource, TopicState
+from quorate.broker.metadata.topic_partitions import TopicPartitions
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
@@ -42,6 +44,14 @@ class _Differences(Looks):
         self._after = after
 
     def looks(self) -> Iterator[PartitionDelta | None]:
+        return self._looks(self._partitions_of)
+
+    def looks_for(self, broker_id: int) -> Iterator[PartitionDelta | None]:
+        return self._looks(partial(self._partitions_for, broker_id))
+
+    def _looks(
+        self, partitions_of: Callable[[TopicState], Iterator[PartitionDelta | None]]
+    ) -> Iterator[PartitionDelta | None]:
         before, after = self._before, self._after
         for topic in before.topics.values():
             if after.topic_by_id(topic.topic_id) is not None:
@@ -56,7 +66,7 @@ class _Differences(Looks):
                     after=None,
                 )
         for topic in after.topics.values():
-            yield from self._partitions_of(topic)
+            yield from partitions_of(topic)
             left = len(after.partitions(topic.topic_id))
             for partition_id, state in enumerate(before.partitions(topic.topic_id)[left:], left):
                 yield PartitionDelta(
@@ -82,6 +92,26 @@ class _Differences(Looks):
                     after=state,
                     first_epoch=topic.first_epoch(partition_id),
                 )
+
+    def _partitions_for(self, broker_id: int, topic: TopicState) -> Iterator[PartitionDelta | None]:
+        states = self._after.partitions(topic.topic_id)
+        if self._before.partitions(topic.topic_id) or not isinstance(states, TopicPartitions):
+            for each in self._partitions_of(topic):
+                yield each if each is not None and concerns(broker_id, each) else None
+            return
+        # Nothing is put together of a partition that is somewhere else.
+        for partition_id, shape in enumerate(states.shapes):
+            if broker_id not in shape[0]:
+                yield None
+                continue
+            yield PartitionDelta(
+                topic=topic.name,
+                topic_id=topic.topic_id,
+                partition_id=partition_id,
+                before=None,
+                after=states[partition_id],
+                first_epoch=topic.first_epoch(partition_id),
+            )
 
 
 def _brokers(before: MetadataImage, after: MetadataImage) -> Iterator[BrokerDelta]:

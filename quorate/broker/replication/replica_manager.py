@@ -394,7 +394,7 @@ class ReplicaManager:
     ) -> None:
         """Apply the changes of committed records. Never waits: logs are opened and removed in the background,
         and a change of many partitions in pieces (`changes`). `then` is called with each partition when
-        it has its role here."""
+        it has its role here, but not with new ones of other brokers."""
         self._image = image
         cause = Cause(delta.end_offset - 1, trio.current_time(), self._wall_clock.now_ms())
         self.journal.arrived(cause)
@@ -416,7 +416,7 @@ class ReplicaManager:
         cause: Cause,
     ) -> Iterator[int]:
         broker_id, gone = self.broker_id, list[PartitionDelta]()
-        for each in delta.looks():
+        for each in delta.looks_for(broker_id):
             cost = LOOKED_AT
             if each is None:
                 yield cost

@@ -1,5 +1,6 @@
 import sys
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.metadata.topic_partitions import TopicPartitions
 from quorate.types import Epoch
 
 TOPIC = uuid.UUID(int=500)
@@ -184,6 +186,40 @@ def test_a_topic_that_shrinks_loses_its_last_partitions_alone(topic) -> None:
     assert (topic.image.leader_count(1), topic.image.leader_count(2)) == (1, 0)
     assert [each.partition_id for each in difference(twin, topic.image).partitions] == [1]
     assert len(twin.partitions(TOPIC)) == 2, "the copy shares the topic's partitions"
+
+
+def test_a_broker_need_not_look_at_new_partitions_of_others(topic) -> None:
+    other = uuid.UUID(int=501)
+    before = topic.image.copy()
+    elsewhere = [partition(2, (2, 3)), partition(3, (3, 1))]
+    records = [*elsewhere, change(1, isr=(2,)), Topic(name="u", topic_id=other)]
+    records += [replace(each, topic_id=other, partition_id=each.partition_id - 2) for each in elsewhere]
+    delta = apply_records(topic.image, records, base_offset=20, epoch=1)
+    seen = {("t", 1), ("t", 3), ("u", 1)}
+    for each in (delta, difference(before, topic.image)):
+        looks = list(each.looks_for(1))
+        assert {(found.topic, found.partition_id) for found in looks if found is not None} == seen
+        assert len(looks) == len(list(each.looks())), "a walk in pieces counts those that it passes"
+        assert [found for found in looks if found is not None] == [
+            found for found in each.partitions if (found.topic, found.partition_id) in seen
+        ]
+    gone = apply_records(topic.image, [RemoveTopic(topic_id=TOPIC)], base_offset=40, epoch=1)
+    assert [found and found.partition_id for found in gone.looks_for(9)] == [0, 1, 2, 3]
+
+
+def test_whether_a_delta_has_partitions_is_known_without_putting_them_all_together(
+    topic, monkeypatch
+) -> None:
+    made: list[int] = []
+    get = TopicPartitions.__getitem__
+    monkeypatch.setattr(
+        TopicPartitions, "__getitem__", lambda self, index: made.append(index) or get(self, index)
+    )
+    new = [partition(number) for number in range(2, 300)]
+    delta = apply_records(topic.image, new, base_offset=20, epoch=1)
+    made.clear()
+    assert delta.partitions
+    assert made == [2], f"put together {len(made)} of 298"
 
 
 def regrown(image: MetadataImage, *, offset: int) -> MetadataDelta:
