@@ -1795,6 +1795,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/log/test_records.py",
     ),
     _tested(
+        "a large read waits on the event loop for the pages that the cache lacks",
+        "runtime/real/real_disk.py",
+        "or self._read_cached(buffers, position) != size:",
+        "or self._read_cached(buffers, position) == 0:",
+        "the first page is there, and the read of the rest holds up the loop",
+        "tests/runtime/test_cold_reads.py",
+    ),
+    _tested(
         "a cycle that dies in a server's old objects is kept for ever",
         "runtime/real/garbage.py",
         "                gc.unfreeze()\n",

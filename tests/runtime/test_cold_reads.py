@@ -49,6 +49,40 @@ async def test_a_cold_page_of_a_file(disk: RealDisk, tmp_path: Path, cold: list[
     file.close()
 
 
+async def test_cached_pages_of_a_large_read_take_no_thread(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    pread = os.pread
+
+    def read(fd: int, size: int, position: int) -> bytes:
+        threads.append(threading.current_thread().name)
+        return pread(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", read)
+    data = bytes(number % 251 for number in range(300_000))
+    file = disk.open(f"{tmp_path}/f", create=True)
+    file.append([data])
+    for position, size in ((0, 300_000), (1, 65_537), (7, 131_072), (299_990, 100_000)):
+        assert await file.read(position, size) == data[position : position + size]
+    file.close()
+    assert set(threads) == {threading.current_thread().name}
+
+
+async def test_one_cold_page_of_a_large_read(
+    disk: RealDisk, tmp_path: Path, cold: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_but_one(fd: int, buffers: list[memoryview], position: int, flags: int) -> int:
+        assert flags == os.RWF_NOWAIT, "it would have waited"
+        return sum(map(len, buffers)) - 4096
+
+    monkeypatch.setattr(os, "preadv", all_but_one)
+    file = disk.open(f"{tmp_path}/f", create=True)
+    file.append([bytes(300_000)])
+    assert await file.read(0, 300_000) == bytes(300_000)
+    file.close()
+
+
 async def test_a_cold_page_that_is_read_once_leaves_the_cache_again(
     disk: RealDisk, tmp_path: Path, cold: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
