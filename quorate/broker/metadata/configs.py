@@ -203,8 +203,14 @@ def describe_topic(
     image: MetadataImage, topic: str, *, static: Mapping[str, str]
 ) -> Iterator[ConfigDescription]:
     """Every key of a topic, its value and where that comes from. `static`: the node's server.properties."""
-    overrides = stored(image, ConfigResource(ConfigType.TOPIC, topic))
-    places = tuple(levels(image, static))
+    yield from _described(
+        stored(image, ConfigResource(ConfigType.TOPIC, topic)), tuple(levels(image, static))
+    )
+
+
+def _described(
+    overrides: Mapping[str, str], places: Iterable[tuple[Mapping[str, str], ConfigSource]]
+) -> Iterator[ConfigDescription]:
     for key in TOPIC_KEYS.values():
         held = overrides.get(key.name)
         if held is not None:
@@ -259,7 +265,21 @@ def describe_group(image: MetadataImage, group: str) -> Iterator[ConfigDescripti
 def effective(image: MetadataImage, topic: str, *, static: Mapping[str, str]) -> TopicConfig:
     """Return the effective configuration of a topic, whether it exists or not. `static`: the node's checked
     server.properties."""
-    held = {each.name: each.value for each in describe_topic(image, topic, static=static)}
+    own = stored(image, ConfigResource(ConfigType.TOPIC, topic))
+    return _effective(
+        tuple(own.items()),
+        tuple((tuple(values.items()), source) for values, source in levels(image, static)),
+    )
+
+
+_Settings = tuple[tuple[str, str], ...]
+
+
+# Most topics have no settings of their own, so that thousands of replicas that open share one result.
+@lru_cache(maxsize=256)
+def _effective(own: _Settings, places: tuple[tuple[_Settings, ConfigSource], ...]) -> TopicConfig:
+    levels_of = [(dict(values), source) for values, source in places]
+    held = {each.name: each.value for each in _described(dict(own), levels_of)}
     policies = split_list(held["cleanup.policy"])
     return TopicConfig(
         cleanup_compact="compact" in policies,
