@@ -37,9 +37,15 @@ class Namespaces:
     name: str
     network: str
     overrides: dict[str, str] = field(default_factory=dict)
+    brokers: tuple[int, ...] = ()
+    """Nodes that are no controllers, beside `NODES`."""
 
     def __post_init__(self) -> None:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return (*NODES, *self.brokers)
 
     @property
     def bootstrap(self) -> str:
@@ -52,7 +58,7 @@ class Namespaces:
         ip("link", "add", f"{self.name}b", "type", "bridge")
         ip("addr", "add", f"{self.network}.{CLIENTS}/24", "dev", f"{self.name}b")
         ip("link", "set", f"{self.name}b", "up")
-        for node in NODES:
+        for node in self.nodes:
             space, ours = f"{self.name}{node}", f"{self.name}v{node}"
             ip("netns", "add", space)
             ip("link", "add", ours, "type", "veth", "peer", "name", "eth0", "netns", space)
@@ -66,8 +72,8 @@ class Namespaces:
             process.kill()
             process.wait()
         for arguments in (
-            *(("netns", "del", f"{self.name}{node}") for node in NODES),
-            *(("link", "del", f"{self.name}v{node}") for node in NODES),
+            *(("netns", "del", f"{self.name}{node}") for node in self.nodes),
+            *(("link", "del", f"{self.name}v{node}") for node in self.nodes),
             ("link", "del", f"{self.name}b"),
         ):
             subprocess.run(["ip", *arguments], capture_output=True)
@@ -75,10 +81,16 @@ class Namespaces:
     def format(self) -> None:
         """Write the nodes' files, and format their folders."""
         voters = ",".join(f"{node}@{self.network}.{node}:19092" for node in NODES)
-        for node in NODES:
+        for node in self.nodes:
+            roles, listeners = "broker", f"PLAINTEXT://{self.network}.{node}:9092"
+            if node in NODES:
+                roles, listeners = (
+                    f"{roles},controller",
+                    f"{listeners},CONTROLLER://{self.network}.{node}:19092",
+                )
             self._config(node).write_text(
-                f"process.roles=broker,controller\nnode.id={node}\ncontroller.quorum.voters={voters}\n"
-                f"listeners=PLAINTEXT://{self.network}.{node}:9092,CONTROLLER://{self.network}.{node}:19092\n"
+                f"process.roles={roles}\nnode.id={node}\ncontroller.quorum.voters={voters}\n"
+                f"listeners={listeners}\n"
                 "controller.listener.names=CONTROLLER\nmetrics.http.port=-1\n"
                 f"log.dirs={self.folder / str(node)}\nmin.insync.replicas=2\ndefault.replication.factor=3\n"
                 "broker.heartbeat.interval.ms=500\nbroker.session.timeout.ms=3000\n"
@@ -89,7 +101,7 @@ class Namespaces:
 
     def start(self, *nodes: int) -> None:
         """Start those that do not run; all by default."""
-        for node in nodes or NODES:
+        for node in nodes or self.nodes:
             if node in self.processes and self.processes[node].poll() is None:
                 continue
             space = ["ip", "netns", "exec", f"{self.name}{node}"]
@@ -138,7 +150,7 @@ class Namespaces:
             ip("-n", f"{self.name}{node}", "neigh", "del", f"{self.network}.{other}", "dev", "eth0")
 
     def _others(self, node: int) -> list[int]:
-        return [other for other in (*NODES, CLIENTS) if other != node]
+        return [other for other in (*self.nodes, CLIENTS) if other != node]
 
     def quorum(self, *nodes: int) -> dict[str, Any]:
         return quorum_as_dict(ask_cluster(self.bootstrap_of(*nodes or NODES), describe_quorum))

@@ -26,6 +26,7 @@ from quorate.runtime.network import Address
 from quorate.runtime.real import RealNetwork
 from tests.kit.full_disk import fill
 from tests.kit.namespaces import NODES, Namespaces
+from tests.system.fleet_operator import Fleet
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -35,6 +36,8 @@ PATIENCE_S = 3.0
 """Of an operator, for one answer."""
 TIMEOUT = timedelta(seconds=2.5)
 OPERATORS = 3
+SPARE = 4
+"""A broker that is no controller. It is drained, unregistered and started anew."""
 SMALL_DISK = 2
 """The node whose data is on a disk of 64 MB."""
 UNKNOWN: Final = {
@@ -162,8 +165,8 @@ class Operator:
         gone = State(quota=now.quota)
         yield "create again", lambda: self.create(name, count), now
         yield "delete", lambda: self.delete(name), gone
-        yield f"grow to {more}", lambda: self.grow(name, more), replace(now, partitions=more)
-        yield "grow to nothing", lambda: self.grow(name, 0), now
+        yield f"grow to {more}", lambda: self.grow(name, more, added=count), replace(now, partitions=more)
+        yield "grow to nothing", lambda: self.grow(name, 0, added=0), now
         if now.partitions > 1:
             fewer = now.partitions - 1
             yield f"shrink to {fewer}", lambda: self.shrink(name, fewer), replace(now, partitions=fewer)
@@ -193,18 +196,24 @@ class Operator:
             raise
 
     async def create(self, name: str, count: int) -> ErrorCode:
-        topic = {"name": name, "num_partitions": count, "replication_factor": 3}
-        topics = [topic | {"assignments": (), "configs": ()}]
+        # Not on the spare broker, which is drained.
+        assignments = [{"partition_index": each, "broker_ids": self.replicas()} for each in range(count)]
+        topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "configs": ()}
+        topics = [topic | {"assignments": assignments}]
         answer = await self.call(ApiKey.CREATE_TOPICS, topics=topics, timeout=TIMEOUT)
         return answer.topics[0].error_code
+
+    def replicas(self) -> tuple[int, ...]:
+        return tuple(self.draw.sample(NODES, len(NODES)))
 
     async def delete(self, name: str) -> ErrorCode:
         topics = [{"name": name, "topic_id": None}]
         answer = await self.call(ApiKey.DELETE_TOPICS, topics=topics, timeout=TIMEOUT)
         return answer.responses[0].error_code
 
-    async def grow(self, name: str, count: int) -> ErrorCode:
-        topics = [{"name": name, "count": count, "assignments": None}]
+    async def grow(self, name: str, count: int, *, added: int) -> ErrorCode:
+        assignments = [{"broker_ids": self.replicas()} for _ in range(added)]
+        topics = [{"name": name, "count": count, "assignments": assignments}]
         asked = {"topics": topics, "timeout": TIMEOUT, "validate_only": False}
         return (await self.call(ApiKey.CREATE_PARTITIONS, **asked)).results[0].error_code
 
@@ -370,8 +379,8 @@ class Faults:
             case _:
                 await trio.to_thread.run_sync(nodes.kill, node)
                 await trio.sleep(pause / 2)
-        # One whose disk was full has ended by itself, or will.
-        await trio.to_thread.run_sync(nodes.start)
+        # One whose disk was full has ended by itself, or will. The spare one is not ours.
+        await trio.to_thread.run_sync(nodes.start, *NODES)
 
 
 @pytest.fixture
@@ -383,7 +392,8 @@ def namespaces(
         pytest.skip("network namespaces need root")
     number = os.getpid()
     name, network = f"o{number % 100_000}", f"10.{150 + number % 50}.{number // 50 % 250}"
-    made = Namespaces(tmp_path, name, network, overrides={"offsets.topic.num.partitions": "4"})
+    overrides = {"offsets.topic.num.partitions": "4"}
+    made = Namespaces(tmp_path, name, network, overrides, brokers=(SPARE,))
     try:
         try:
             made.build()
@@ -411,11 +421,15 @@ async def story(namespaces: Namespaces, seed: int) -> None:
         cluster = Cluster(namespaces, nursery)
         operators = [Operator(cluster, number, random.Random(draw.random())) for number in range(OPERATORS)]
         faults = Faults(namespaces, random.Random(draw.random()), operators)
+        fleet = Fleet(cluster, SPARE, UNKNOWN, random.Random(draw.random()))
         await ready(cluster)
+        # The offsets topic now: later its replicas would come to a broker that is drained.
+        await operators[0].coordinator("any")
         with trio.move_on_after(SECONDS):
             async with trio.open_nursery() as busy:
                 for each in operators:
                     busy.start_soon(each.run)
+                busy.start_soon(fleet.run)
                 busy.start_soon(faults.run)
         for node in NODES:
             namespaces.signal(node, signal.SIGCONT)
@@ -425,6 +439,11 @@ async def story(namespaces: Namespaces, seed: int) -> None:
         print({kind: sum(each.outcomes.get(kind, 0) for each in operators)
                for kind in sorted({kind for each in operators for kind in each.outcomes})})  # fmt: skip
         await compare(cluster, things)
+        await fleet.finish()
+        await ready(cluster)
+        print(fleet.outcomes())
+        wrong = await fleet.compare(namespaces.nodes)
+        assert not wrong, "\n".join(wrong)
         done = sum(count for each in operators for kind, count in each.outcomes.items() if "done" in kind)
         assert done >= 10, "too little was done to say anything"
         nursery.cancel_scope.cancel()
@@ -435,11 +454,13 @@ async def ready(cluster: Cluster) -> None:
     problem: object = None
     with trio.move_on_after(90):
         while True:
+            # It may have found its disk full after it was looked at last.
+            await trio.to_thread.run_sync(cluster.namespaces.start, SMALL_DISK)
             try:
-                for node in NODES:
+                for node in cluster.namespaces.nodes:
                     client = await cluster.client(node)
                     try:
-                        problem = await unready(client)
+                        problem = await unready(client, len(cluster.namespaces.nodes))
                     except Exception:
                         cluster.forget(node, client)
                         raise
@@ -453,9 +474,9 @@ async def ready(cluster: Cluster) -> None:
     raise AssertionError(f"not ready within 90 s: {problem!r}")
 
 
-async def unready(client: WireClient) -> object:
+async def unready(client: WireClient, brokers: int) -> object:
     answer: Any = await client.call(ApiKey.METADATA, topics=None, timeout_s=5)
-    if len(answer.brokers) < len(NODES):
+    if len(answer.brokers) < brokers:
         return f"brokers {[each.node_id for each in answer.brokers]}"
     moving: Any = await client.call(
         ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=None, timeout=TIMEOUT, timeout_s=5
