@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from quorate.broker.replication.purgatory import Purgatory, Waiter
-from quorate.broker.replication.requests import FetchItem, FetchOptions
+from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem
 from quorate.broker.replication.serving.fetch_service import ParkedFetch
 
 PACKAGE = Path(__file__).parents[3] / "quorate" / "broker" / "replication"
@@ -89,6 +89,36 @@ async def test_trigger_b2_the_fetch_of_a_follower_completes_a_produce_with_acks_
     assert not pending.done, "it has asked for the record, and does not have it"
     await follower_fetches(leader, 1)
     assert (pending.done, pending.results()[0].error) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("acks", "partitions", "waits"),
+    [(-1, (0,), True), (-1, (0, 9), True), (1, (0,), False), (0, (0,), False), (-1, (9,), False)],
+)
+async def test_a_produce_waits_for_acks_all_where_anything_was_appended(
+    leader, produced_batch, autojump_clock, acks, partitions, waits
+):
+    """The seed's `delayedRequestRequired`. There is no partition 9."""
+    items = [ProduceItem("t", each, produced_batch("a")) for each in partitions]
+    pending = leader.manager.append(items, acks=acks, timeout_ms=LONG_MS)
+    assert pending.done == (not waits)
+    if waits:
+        await follower_fetches(leader, 1)
+    assert [result.error == 0 for result in pending.results()] == [each == 0 for each in partitions]
+
+
+async def test_a_follower_learns_the_high_watermark_with_the_next_answer(make_brokers, autojump_clock):
+    """Only the leader moves it. A follower that leads next has it then."""
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("a")
+    await cluster.until(lambda: cluster[2].partition().high_watermark == 1)
+    cluster.cut_off(2)
+    cluster.controller.fence(2)
+    assert not (await cluster[1].produced("b")).error
+    assert (cluster[1].partition().high_watermark, cluster[2].partition().high_watermark) == (2, 1)
+    cluster.heal()
+    await cluster.until(lambda: cluster[2].partition().high_watermark == 2)
 
 
 async def test_trigger_c1_an_isr_that_shrinks_moves_the_high_watermark(make_brokers, nursery, autojump_clock):
