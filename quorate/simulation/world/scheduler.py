@@ -13,6 +13,7 @@ import trio
 from trio._core import _run as trio_run
 
 from quorate.simulation.violations import StuckError as StuckError
+from quorate.simulation.world.quick_runner import quicken
 from quorate.simulation.world.simulated_clock import VirtualClock
 from quorate.simulation.world.step_costs import StepCosts, forget_work
 
@@ -32,7 +33,7 @@ def current_process() -> str | None:
 class Scheduler(random.Random):
     """The scheduler that `run` gives to the program. Stands in for trio's own `random.Random`."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, limit_seconds: float = math.inf) -> None:
         super().__init__(seed)
         self._paused: dict[str, list[trio.lowlevel.Task]] = {}
         self._busy: dict[str, float] = {}
@@ -40,6 +41,12 @@ class Scheduler(random.Random):
         self._waiting: dict[str, list[trio.lowlevel.Task]] = {}
         """The tasks that each pause holds back."""
         self.costs = StepCosts(process_of=lambda task: task.context.get(_PROCESS), busy=self.make_busy)
+        self.clock = VirtualClock(
+            limit_seconds=limit_seconds,
+            stuck=self.stuck,
+            spent=self.costs.spent_seconds,
+            next_due=self.next_due,
+        )
         self.busy_seconds = 0.0
         """The busy time of all processes together."""
         self.longest_step_seconds = 0.0
@@ -77,7 +84,7 @@ class Scheduler(random.Random):
 
     def make_busy(self, name: str, seconds: float) -> None:
         """A step of the process, just done, took so long: until then none of its tasks runs."""
-        now = trio.current_time()
+        now = self.clock.now
         self._busy[name] = max(self._busy.get(name, now), now) + seconds
         self.busy_seconds += seconds
         self.longest_step_seconds = max(self.longest_step_seconds, seconds)
@@ -95,6 +102,8 @@ class Scheduler(random.Random):
 
     def next_due(self, now: float) -> float:
         """Steps that are over by `now` free their processes; when the next one is."""
+        if not self._busy:
+            return math.inf
         for name in [name for name, end in self._busy.items() if end <= now]:
             self._end_busy(name)
         return min(self._busy.values(), default=math.inf)
@@ -114,7 +123,7 @@ class Scheduler(random.Random):
 
     def shuffle(self, x: Any) -> None:
         """trio calls this with the tasks that it is about to run, in the order of their creation."""
-        now = trio.current_time()
+        now = self.clock.now
         if now != self._pass_time:
             self._pass_time = now
             self._passes = 0
@@ -163,6 +172,7 @@ class Scheduler(random.Random):
         self._scope.cancel()
 
     async def main(self, program: "Callable[[Scheduler], Awaitable[T]]") -> T:
+        quicken(trio_run.GLOBAL_RUN_CONTEXT.runner, self.costs)  # pyright: ignore[reportAttributeAccessIssue]
         try:
             with self._scope:
                 result = await program(self)
@@ -186,18 +196,11 @@ def run(
     Raises `StuckError` if all tasks wait for good, time runs past `limit_seconds`, or they spin without time
     passing. No garbage is collected meanwhile: when a collection comes is not the seed's to say.
     """
-    scheduler = Scheduler(seed)
-    costs = scheduler.costs
-    costs.slowness = slowness
-    clock = VirtualClock(
-        limit_seconds=limit_seconds,
-        stuck=scheduler.stuck,
-        spent=lambda: costs.spent_seconds,
-        next_due=scheduler.next_due,
-    )
+    scheduler = Scheduler(seed, limit_seconds=limit_seconds)
+    scheduler.costs.slowness = slowness
     with _deterministic(scheduler):
         try:
-            return trio.run(scheduler.main, program, clock=clock, instruments=[costs])
+            return trio.run(scheduler.main, program, clock=scheduler.clock)
         finally:
             forget_work()
 

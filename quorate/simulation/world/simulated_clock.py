@@ -14,7 +14,7 @@ class VirtualClock(trio.abc.Clock):
     something runnable.
     """
 
-    __slots__ = ("_limit_seconds", "_next_due", "_now", "_spent", "_stuck")
+    __slots__ = ("_limit_seconds", "_next_due", "_spent", "_stuck", "now")
 
     def __init__(
         self,
@@ -26,7 +26,8 @@ class VirtualClock(trio.abc.Clock):
     ) -> None:
         """`spent`: by the step under way, which its own task sees as time that has passed. `next_due`: called
         of the time, makes what is due by then runnable, and says when the next is due."""
-        self._now = 0.0
+        self.now = 0.0
+        """The time without the step under way."""
         self._spent = spent
         self._next_due = next_due
         self._limit_seconds = limit_seconds
@@ -36,16 +37,18 @@ class VirtualClock(trio.abc.Clock):
         pass
 
     def current_time(self) -> float:
-        return self._now + self._spent()
+        return self.now + self._spent()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        deadline = min(deadline, self._next_due(self._now))
+        due = self._next_due(self.now)
+        if due < deadline:
+            deadline = due
         if deadline > self._limit_seconds:
             if math.isinf(deadline):
                 self._stuck("deadlock: every task waits for another one, for good")
             else:
                 self._stuck(f"not finished after {self._limit_seconds:g} s of virtual time")
-        elif deadline > self._now:
-            self._now = deadline
+        elif deadline > self.now:
+            self.now = deadline
             self._next_due(deadline)
         return 0.0

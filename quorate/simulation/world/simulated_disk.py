@@ -12,6 +12,7 @@ import posixpath
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import trio
 
@@ -33,8 +34,14 @@ from quorate.simulation.world.disk_file import SimulatedFile as SimulatedFile
 _SIZE_BYTES = 1 << 40
 
 
+@lru_cache(maxsize=1 << 15)
 def _folder_of(path: str) -> str:
     return posixpath.dirname(path) or "."
+
+
+@lru_cache(maxsize=1 << 15)
+def _normal(path: str) -> str:
+    return posixpath.normpath(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +167,7 @@ class SimulatedDisk:
 
     def unmount(self, path: str) -> "Volume":
         """Take a folder away with everything in it, as it is. No process may run."""
-        path = posixpath.normpath(path)
+        path = _normal(path)
 
         def inside(name: str) -> bool:
             return name == path or name.startswith(f"{path}/")
@@ -190,7 +197,7 @@ class SimulatedDisk:
     def mount_twice(self, path: str, other: str) -> None:
         """Show the files that are in a folder in `other` as well, until that is unmounted. No process may
         run."""
-        path, other = posixpath.normpath(path), posixpath.normpath(other)
+        path, other = _normal(path), _normal(other)
         self._folders.add(other)
         for name in [name for name in self._names if _folder_of(name) == path]:
             there = f"{other}/{posixpath.basename(name)}"
@@ -198,24 +205,24 @@ class SimulatedDisk:
 
     def flip(self, path: str, position: int, *, bit: int = 0) -> None:
         """Damage at rest: flip one bit in the cache and on the device."""
-        content = self._names[posixpath.normpath(path)]
+        content = self._names[_normal(path)]
         content.cached[position] ^= 1 << bit
         if position < len(content.durable):
             content.durable[position] ^= 1 << bit
 
     def content(self, path: str) -> bytes:
         """Return the readers' view, except for the zeros of a reserve; for tests."""
-        return bytes(self._names[posixpath.normpath(path)].cached)
+        return bytes(self._names[_normal(path)].cached)
 
     def durable_content(self, path: str) -> bytes | None:
         """Return the durable content, except for the zeros of a reserve; for tests. None if the name is not
         durable."""
-        content = self._durable_names.get(posixpath.normpath(path))
+        content = self._durable_names.get(_normal(path))
         return None if content is None else bytes(content.durable)
 
     def durable_names(self, folder: str) -> list[str]:
         """Paths of the files in `folder` that the device is sure to know, sorted; for tests."""
-        folder = posixpath.normpath(folder)
+        folder = _normal(folder)
         return sorted(path for path in self._durable_names if _folder_of(path) == folder)
 
     # Disk
@@ -256,7 +263,7 @@ class SimulatedDisk:
 
     def rename(self, old: str, new: str) -> None:
         old = self.enter(Operation.RENAME, old)
-        new = posixpath.normpath(new)
+        new = _normal(new)
         if old in self._folders:
             if self.list(new):
                 raise DiskError("directory not empty", path=new)
@@ -341,7 +348,7 @@ class SimulatedDisk:
             raise DiskError("the disk is gone", path=path)
         if operation is not None:
             self._faults.check(operation, path)
-        return posixpath.normpath(path)
+        return _normal(path)
 
     def check_alive(self, boots: int, path: str) -> None:
         if self._cut or boots != self._boots:

@@ -36,8 +36,8 @@ def uncounted() -> Iterator[None]:
         WORK.batches, WORK.records, WORK.partitions, WORK.bytes = kept
 
 
-class StepCosts(trio.abc.Instrument):
-    """Prices each step of a simulated process."""
+class StepCosts:
+    """Prices each step of a simulated process, between `begin` and `end`."""
 
     def __init__(
         self, *, process_of: Callable[[trio.lowlevel.Task], str | None], busy: Callable[[str, float], None]
@@ -48,7 +48,6 @@ class StepCosts(trio.abc.Instrument):
         self.slowness = 1.0
         """The factor by which the machines are slower than usual, so that little data stands for much."""
 
-    @property
     def spent_seconds(self) -> float:
         """Return the time of the step under way, so far. 0 for free steps, and for the harness's own."""
         if self._process is None:
@@ -61,12 +60,17 @@ class StepCosts(trio.abc.Instrument):
         )
         return spent if spent >= FREE_SECONDS else 0.0
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        forget_work()
+    def begin(self, task: trio.lowlevel.Task) -> None:
+        """The task's next step begins."""
+        WORK.batches = WORK.records = WORK.partitions = WORK.bytes = 0
         self._process = self._process_of(task)
 
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        process, spent = self._process, self.spent_seconds
+    def end(self, task: trio.lowlevel.Task) -> None:
+        """The step of the task is over."""
+        process = self._process
+        if process is None:
+            return
+        spent = self.spent_seconds()
         self._process = None
-        if spent and process is not None:
+        if spent:
             self._busy(process, spent)
