@@ -18,9 +18,10 @@ from collections import Counter
 from pathlib import Path
 
 import trio
-from cluster import CLUSTER_ID, HERE, CantRunHereError, Cluster, missing
+from cluster import CLUSTER_ID, Cluster
 from faults import Nemesis
 from history import load, problems
+from machines import HERE, CantRunHereError, missing
 
 SKIPPED = 77
 ROUND_SECONDS = 25.0

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import trio
-from cluster import OUTSIDE, Cluster
+from cluster import Cluster
+from machines import OUTSIDE
 
 Rules = dict[str, list[float]]
 LOST = [1.0, 0.0, 0.0, 0.0]
