@@ -3,7 +3,7 @@ PYTHON ?= python3
 FILE ?= README.md
 BIN := .venv/bin
 
-.PHONY: help setup demo test quick check lint format format-check types simulate chaos nemesis fuzz bench bench-compare clean
+.PHONY: help setup demo test quick check lint format format-check types simulate chaos nemesis nemesis-brokers fuzz bench bench-compare clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,6 +50,9 @@ chaos: setup  ## A hundred rounds of kill -9 under load (ROUNDS=... to choose)
 
 nemesis: setup  ## Real nodes in network namespaces under every fault, checked for linearizability (MINUTES=30, as root)
 	$(BIN)/python scripts/nemesis --seconds $(shell expr $(or $(MINUTES),30) \* 60) $(if $(SEED),--seed $(SEED))
+
+nemesis-brokers: setup  ## The same of brokers, with stock producers and a group (MINUTES=30, as root)
+	$(BIN)/python scripts/nemesis/brokers.py --seconds $(shell expr $(or $(MINUTES),30) \* 60) $(if $(SEED),--seed $(SEED))
 
 fuzz: setup  ## Mutated frames against the controller listener (FRAMES=1000000, SEED=...)
 	$(BIN)/python scripts/fuzz --frames $(or $(FRAMES),1000000) $(if $(SEED),--seed $(SEED))

@@ -35,10 +35,12 @@ from quorate.spark_source.views.registry import new_view
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts" / "nemesis"))
 
 from compatibility import GROUPS, RESULTS, summary, tried  # noqa: E402
 from mutate_table import MUTATIONS, Finder  # noqa: E402
 from rooms import EVERYTHING, MAY_IMPORT, Source, reachable  # noqa: E402
+from standstills import load_pieces, summary_of, table_of  # noqa: E402
 
 BEGIN = "<!-- generated: {name} (scripts/generate_docs.py) -->"
 END = "<!-- end of generated -->"
@@ -330,6 +332,11 @@ def counts() -> str:
     return table(("what", "how many"), rows)
 
 
+def standstills() -> str:
+    pieces = load_pieces(ROOT / "scripts" / "nemesis" / "results.json")
+    return f"{summary_of(pieces)}\n\n{table_of(pieces)}"
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/configuration.md": {
         "server keys": server_keys,
@@ -348,7 +355,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/reference/kafka-protocol.md": {"apis": apis},
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
-    "docs/explanation/verification.md": {"counts": counts},
+    "docs/explanation/verification.md": {"counts": counts, "standstills": standstills},
     "docs/compatibility.md": {
         "summary": lambda: table(("client", *RESULTS), summary()),
         **{name: _tried(name) for name in GROUPS},
