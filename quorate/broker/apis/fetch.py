@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import is_cluster_metadata
 from quorate.broker.apis.context import Broker
+from quorate.broker.apis.fetch_again import FetchAgain
 from quorate.broker.apis.fetched_once import each_once
 from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.metadata import CONSUMER_BYTE_RATE
@@ -42,6 +43,9 @@ _AT_ONCE: Final = 1000
 async def handle(broker: Broker, context: RequestContext, request: KafkaFetchRequest) -> Answer:
     """Answer a Fetch. One that waits is read when its answer is about to be sent, so waiting costs no
     memory."""
+    kept = context.connection.kept.fetch
+    if isinstance(kept, FetchAgain) and kept.request is request and (again := kept.begin(broker)) is not None:
+        return again
     with_metadata = False
     if request.topics:
         request = await in_slices(each_once(request))
@@ -68,16 +72,21 @@ async def handle(broker: Broker, context: RequestContext, request: KafkaFetchReq
     if session is not None:
         return await _in_session(broker, context, request, session)
     options = await in_slices(_options(context, request, request.topics, max_wait_ms=request.max_wait_ms))
-    begun = await broker.replicas.begin_fetch(options)
+    begun = await broker.replicas.begin_fetch(options, again=context.repeated)
     if not isinstance(begun, ParkedFetch):
         await in_slices(options.let_go_steps())
         return await in_slices(_response(broker, context, request, begun))
-    parked = begun
 
-    async def finish() -> Response:
+    async def finish(parked: ParkedFetch) -> Response:
         return await in_slices(_response(broker, context, request, await parked.results()))
 
-    return _deferred(parked, finish)
+    if begun.quiet is not None:
+        answer = at_once(_response(broker, context, request, begun.quiet.results))
+        context.connection.kept.fetch = FetchAgain(
+            request, options, begun.quiet, answer=answer, finish=finish
+        )
+    parked = begun
+    return _deferred(parked, lambda: finish(parked))
 
 
 def _deferred(parked: ParkedFetch, finish: Callable[[], Awaitable[Response]]) -> Deferred:
@@ -224,7 +233,7 @@ def _options(
 
 def _response(
     broker: Broker, context: RequestContext, request: KafkaFetchRequest, results: list[FetchResult]
-) -> Steps[Response]:
+) -> Steps[EncodedResponse]:
     """Build the response. The part of each partition is made when it is encoded."""
     rest = iter(results)
     size = 0

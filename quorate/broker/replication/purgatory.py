@@ -13,7 +13,7 @@ C. The high watermark of a leader is increased when
    C.1 the ISR of its partition changes, and when
    C.2 the log end offset of any replica changes.
 
-Each operation waits on the partitions that can complete it, and one heap holds all deadlines, so that one
+Each operation waits on the partitions that can complete it, and one timer holds all deadlines, so that one
 that waits costs nothing until either comes. Completing sets a flag and wakes whoever waits; it happens after
 a partition's state has changed, never within the change (KAFKA-13254).
 """
@@ -27,10 +27,14 @@ from typing import Final, Protocol
 import trio
 
 from quorate.error_code import ErrorCode
+from quorate.runtime import Slices
 from quorate.types import Offset
 
 _PURGE_INTERVAL: Final = 1000
-"""Kafka's `*.purgatory.purge.interval.requests`: so many completed requests may stay in the heap."""
+"""Kafka's `*.purgatory.purge.interval.requests`: so many completed requests may stay with the timer."""
+_LONG_WAIT_S: Final = 0.1
+_LONG_WAIT_TICK_MS: Final = 5
+"""The tick of waits of 0.1 s and more; it is a millisecond for others, as Kafka's is."""
 
 
 class Waiter:
@@ -73,43 +77,61 @@ class Waiter:
 
 
 class Purgatory:
-    """Deadlines of all waiters, in `trio.current_time()` seconds."""
+    """Deadlines of all waiters, in `trio.current_time()` seconds. What ends in one tick of the timer ends
+    together, in one wake-up, and never before its time."""
 
-    __slots__ = ("_heap", "_next", "_sequence", "_wake", "expired")
+    __slots__ = ("_at", "_held", "_next", "_sleep", "_ticks", "expired")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Waiter]] = []
-        self._sequence = 0
+        self._at: dict[int, list[Waiter]] = {}
+        """Waiters by their tick, in ms."""
+        self._ticks: list[int] = []
+        """A heap."""
+        self._held = 0
         self._next = math.inf
-        self._wake = trio.Event()
+        self._sleep = trio.CancelScope()
         self.expired = 0
 
     def count(self, kind: type[Waiter]) -> int:
         """Return the number of waiters of this kind."""
-        return sum(isinstance(waiter, kind) and not waiter.done for _, _, waiter in self._heap)
+        return sum(
+            isinstance(waiter, kind) and not waiter.done for held in self._at.values() for waiter in held
+        )
 
     def hold(self, waiter: Waiter, deadline: float) -> None:
         """`waiter.expire()` is called at `deadline`, unless it is done by then."""
-        self._sequence += 1
-        heapq.heappush(self._heap, (deadline, self._sequence, waiter))
-        if deadline < self._next:
-            self._next = deadline
-            self._wake.set()
-        if self._sequence % _PURGE_INTERVAL == 0:
-            self._heap = [entry for entry in self._heap if not entry[2].done]
-            heapq.heapify(self._heap)
+        tick = math.ceil(deadline * 1000)
+        if deadline - trio.current_time() >= _LONG_WAIT_S:
+            tick += -tick % _LONG_WAIT_TICK_MS
+        held = self._at.get(tick)
+        if held is None:
+            held = self._at[tick] = []
+            heapq.heappush(self._ticks, tick)
+            if tick / 1000 < self._next:
+                # The sleep under way ends sooner: its task needn't be woken to be told so.
+                self._next = self._sleep.deadline = tick / 1000
+        held.append(waiter)
+        self._held += 1
+        if self._held % _PURGE_INTERVAL == 0:
+            self._purge()
+
+    def _purge(self) -> None:
+        for tick, held in self._at.items():
+            self._at[tick] = [waiter for waiter in held if not waiter.done]
 
     async def run(self) -> None:
         while True:
-            while self._heap and (self._heap[0][2].done or self._heap[0][0] <= trio.current_time()):
-                waiter = heapq.heappop(self._heap)[2]
-                if not waiter.done:
-                    self.expired += 1
-                    waiter.expire()
-            self._next = self._heap[0][0] if self._heap else math.inf
-            self._wake = trio.Event()
-            with trio.move_on_at(self._next):
-                await self._wake.wait()
+            slices = Slices()
+            while self._ticks and self._ticks[0] / 1000 <= trio.current_time():
+                for waiter in self._at.pop(heapq.heappop(self._ticks)):
+                    if not waiter.done:
+                        self.expired += 1
+                        waiter.expire()
+                        if slices.over:
+                            await slices.pause()
+            self._next = self._ticks[0] / 1000 if self._ticks else math.inf
+            with trio.CancelScope(deadline=self._next) as self._sleep:
+                await trio.sleep_forever()
 
 
 class ParkedBatch:

@@ -50,6 +50,7 @@ from quorate.broker.replication.serving import (
     PartitionKey,
     PartitionReader,
     ProduceService,
+    QuietRead,
     SessionFetches,
     find_offset,
 )
@@ -603,9 +604,15 @@ class ReplicaManager:
         here; the result is `done` when the live followers have it too, or `timeout_ms` is over."""
         return await self._deletions.delete(items, timeout_ms=timeout_ms)
 
-    async def begin_fetch(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
-        """Begin a fetch. Return the answer if it needn't wait."""
-        return await self._fetches.begin(options)
+    async def begin_fetch(
+        self, options: FetchOptions, *, again: bool = False
+    ) -> list[FetchResult] | ParkedFetch:
+        """Begin a fetch. Return the answer if it needn't wait; see `FetchService.begin`."""
+        return await self._fetches.begin(options, again=again)
+
+    def begin_fetch_again(self, options: FetchOptions, quiet: QuietRead) -> ParkedFetch | None:
+        """Begin a fetch whose like found nothing; see `FetchService.begin_again`."""
+        return self._fetches.begin_again(options, quiet)
 
     async def fetch(self, options: FetchOptions) -> list[FetchResult]:
         """Fetch, and wait if necessary."""

@@ -32,6 +32,7 @@ from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.framing import KafkaFrameReader
 from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
 from quorate.broker.wire.loop_time import LoopTime, RequestTimes
+from quorate.broker.wire.repeated_fetch import FetchMemory, RepeatedFetch, correlation_id
 from quorate.broker.wire.request_codec import api_versions_response, decode_request, encode_response
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.broker.wire.throttle_times import with_throttle
@@ -115,6 +116,7 @@ class Connection:
         self._loop_time: LoopTime | None = None
         """Of the request that is handled; None if it is not counted."""
         self._frames = KafkaFrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=request_budget)
+        self._fetches = FetchMemory()
         self._queue: deque[_Waiting | _Ready] = deque()
         self._pending_bytes = 0
         self._to_send = trio.lowlevel.ParkingLot()
@@ -223,9 +225,14 @@ class Connection:
         return 0.0 if self._loop_time is None else self._loop_time.take()
 
     async def _handle(self, frame: memoryview) -> None:
-        await self._wait_for_room()
+        if self._queue:
+            await self._wait_for_room()
         if self._gate.opens_at > self._last_active:
             await self._wait_at_gate()
+        repeated = self._fetches.repeated_by(frame)
+        if repeated is not None:
+            await self._answer_fetch(repeated, frame)
+            return
         header = read_request_header(frame)
         api = APIS[header.api_key]
         if api.key not in self._served:
@@ -246,8 +253,29 @@ class Connection:
         if header.api_key == ApiKey.API_VERSIONS:
             self._enqueue(context, self._api_versions(header.version))
             return
-        if isinstance(request, KafkaFetchRequest) and request.replica_id >= 0:
-            self._loop_time = None  # A broker's: who throttles replication throttles everybody.
+        if isinstance(request, KafkaFetchRequest):
+            if request.replica_id >= 0:
+                self._loop_time = None  # A broker's: who throttles replication throttles everybody.
+            else:
+                request = self._fetches.note(frame, header, request)
+        await self._answer(context, request)
+
+    async def _answer_fetch(self, repeated: RepeatedFetch, frame: memoryview) -> None:
+        """Answer a request that was decoded before."""
+        header = repeated.header
+        context = RequestContext(
+            self._context,
+            header.api_key,
+            header.version,
+            correlation_id(frame),
+            header.client_id,
+            self._last_active,
+            repeated=True,
+        )
+        self.requests += 1
+        await self._answer(context, repeated.request)
+
+    async def _answer(self, context: RequestContext, request: Request) -> None:
         answer: Answer
         try:
             answer = await self._handler.handle(context, request)
@@ -269,11 +297,12 @@ class Connection:
         if isinstance(answer, Deferred):
             counted = None if self._loop_time is None else self._taken()
             self._queue.append(_Waiting(context, request, answer, counted))
-            answer.notify(self._wake_writer)
+            answer.notify(self._take_answer)
         elif answer is not None:
             self._enqueue(context, answer)
         else:
-            raise RuntimeError(f"the handler gave no answer to {api.key.name} v{header.version}")
+            name = APIS[context.api_key].key.name
+            raise RuntimeError(f"the handler gave no answer to {name} v{context.version}")
 
     async def _wait_at_gate(self) -> None:
         """Read and handle nothing more for as long as the client has to wait. Its answers leave before."""
@@ -323,10 +352,7 @@ class Connection:
         body = encode_response(response)
         if self._loop_time is not None:
             body = self._charged(context, body, self._taken())
-        ready = self._ready(context, body)
-        self._queue.append(ready)
-        self._pending_bytes += ready.size
-        self._responses.take(ready.size)
+        self._queue.append(self._counted(self._ready(context, body)))
 
     def _charged(self, context: RequestContext, body: Sequence[Buffer], seconds: float) -> Sequence[Buffer]:
         """Count what the request took, and tell the client if it has to wait."""
@@ -347,6 +373,20 @@ class Connection:
 
     def _wake_writer(self) -> None:
         self._to_send.unpark_all()
+
+    def _take_answer(self) -> None:
+        """An answer has come. Send it from here if it is the only one awaited, which saves the writer a pass
+        through the scheduler; what comes together leaves together."""
+        if len(self._queue) > 1 or self._busy:
+            self._wake_writer()
+            return
+        try:
+            self._send_ready()
+        except NetworkError:
+            # The reader finds out, and whoever completed the answer has no part in it.
+            self._stream.close()
+            return
+        self._last_active = trio.current_time()
 
     async def _wait_for_room(self) -> None:
         limits = self._limits
@@ -386,6 +426,11 @@ class Connection:
         first = self._queue[0]
         return isinstance(first, _Ready) or first.deferred.done
 
+    def _settled_at_once(self, waiting: _Waiting) -> _Ready | None:
+        """Return what is to be sent, if it is encoded already and costs nobody anything."""
+        encoded = waiting.deferred.encoded if waiting.loop_s is None else None
+        return None if encoded is None else self._counted(self._ready(waiting.context, encoded.body))
+
     async def _settled(self, waiting: _Waiting) -> _Ready:
         if waiting.loop_s is None:
             body = await self._body_of(waiting)
@@ -394,7 +439,9 @@ class Connection:
             body = await loop_time.of(self._body_of(waiting))
             seconds = waiting.loop_s + waiting.deferred.loop_s + loop_time.take()
             body = self._charged(waiting.context, body, seconds)
-        ready = self._ready(waiting.context, body)
+        return self._counted(self._ready(waiting.context, body))
+
+    def _counted(self, ready: _Ready) -> _Ready:
         self._pending_bytes += ready.size
         self._responses.take(ready.size)
         return ready
@@ -430,8 +477,9 @@ class Connection:
         batch: list[Buffer] = []
         size = 0
         while not self._sending and self._queue and size < _SEND_BYTES:
-            entry = self._queue[0]
-            if isinstance(entry, _Waiting):
+            first = self._queue[0]
+            entry = self._settled_at_once(first) if isinstance(first, _Waiting) else first
+            if entry is None:
                 break
             self._queue.popleft()
             batch += entry.pieces

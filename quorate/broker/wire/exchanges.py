@@ -40,6 +40,16 @@ class Gate:
         self.opens_at = max(self.opens_at, trio.current_time() + seconds)
 
 
+class Kept:
+    """What the handler of a connection's Fetch requests keeps from one to the next."""
+
+    __slots__ = ("fetch",)
+
+    def __init__(self) -> None:
+        self.fetch: object = None
+        """Its handler's own."""
+
+
 @value(frozen=True, slots=True, kw_only=True)
 class ConnectionContext:
     """The properties that all requests of a connection share."""
@@ -51,6 +61,7 @@ class ConnectionContext:
     """Name of the listener that accepted it, such as PLAINTEXT."""
     principal: str = "User:ANONYMOUS"
     gate: Gate = field(default_factory=Gate)
+    kept: Kept = field(default_factory=Kept)
 
 
 @value(frozen=True, slots=True)
@@ -62,6 +73,8 @@ class RequestContext:
     client_id: str | None
     received_at: float
     """`trio.current_time()` when the frame was complete; deadlines of the request count from here."""
+    repeated: bool = False
+    """Whether the connection has sent the same before and got the same request object for it."""
 
 
 class Deferred:
@@ -84,6 +97,11 @@ class Deferred:
     @property
     def done(self) -> bool:
         return self._outcome is not None
+
+    @property
+    def encoded(self) -> EncodedResponse | None:
+        """The answer, if it is there and encoded."""
+        return self._outcome if isinstance(self._outcome, EncodedResponse) else None
 
     @property
     def abandoned(self) -> bool:

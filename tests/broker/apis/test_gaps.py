@@ -144,7 +144,7 @@ class Replicas:
         trio.lowlevel.current_trio_token().run_sync_soon(pending.begin)
         return pending
 
-    async def begin_fetch(self, options: FetchOptions) -> list[FetchResult]:
+    async def begin_fetch(self, options: FetchOptions, *, again: bool) -> list[FetchResult]:
         found = []
         for item in options.items:
             found.append(

@@ -319,7 +319,9 @@ class Broker:
         return None if listener is None else Address(listener.host, listener.port)
 
     async def _run(self, manager, runtime, started, scope, ended):
-        api = SimpleNamespace(replicas=manager, endpoint=lambda *_: None)
+        api = SimpleNamespace(
+            replicas=manager, endpoint=lambda *_: None, image=SimpleNamespace(has_quotas=False)
+        )
 
         async def handle(context, request):
             return await fetch_api.handle(api, context, request)

@@ -48,8 +48,37 @@ async def test_deadlines_are_kept_in_order_and_done_waiters_leave(autojump_clock
     assert purgatory.count(Waiter) == 3
     done.complete()
     await trio.sleep(3)
-    assert [(name, round(when - begun, 3)) for name, when in told] == [("soon", 1), ("late", 2)]
+    assert [(name, round(when - begun, 1)) for name, when in told] == [("soon", 1), ("late", 2)]
     assert (purgatory.count(Waiter), purgatory.expired) == (0, 2)
+
+
+async def test_long_waits_that_end_within_a_tick_end_together_and_not_before_their_time(
+    autojump_clock, nursery
+):
+    purgatory, told = Purgatory(), []
+    nursery.start_soon(purgatory.run)
+    begun = trio.current_time()
+    waits = [0.5 + number / 10_000 for number in range(50)]
+    for wait in waits:
+        waiter = Waiter()
+        waiter.notify(lambda wait=wait: told.append(trio.current_time() - begun - wait))
+        purgatory.hold(waiter, begun + wait)
+    await trio.sleep(1)
+    assert len(told) == 50
+    assert min(told) >= -1e-9, "none before its time"
+    assert max(told) <= 0.0051
+    assert len({round(late + wait, 4) for late, wait in zip(told, waits, strict=True)}) <= 2
+
+
+async def test_a_short_wait_ends_within_a_millisecond_of_its_time(autojump_clock, nursery):
+    purgatory, told = Purgatory(), []
+    nursery.start_soon(purgatory.run)
+    begun = trio.current_time()
+    waiter = Waiter()
+    waiter.notify(lambda: told.append(trio.current_time() - begun))
+    purgatory.hold(waiter, begun + 0.0123)
+    await trio.sleep(1)
+    assert 0.0123 - 1e-9 <= told[0] <= 0.0133 + 1e-9
 
 
 async def test_a_waiter_is_told_once(autojump_clock):

@@ -8,6 +8,7 @@ from quorate.broker.replication.serving.offset_lookup import find_offset
 from quorate.broker.replication.serving.parked_produce import ParkedProduce
 from quorate.broker.replication.serving.partition_reader import PartitionReader
 from quorate.broker.replication.serving.produce_service import ProduceService
+from quorate.broker.replication.serving.quiet_read import QuietRead
 from quorate.broker.replication.serving.session_fetches import SessionFetches
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "PartitionKey",
     "PartitionReader",
     "ProduceService",
+    "QuietRead",
     "SessionFetches",
     "find_offset",
 ]

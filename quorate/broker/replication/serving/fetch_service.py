@@ -10,6 +10,7 @@ from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult
 from quorate.broker.replication.serving.partition_reader import PartitionReader, ReadableEnd, is_urgent
+from quorate.broker.replication.serving.quiet_read import QuietRead
 from quorate.runtime import Slices
 
 
@@ -17,13 +18,16 @@ class ParkedFetch(Waiter):
     """A fetch that waits for records. Whoever holds it gets the answer from `results`, and calls `abandon` if
     nobody wants it any more."""
 
-    __slots__ = ("_finish", "_from_follower", "_watched")
+    __slots__ = ("_finish", "_from_follower", "_watched", "expired", "quiet")
 
     def __init__(self, finish: Callable[[], Awaitable[list[FetchResult]]], *, from_follower: bool) -> None:
         super().__init__()
         self._finish = finish
         self._from_follower = from_follower
         self._watched: list[PartitionReplica] = []
+        self.expired = False
+        self.quiet: QuietRead | None = None
+        """What it found before it waited, if that was asked for and may be used again."""
 
     def watch(self, partition: PartitionReplica) -> None:
         """Let the partition's next change complete the fetch."""
@@ -36,6 +40,10 @@ class ParkedFetch(Waiter):
                 partition.watchers.unwatch(self)
             self._watched = []
         super().complete()
+
+    def expire(self) -> None:
+        self.expired = True
+        self.complete()
 
     def abandon(self) -> None:
         self.complete()
@@ -70,14 +78,28 @@ class FetchService:
         self._purgatory = purgatory
         self._max_bytes = max_bytes
 
-    async def begin(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
-        """Begin a fetch. Return the answer if it needn't wait."""
+    async def begin(self, options: FetchOptions, *, again: bool = False) -> list[FetchResult] | ParkedFetch:
+        """Begin a fetch. Return the answer if it needn't wait. `again`: the same may be asked again soon, so
+        that what a consumer waits with is to be kept (`ParkedFetch.quiet`)."""
         deadline = trio.current_time() + options.max_wait_ms / 1000
         slices = Slices()
         for item in options.items if options.from_follower else ():
             self._note_follower(item, options)
             await slices.pause()
-        return await self._read_or_park(options, deadline, wait=options.max_wait_ms > 0)
+        return await self._read_or_park(options, deadline, wait=options.max_wait_ms > 0, again=again)
+
+    def begin_again(self, options: FetchOptions, quiet: QuietRead) -> ParkedFetch | None:
+        """Begin a fetch whose like found what `quiet` has, without a read. None if another read may give
+        more."""
+        if not quiet.holds():
+            return None
+        deadline = trio.current_time() + options.max_wait_ms / 1000
+        parked = self._waiting(options, deadline)
+        parked.quiet = quiet
+        for partition in quiet.partitions:
+            parked.watch(partition)
+        self._purgatory.hold(parked, deadline)
+        return parked
 
     async def fetch(self, options: FetchOptions) -> list[FetchResult]:
         """Fetch, and wait if necessary."""
@@ -99,23 +121,29 @@ class FetchService:
             pass  # reported when it is read
 
     async def _read_or_park(
-        self, options: FetchOptions, deadline: float, *, wait: bool
+        self, options: FetchOptions, deadline: float, *, wait: bool, again: bool = False
     ) -> list[FetchResult] | ParkedFetch:
         while True:
             read = await self._read(options)
             if read.size >= options.min_bytes or not wait or not options.items or read.urgent:
                 return read.results
             parked = await self._parked(read, options, deadline)
-            if parked is not None:
-                return parked
+            if parked is None:
+                continue
+            if again and not parked.done:
+                parked.quiet = self._reader.quiet(options, read.results)
+            return parked
+
+    def _waiting(self, options: FetchOptions, deadline: float) -> ParkedFetch:
+        return ParkedFetch(
+            lambda: finish(lambda wait: self._read_or_park(options, deadline, wait=wait), deadline),
+            from_follower=options.from_follower,
+        )
 
     async def _parked(self, read: "_Read", options: FetchOptions, deadline: float) -> ParkedFetch | None:
         """Return a fetch that waits for changed partitions; None if one has changed since it was read. Cold
         or large reads let other tasks run, so each partition is watched first and then looked at."""
-        parked = ParkedFetch(
-            lambda: finish(lambda wait: self._read_or_park(options, deadline, wait=wait), deadline),
-            from_follower=options.from_follower,
-        )
+        parked = self._waiting(options, deadline)
         slices = Slices()
         try:
             for partition, readable_end in read.readable_ends:

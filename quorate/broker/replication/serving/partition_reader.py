@@ -10,6 +10,7 @@ from quorate.broker.metadata import MetadataImage
 from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
+from quorate.broker.replication.serving.quiet_read import QuietRead
 from quorate.broker.replication.serving.replica_selection import NOBODY, preferred_replica
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.error_code import ErrorCode
@@ -139,6 +140,21 @@ class PartitionReader:
             preferred_read_replica=preferred,
         )
         return PartitionRead(answer, None if readable_end is None else partition, readable_end)
+
+    def quiet(self, options: FetchOptions, results: list[FetchResult]) -> QuietRead | None:
+        """Return what a consumer that waits for all of `options` has read, to be used again. None if it
+        depends on more than `QuietRead` looks at."""
+        if (
+            options.from_follower
+            or not options.zstd
+            or (self._selects and options.any_replica)
+            or any(each.records or each.urgent for each in results)
+        ):
+            return None
+        try:
+            return QuietRead(options, results, lookup=self.lookup, cut_off=self._cut_off)
+        except PartitionError:
+            return None
 
     def _holds_back(self, partition: PartitionReplica, replica_id: int) -> bool:
         """Return whether a follower outside the ISR gets nothing for now (KIP-73)."""
