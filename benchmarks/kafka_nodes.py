@@ -45,9 +45,12 @@ class KafkaNodes:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self._clients.values())
 
-    def start(self) -> None:
-        """Format the nodes' folders and start them."""
-        for number in self._clients:
+    def start(self, *numbers: int) -> None:
+        """Start nodes (all by default) that don't run; format their folders before their first start."""
+        numbers = numbers or tuple(self._clients)
+        for number in numbers:
+            if self._properties(number).exists():
+                continue
             self._write_properties(number)
             subprocess.run(
                 self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
@@ -55,8 +58,8 @@ class KafkaNodes:
                 stdout=subprocess.DEVNULL,
                 check=True,
             )  # fmt: skip
-        for number in self._clients:
-            with (self._folder / f"{number}.log").open("wb") as said:
+        for number in set(numbers) - set(self.running()):
+            with (self._folder / f"{number}.log").open("ab") as said:
                 self._nodes[number] = subprocess.Popen(
                     self._java("kafka.Kafka", str(self._properties(number))),
                     stdout=said,
@@ -92,6 +95,11 @@ class KafkaNodes:
     def kill(self, node: int) -> None:
         self._nodes[node].kill()
         self._nodes[node].wait()
+
+    def stop(self, node: int, *, seconds: float) -> None:
+        """Send SIGTERM, and wait until the node has ended. Raises `subprocess.TimeoutExpired`."""
+        self._nodes[node].terminate()
+        self._nodes[node].wait(seconds)
 
     def kill_all(self) -> None:
         for number in self.running():

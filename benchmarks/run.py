@@ -10,6 +10,7 @@
     groups     kill -9 of a group's coordinator until its 100 members read on, with 100,000 committed offsets
     idle       1,000 consumers that wait for records that do not come: CPU of the nodes
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
+    partitions 10,000 idle partitions beside Apache Kafka's: CPU, memory, start, failover
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
 Each prints its figures; all but `profile` also write benchmarks/results/<suite>.json and .md. Systems take
@@ -37,7 +38,7 @@ from rich.console import Console
 
 SUITES = (
     "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "groups", "idle", "scale",
-    "profile",
+    "partitions", "profile",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
@@ -121,6 +122,15 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
         case "scale":
             sizes = options.partitions or ([5_000, 20_000] if quick else [100, 100_000, 1_000_000, 2_000_000])
             return scale.run(folder, sizes=sizes, kills=options.rounds or (1 if quick else 3))
+        case "partitions":
+            import partition_bench
+
+            return partition_bench.run(
+                folder,
+                partitions=100 if quick else 10_000,
+                rounds=options.rounds or 1,
+                seconds=options.seconds or (2 if quick else 20),
+            )
         case _:
             profile_commits.run(
                 folder,
