@@ -14,6 +14,8 @@ from quorate.broker.metadata.metadata_records import (
     EndTransaction,
     Partition,
     PartitionChange,
+    Record,
+    RemoveTopic,
     Topic,
 )
 from quorate.broker.metadata.record_codec import encode
@@ -218,6 +220,32 @@ async def test_a_large_topic_is_checked_and_applied_in_pieces(large, nursery) ->
     assert leader.image.partitions(new) == follower.image.partitions(new)
     assert len(told) == 10_000
     nursery.cancel_scope.cancel()
+
+
+async def test_a_topic_of_100_000_partitions_is_removed_in_one_short_step(large) -> None:
+    new, count = topic_id(TOPICS), 100_000
+    records: list[Record] = [Topic(name="large", topic_id=new)]
+    records += [
+        Partition(topic_id=new, partition_id=number, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1 + number % 3)
+        for number in range(count)
+    ]
+    encoded = [encode(record) for record in records]
+    cache = cache_of(large)
+
+    def apply(batch: list[bytes]) -> None:
+        base = Offset(cache.offset + 1)
+        cache.apply(CommittedBatch(base_offset=base, epoch=Epoch(1), timestamp_ms=1, records=batch))
+
+    for start in range(0, len(encoded), STEP):
+        apply(encoded[start : start + STEP])
+    assert cache.image.partition_count() == TOPICS * PARTITIONS + count
+
+    async def remove() -> None:
+        apply([encode(RemoveTopic(topic_id=new))])
+        assert cache.image.leader_count(1) == large.leader_count(1)
+
+    await within_gap(remove(), what="removing a topic of 100,000 partitions", budget_ms=BUDGET_MS / 2)
+    assert cache.image == large
 
 
 async def test_a_new_controller_gets_its_image_at_once(large) -> None:

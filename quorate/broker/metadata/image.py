@@ -43,7 +43,7 @@ from quorate.broker.metadata.states import (
     placed,
 )
 from quorate.broker.metadata.supported_features import KRAFT_VERSION
-from quorate.broker.metadata.tallies import Tallies
+from quorate.broker.metadata.tallies import TopicTallies
 from quorate.broker.metadata.topic_partitions import MAX_EPOCH, SharedParts, TopicPartitions
 from quorate.runtime import WORK
 
@@ -102,7 +102,7 @@ class MetadataImage:
         self._quota_counts: Counter[str] = Counter()
         """By key, how many entities have it."""
         self._next_producer_id = 0
-        self._tallies = Tallies()
+        self._tallies = TopicTallies()
         self._shared = SharedParts()
 
     def copy(self) -> "MetadataImage":
@@ -196,45 +196,44 @@ class MetadataImage:
 
     def leader_count(self, broker_id: int) -> int:
         """Return the number of partitions that the broker leads."""
-        return self._tallies.settled.leaders.get(broker_id, 0)
+        return self._tallies.leaders(broker_id)
 
     def isr_count(self, broker_id: int) -> int:
         """Return the number of partitions with the broker in their ISR."""
-        return self._tallies.settled.isrs.get(broker_id, 0)
+        return self._tallies.isrs(broker_id)
 
     def elr_count(self, broker_id: int) -> int:
         """Return the number of partitions with the broker in their ELR."""
-        return self._tallies.settled.elrs.get(broker_id, 0)
+        return self._tallies.elrs(broker_id)
 
     def isr_members(self) -> list[int]:
         """The brokers that are in any ISR, registered or not."""
-        return [broker_id for broker_id, count in self._tallies.settled.isrs.items() if count]
+        return self._tallies.isr_members()
 
     @property
     def has_elrs(self) -> bool:
         """True if any partition has eligible leader replicas."""
-        return any(self._tallies.settled.elrs.values())
+        return self._tallies.has_elrs()
 
     @property
     def leaderless_count(self) -> int:
         """The number of partitions without a leader."""
-        return self._tallies.settled.leaderless
+        return self._tallies.leaderless()
 
     @property
     def imbalanced_count(self) -> int:
         """The number of partitions that another replica than the first leads."""
-        return sum(self._tallies.settled.displaced.values())
+        return self._tallies.displaced()
 
     def imbalance(self, broker_id: int) -> float:
         """Return the share of the partitions whose first replica is on the broker that it does not lead; 0 if
         there are none."""
-        preferred = self._tallies.settled.preferred.get(broker_id, 0)
-        return self._tallies.settled.displaced.get(broker_id, 0) / preferred if preferred else 0.0
+        return self._tallies.imbalance(broker_id)
 
     @property
     def reassigning_count(self) -> int:
         """The number of partitions whose replicas are being added or removed (KIP-455)."""
-        return self._tallies.settled.reassigning
+        return self._tallies.reassigning()
 
     def replica_homes(self) -> Mapping[tuple[int, uuid.UUID], int]:
         """Return how many replicas are in each directory of each broker, from counts that every change
@@ -347,7 +346,7 @@ class MetadataImage:
         if it doesn't fit."""
         states = self._next_to(run.topic_id, run.first)
         states.extend(run.states)
-        self._tallies.came_together(run.states)
+        self._tallies.came_together(run.topic_id, run.first, run.states)
         self.offset = offset
         self.epoch = epoch
 
@@ -379,7 +378,7 @@ class MetadataImage:
             _check_directories(record, replicas=record.replicas, directories=record.directories)
         state = placed(record)
         states.append(state, self._shared)
-        self._tallies.came(state)
+        self._tallies.came(record.topic_id, record.partition_id, state)
 
     def _change_partition(self, record: PartitionChange, states: TopicPartitions | None) -> PartitionState:
         if states is None or record.partition_id >= len(states):
@@ -399,7 +398,7 @@ class MetadataImage:
         if states.owner is not self._owner:
             states = self._own(record.topic_id, states)
         states.replace(record.partition_id, after, self._shared)
-        self._tallies.changed(before=before, after=after)
+        self._tallies.changed(record.topic_id, record.partition_id, before=before, after=after)
         return before
 
     def _shrink_topic(self, record: ShrinkTopic) -> None:
@@ -414,7 +413,7 @@ class MetadataImage:
         self._topics[record.topic_id] = self._topics[record.topic_id].shrunk(
             states, left=record.num_partitions
         )
-        self._tallies.went(states.part(record.num_partitions))
+        self._tallies.went(record.topic_id, states, left=record.num_partitions)
         states.shrink(record.num_partitions)
 
     def _remove_topic(self, topic_id: uuid.UUID) -> None:
@@ -422,7 +421,7 @@ class MetadataImage:
         if topic is None:
             raise ImageError(f"topic {topic_id} is removed, but is not there")
         del self._topic_ids[topic.name]
-        self._tallies.went(self._partitions.pop(topic_id))
+        self._tallies.went(topic_id, self._partitions.pop(topic_id), left=0)
         self._configs.pop(ConfigResource(ConfigType.TOPIC, topic.name), None)
 
     def _set_config(self, record: Config) -> None:

@@ -1,13 +1,16 @@
-"""Counts of the image's partitions by broker, updated with every change.
+"""Counts of partitions by broker, updated with every change.
 
 An index from brokers to their partitions would cost more than the partitions themselves (three replicas
 each). Counts answer "does it lead anything", and end a pass over the image as soon as nothing is left to
 find; a pass over a million partitions that changes none takes a fifth of a second, in pieces (`sweep`).
+
+A topic's partitions from number `PIECE` on are counted apart, so many together: when the topic is deleted,
+their counts go as they are, and no step of the event loop counts more than one piece.
 """
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Final, TypeAlias
 
@@ -17,6 +20,8 @@ from quorate.broker.metadata.topic_partitions import TopicPartitions
 
 Home: TypeAlias = tuple[int, uuid.UUID]
 """Of a replica: its broker and its directory."""
+PIECE: Final = 2048
+"""Partitions of a topic that are counted in two or three milliseconds."""
 _MOST_PLACED: Final = 2048
 """Counted in a millisecond or two."""
 _MOST_PENDING: Final = 2048
@@ -24,7 +29,7 @@ _MOST_PENDING: Final = 2048
 
 
 class Tallies:
-    """Mutable; owned by one image."""
+    """Of some partitions. Mutable."""
 
     __slots__ = (
         "_directories",
@@ -37,14 +42,11 @@ class Tallies:
         "isrs",
         "leaderless",
         "leaders",
-        "partitions",
         "preferred",
         "reassigning",
     )
 
     def __init__(self) -> None:
-        self.partitions = 0
-        """How many there are."""
         self.leaders: dict[int, int] = {}
         """How many partitions each broker leads."""
         self.isrs: dict[int, int] = {}
@@ -67,7 +69,7 @@ class Tallies:
         self._directories: dict[int, uuid.UUID] = {}
         """By their identity, which stays theirs while they are here."""
         self._pending: list[TopicPartitions] = []
-        """Partitions that only `partitions` counts so far: together they take a fifth of the time."""
+        """Partitions that nothing counts yet: together they take a fifth of the time."""
         self._few = 0
         """How many those are."""
 
@@ -81,7 +83,6 @@ class Tallies:
     def copy(self) -> "Tallies":
         twin = Tallies()
         self._settle()
-        twin.partitions = self.partitions
         twin.leaders = self.leaders.copy()
         twin.isrs = self.isrs.copy()
         twin.elrs = self.elrs.copy()
@@ -99,7 +100,6 @@ class Tallies:
 
     def came(self, state: PartitionState) -> None:
         # With few calls, because a replay comes here for each partition.
-        self.partitions += 1
         leader, first = state.leader, state.replicas[0]
         self.preferred[first] = self.preferred.get(first, 0) + 1
         if leader == first:
@@ -118,7 +118,6 @@ class Tallies:
 
     def came_together(self, states: TopicPartitions) -> None:
         """As `came` of each; they don't change any more."""
-        self.partitions += len(states)
         self._pending.append(states)
         self._few += len(states)
         if self._few >= _MOST_PENDING:
@@ -159,9 +158,7 @@ class Tallies:
             del homes[home]
 
     def went(self, states: TopicPartitions) -> None:
-        """All of these. They are counted together: a topic of ten thousand partitions goes in one piece, of
-        some milliseconds."""
-        self.partitions -= len(states)
+        """All of these, which are counted together."""
         self._count_together((states,), -1)
 
     def changed(self, *, before: PartitionState, after: PartitionState) -> None:
@@ -217,6 +214,132 @@ class Tallies:
             self.leaderless += by
         else:
             self.leaders[leader] = self.leaders.get(leader, 0) + by
+
+
+class TopicTallies:
+    """Mutable; owned by one image."""
+
+    __slots__ = ("_first", "_further", "partitions")
+
+    def __init__(self) -> None:
+        self.partitions = 0
+        """How many there are."""
+        self._first = Tallies()
+        """Of the first piece of every topic."""
+        self._further: dict[uuid.UUID, list[Tallies]] = {}
+        """Of the others, by piece."""
+
+    def copy(self) -> "TopicTallies":
+        twin = TopicTallies()
+        twin.partitions = self.partitions
+        twin._first = self._first.copy()
+        twin._further = {
+            topic_id: [piece.copy() for piece in pieces] for topic_id, pieces in self._further.items()
+        }
+        return twin
+
+    # What they say
+
+    def leaders(self, broker_id: int) -> int:
+        """How many partitions the broker leads."""
+        return sum(each.leaders.get(broker_id, 0) for each in self._settled())
+
+    def isrs(self, broker_id: int) -> int:
+        """In how many ISRs the broker is."""
+        return sum(each.isrs.get(broker_id, 0) for each in self._settled())
+
+    def elrs(self, broker_id: int) -> int:
+        """In how many ELRs the broker is."""
+        return sum(each.elrs.get(broker_id, 0) for each in self._settled())
+
+    def isr_members(self) -> list[int]:
+        """The brokers that are in any ISR."""
+        counted = chain.from_iterable(each.isrs.items() for each in self._settled())
+        return list(dict.fromkeys(broker_id for broker_id, count in counted if count))
+
+    def has_elrs(self) -> bool:
+        return any(any(each.elrs.values()) for each in self._settled())
+
+    def leaderless(self) -> int:
+        """How many partitions nobody leads."""
+        return sum(each.leaderless for each in self._settled())
+
+    def reassigning(self) -> int:
+        """How many partitions have replicas that are being added or removed."""
+        return sum(each.reassigning for each in self._settled())
+
+    def displaced(self) -> int:
+        """How many partitions another broker than their first replica leads, or nobody."""
+        return sum(sum(each.displaced.values()) for each in self._settled())
+
+    def imbalance(self, broker_id: int) -> float:
+        """The share of those among the partitions whose first replica is on the broker; 0 if it has none."""
+        preferred = displaced = 0
+        for each in self._settled():
+            preferred += each.preferred.get(broker_id, 0)
+            displaced += each.displaced.get(broker_id, 0)
+        return displaced / preferred if preferred else 0.0
+
+    def homes(self) -> Mapping[Home, int]:
+        """How many replicas are in each directory of each broker."""
+        if not self._further:
+            return self._first.homes()
+        found: dict[Home, int] = {}
+        for each in self._all():
+            for home, count in each.homes().items():
+                found[home] = found.get(home, 0) + count
+        return found
+
+    def _all(self) -> Iterator[Tallies]:
+        yield self._first
+        for pieces in self._further.values():
+            yield from pieces
+
+    def _settled(self) -> Iterator[Tallies]:
+        return (each.settled for each in self._all())
+
+    # What changes them
+
+    def came(self, topic_id: uuid.UUID, number: int, state: PartitionState) -> None:
+        self.partitions += 1
+        self._of(topic_id, number).came(state)
+
+    def came_together(self, topic_id: uuid.UUID, first: int, states: TopicPartitions) -> None:
+        """As `came` of each, from number `first` on; they don't change any more."""
+        self.partitions += len(states)
+        end = first + len(states)
+        if end <= PIECE:
+            self._first.came_together(states)
+            return
+        at = first
+        while at < end:
+            stop = min(end, (at // PIECE + 1) * PIECE)
+            self._of(topic_id, at).came_together(states.part(at - first, stop - first))
+            at = stop
+
+    def changed(
+        self, topic_id: uuid.UUID, number: int, *, before: PartitionState, after: PartitionState
+    ) -> None:
+        self._of(topic_id, number).changed(before=before, after=after)
+
+    def went(self, topic_id: uuid.UUID, states: TopicPartitions, *, left: int) -> None:
+        """All from number `left` on, of a topic that has `states`."""
+        self.partitions -= len(states) - left
+        last = left // PIECE
+        further = self._further.get(topic_id)
+        if further is not None:
+            del further[last:]
+            if not further:
+                del self._further[topic_id]
+        self._of(topic_id, left).went(states.part(left, (last + 1) * PIECE))
+
+    def _of(self, topic_id: uuid.UUID, number: int) -> Tallies:
+        if number < PIECE:
+            return self._first
+        pieces = self._further.setdefault(topic_id, [])
+        while len(pieces) < number // PIECE:
+            pieces.append(Tallies())
+        return pieces[number // PIECE - 1]
 
 
 def _count(counts: dict[int, int], brokers: Iterable[int], by: int) -> None:

@@ -176,13 +176,13 @@ class TopicPartitions(Sequence[PartitionState]):
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
-    def part(self, start: int) -> "TopicPartitions":
-        """Those from `start` on, as they are now."""
+    def part(self, start: int, end: int | None = None) -> "TopicPartitions":
+        """Those from `start` on, up to `end` (exclusive), as they are now."""
         return TopicPartitions.of(
-            leader_epochs=self._leader_epochs[start:],
-            partition_epochs=self._partition_epochs[start:],
-            shapes=self._shapes[start:],
-            directories=self._directories[start:],
+            leader_epochs=self._leader_epochs[start:end],
+            partition_epochs=self._partition_epochs[start:end],
+            shapes=self._shapes[start:end],
+            directories=self._directories[start:end],
         )
 
     @property
