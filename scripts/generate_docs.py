@@ -15,7 +15,7 @@ from quorate.broker.metadata.topic_keys import TOPIC_KEYS
 from quorate.broker.settings.config_keys import CONFIG_KEYS
 from quorate.broker.wire.api import APIS, FIRST_OWN
 from quorate.cli.cli_errors import ExitCode
-from quorate.cli.main import app
+from quorate.cli.main import every_command
 from quorate.metrics.declarations import (
     BROKER_METADATA,
     CONTROLLER,
@@ -177,7 +177,7 @@ def apis() -> str:
 
 
 def commands() -> str:
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(every_command())
     assert isinstance(root, TyperGroup)
     return "\n\n".join(_command(path, command) for path, command in _walk(root, ()))
 

@@ -1,7 +1,8 @@
 """The codecs of record batches, as Kafka's clients write and read them. All bounded: what comes out of a
 decompression never takes more memory than was allowed, whatever the input claims.
 
-gzip is the standard library's, the others are cramjam's. All release the interpreter lock.
+gzip is the standard library's, the others are cramjam's. All release the interpreter lock. A node
+imports cramjam, 1.6 MB, with the first batch that needs it.
 """
 
 import enum
@@ -10,8 +11,6 @@ import zlib
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final, TypeAlias
-
-import cramjam
 
 from quorate.log.batches import RecordBytes
 from quorate.runtime import Buffer
@@ -45,9 +44,13 @@ def decompress(codec: Codec, data: Buffer, limit: int) -> RecordBytes:
         case Codec.SNAPPY:
             return _unsnappy(data, limit)
         case Codec.LZ4:
+            import cramjam
+
             _check_lz4_frame(data)
             return _grow(cramjam.lz4.decompress_into, data, limit)
         case Codec.ZSTD:
+            import cramjam
+
             return _grow(cramjam.zstd.decompress_into, data, limit)
 
 
@@ -72,12 +75,16 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         case Codec.SNAPPY:
             return _xerial(memoryview(data))
         case Codec.LZ4:
+            import cramjam
+
             # Kafka's own reader knows independent blocks only (KIP-57).
             mode = _LZ4_FAST if level == USUAL_LEVELS[Codec.LZ4] else max(_LZ4_HIGH, level)
             compressor = cramjam.lz4.Compressor(mode, content_checksum=False, block_linked=False)
             compressor.compress(bytes(data))
             return bytes(compressor.finish())
         case Codec.ZSTD:
+            import cramjam
+
             return bytes(cramjam.zstd.compress(data, level=level))
 
 
@@ -145,6 +152,8 @@ def _unsnappy(data: Buffer, limit: int) -> RecordBytes:
 
 
 def _unsnappy_block(view: memoryview, limit: int) -> bytearray:
+    import cramjam
+
     try:
         size = cramjam.snappy.decompress_raw_len(view)
         if size > limit:
@@ -157,6 +166,8 @@ def _unsnappy_block(view: memoryview, limit: int) -> bytearray:
 
 
 def _xerial(view: memoryview) -> bytes:
+    import cramjam
+
     pieces = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
@@ -190,6 +201,8 @@ def _check_lz4_frame(data: Buffer) -> None:
 
 def _grow(into: _DecompressInto, data: Buffer, limit: int) -> RecordBytes:
     """Decompress, with a larger output after each overflow. Repeated work is a third at most."""
+    import cramjam
+
     size = min(limit, max(_SMALLEST_OUTPUT, _FIRST_RATIO * len(data)))
     while True:
         out = bytearray(size)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from quorate.cli.local_cluster import LocalCluster, free_ports
-from quorate.cli.main import app
+from quorate.cli.main import every_command
 
 COMMAND = [sys.executable, "-m", "quorate.cli.main"]
 SECONDS = 60
@@ -24,7 +24,7 @@ def quorate() -> Callable[..., Result]:
     """Run a command in this process."""
 
     def run(*arguments: object) -> Result:
-        return CliRunner().invoke(app, [str(each) for each in arguments])
+        return CliRunner().invoke(every_command(), [str(each) for each in arguments])
 
     return run
 

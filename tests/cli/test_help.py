@@ -10,7 +10,7 @@ import typer.main
 from typer.core import TyperGroup
 from typer.testing import Result
 
-from quorate.cli.main import app
+from quorate.cli.main import every_command
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -22,7 +22,7 @@ def commands() -> Iterator[tuple[str, ...]]:
             else:
                 yield (*path, name)
 
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(every_command())
     assert isinstance(root, TyperGroup)
     return walk(root, ())
 

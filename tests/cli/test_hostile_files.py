@@ -24,7 +24,7 @@ from quorate.broker.metadata.metadata_records import Topic
 from quorate.broker.metadata.record_codec import encode
 from quorate.cli.cli_errors import ExitCode
 from quorate.cli.local_cluster import free_ports
-from quorate.cli.main import app
+from quorate.cli.main import every_command
 from quorate.log.batches.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END
 from quorate.log.batches.records import KeyValue, build_keyed_batch
 from quorate.raft import (
@@ -185,7 +185,7 @@ def _spoil_batch(draw: st.DrawFn, data: bytearray, *, in_header: bool) -> None:
 
 def outcome(*arguments: object) -> str:
     """What the command says as it ends in error; empty if it does not."""
-    ended = CliRunner().invoke(app, [str(each) for each in arguments])
+    ended = CliRunner().invoke(every_command(), [str(each) for each in arguments])
     assert ended.exception is None or isinstance(ended.exception, SystemExit), repr(ended.exception)
     assert ended.exit_code in (ExitCode.OK, ExitCode.FAILED, ExitCode.STORAGE), ended.stderr
     if ended.exit_code == ExitCode.OK:

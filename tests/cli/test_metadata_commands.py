@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from quorate.cli.cli_errors import ExitCode
 from quorate.cli.local_cluster import LocalCluster
-from quorate.cli.main import app
+from quorate.cli.main import every_command
 from tests.cli.conftest import COMMAND, SECONDS
 
 Quorate = Callable[..., Result]
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster = LocalCluster.plan(folder, nodes=1, client_port=0, overrides=small)
 
     def quorate(*arguments: object) -> Result:
-        return CliRunner().invoke(app, [str(each) for each in arguments])
+        return CliRunner().invoke(every_command(), [str(each) for each in arguments])
 
     try:
         cluster.prepare()

@@ -107,6 +107,29 @@ def test_the_handlers_come_before_all_that_takes_time(command: str, handled: boo
     assert done.stdout.split() == [str(handled), "False"], done.stderr
 
 
+def test_a_node_imports_no_codec_and_no_command_but_its_own(formatted_node: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "quorate.cli.main"]
+    with (tmp_path / "imports").open("w") as errors:
+        process = subprocess.Popen(
+            [*command, "server", "start", str(formatted_node.config)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            assert "listens" in process.stdout.readline()
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+    lines = (tmp_path / "imports").read_text().splitlines()
+    names = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    commands = {name for name in names if name.startswith("quorate.cli.commands.")}
+    assert commands == {"quorate.cli.commands.server_commands"}
+    unused = ("cramjam", "rich", "pygments", "hypothesis", "confluent_kafka")
+    assert not names.intersection(unused)
+
+
 def has_handler(pid: int, number: signal.Signals) -> bool:
     """Whether the process has a handler of its own for it (Linux), and SIGTERM's is not Python's default."""
     status = Path(f"/proc/{pid}/status").read_text()

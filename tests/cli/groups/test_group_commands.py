@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from quorate.cli.local_cluster import LocalCluster
-from quorate.cli.main import app
+from quorate.cli.main import every_command
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def run(bootstrap: str, *arguments: str, plain: bool = False, code: int = 0) -> Any:
     """The JSON of a command, or its output."""
-    result = CliRunner().invoke(app, [*arguments, "-b", bootstrap, *(() if plain else ("--json",))])
+    result = CliRunner().invoke(
+        every_command(), [*arguments, "-b", bootstrap, *(() if plain else ("--json",))]
+    )
     assert result.exit_code == code, result.output
     return result.output if plain or code else json.loads(result.stdout)
 
