@@ -1950,6 +1950,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/broker/replication/test_triggers.py",
     ),
     _tested(
+        "each new partition begins the session with its leader anew",
+        "broker/replication/following/fetcher.py",
+        "        if self._interruptible and now - self._broke_off_at >= len(self) * _BREAK_OFF_S_PER_PARTITION:\n",
+        "        if self._interruptible:\n",
+        "issue 10: cost by what moves, not by what is there",
+        "tests/broker/replication/test_many_followed.py",
+    ),
+    _tested(
         "a poll that is asked again misses a high watermark that has moved between the two",
         "broker/replication/serving/quiet_read.py",
         "                or log.high_watermark != seen.high_watermark\n",
