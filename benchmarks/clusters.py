@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -209,3 +209,13 @@ def _status(pid: int, field: str) -> int:
         if line.startswith(field):
             return int(line.split()[1])
     raise RuntimeError(f"no {field} for {pid}")
+
+
+def wait_for_replicas(nodes: Sequence[Path], count: int, *, within_s: float = 600) -> None:
+    """Wait until each of the brokers with these folders has made `count` replicas, and a while longer."""
+    patience = time.monotonic() + within_s
+    while min(len(list(node.glob("data/*-*/"))) for node in nodes) < count:
+        if time.monotonic() > patience:
+            raise TimeoutError(f"a broker has less than {count} replicas after {within_s:g} s")
+        time.sleep(0.5)
+    time.sleep(3)

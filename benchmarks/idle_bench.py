@@ -11,7 +11,7 @@ from statistics import median
 
 import priority
 import trio
-from clusters import cpu_seconds
+from clusters import cpu_seconds, wait_for_replicas
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from report import Grid, Report
 
@@ -20,6 +20,7 @@ from quorate.cli.local_cluster import LocalCluster
 PARTITIONS = 6
 TOPIC = "idle"
 WAITS_MS = (500, 30_000)
+NODES = 3
 _SIZE = struct.Struct(">i")
 
 
@@ -34,28 +35,17 @@ def _request(partition: int, wait_ms: int) -> bytes:
     return _SIZE.pack(len(body)) + body
 
 
-def run(folder: Path, *, consumers: int, rounds: int, seconds: float) -> Report:
-    found: dict[int, list[dict[str, float]]] = {wait: [] for wait in WAITS_MS}
-    cluster = LocalCluster.plan(folder / "cluster", client_port=0)
-    try:
-        cluster.prepare()
-        cluster.start()
-        for number in cluster.running():
-            priority.as_ours(cluster.pid(number))
-        cluster.wait_ready()
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(timeout=60)
-        time.sleep(3)
-        leaders = {
-            number: cluster.node(part.leader).client_port
-            for number, part in admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.items()
-        }
-        for _ in range(rounds):
-            alone = _measure(cluster, seconds)
-            for wait_ms in WAITS_MS:
-                found[wait_ms].append(trio.run(_poll, cluster, leaders, consumers, wait_ms, seconds, alone))
-    finally:
-        cluster.kill_all()
+def run(folder: Path, *, consumers: int, beside: tuple[int, ...], rounds: int, seconds: float) -> Report:
+    """`beside`: numbers of partitions that nobody uses, one cluster for each."""
+    found: list[dict[str, float]] = []
+    for count in beside:
+        found += _beside(folder / f"{count}", count, consumers=consumers, rounds=rounds, seconds=seconds)
+
+    def figure(idle: int, wait_ms: int, name: str) -> float:
+        return median(
+            each[name] for each in found if (each["idle_partitions"], each["wait_ms"]) == (idle, wait_ms)
+        )
+
     return Report(
         title=f"{consumers:,} consumers that wait, one connection and one partition each, three nodes",
         systems=["quorate"],
@@ -65,17 +55,58 @@ def run(folder: Path, *, consumers: int, rounds: int, seconds: float) -> Report:
                 columns=("by", "polls/s", "share of a core, three nodes", "CPU us a poll"),
                 rows=[
                     (
-                        f"polls of {wait_ms / 1000:g} s",
-                        f"{median(each['polls_per_s'] for each in rounds_of):.0f}",
-                        f"{median(each['cpu_share'] for each in rounds_of):.3f}",
-                        f"{median(each['cpu_us_per_poll'] for each in rounds_of):.0f}",
+                        f"polls of {wait_ms / 1000:g} s, {idle:,} idle partitions",
+                        f"{figure(idle, wait_ms, 'polls_per_s'):.0f}",
+                        f"{figure(idle, wait_ms, 'cpu_share'):.3f}",
+                        f"{figure(idle, wait_ms, 'cpu_us_per_poll'):.0f}",
                     )
-                    for wait_ms, rounds_of in found.items()
+                    for idle in beside
+                    for wait_ms in WAITS_MS
                 ],
-            )
+            ),
+            Grid(
+                title="nobody connected",
+                columns=("by", "share of a core, a node"),
+                rows=[
+                    (f"{idle:,} idle partitions", f"{figure(idle, WAITS_MS[0], 'alone') / NODES:.4f}")
+                    for idle in beside
+                ],
+            ),
         ],
-        rounds=[{"wait_ms": wait_ms, **each} for wait_ms, all_of in found.items() for each in all_of],
+        rounds=[dict(each) for each in found],
     )
+
+
+def _beside(
+    folder: Path, idle: int, *, consumers: int, rounds: int, seconds: float
+) -> list[dict[str, float]]:
+    found: list[dict[str, float]] = []
+    cluster = LocalCluster.plan(folder / "cluster", client_port=0)
+    try:
+        cluster.prepare()
+        cluster.start()
+        for number in cluster.running():
+            priority.as_ours(cluster.pid(number))
+        cluster.wait_ready()
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        wanted = [NewTopic(TOPIC, PARTITIONS, 3)] + ([NewTopic("unused", idle, 3)] if idle else [])
+        for created in admin.create_topics(wanted, operation_timeout=60).values():
+            created.result(timeout=120)
+        wait_for_replicas(
+            [folder / "cluster" / str(number) for number in cluster.running()], idle + PARTITIONS
+        )
+        leaders = {
+            number: cluster.node(part.leader).client_port
+            for number, part in admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.items()
+        }
+        for _ in range(rounds):
+            alone = _measure(cluster, seconds)
+            for wait_ms in WAITS_MS:
+                polled = trio.run(_poll, cluster, leaders, consumers, wait_ms, seconds, alone)
+                found.append({"idle_partitions": idle, "wait_ms": wait_ms, "alone": alone, **polled})
+    finally:
+        cluster.kill_all()
+    return found
 
 
 def _cpu(cluster: LocalCluster) -> float:

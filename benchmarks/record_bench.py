@@ -7,7 +7,7 @@ from statistics import median, quantiles
 from typing import Protocol
 
 import priority
-from clusters import cpu_seconds
+from clusters import cpu_seconds, wait_for_replicas
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from report import Grid, Report, number
@@ -75,8 +75,10 @@ def _one(folder: Path, *, idle_partitions: int, seconds: float) -> dict[str, flo
         if idle_partitions:
             wanted.append(NewTopic("idle", idle_partitions, 3))
         for created in admin.create_topics(wanted).values():
-            created.result(timeout=60)
-        time.sleep(3)
+            created.result(timeout=120)
+        wait_for_replicas(
+            [folder / str(number) for number in cluster.running()], idle_partitions + PARTITIONS
+        )
         idle, began = cpu(cluster), time.perf_counter()
         time.sleep(4)
         found["idle_cpu_share"] = (cpu(cluster) - idle) / (time.perf_counter() - began)

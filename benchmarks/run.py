@@ -8,7 +8,8 @@
     snapshot   a snapshot of --state-mb of state while commits go on: how far throughput dips
     kafka      the brokers beside Apache Kafka's: throughput, small records, CPU; needs Java and Maven
     groups     kill -9 of a group's coordinator until its 100 members read on, with 100,000 committed offsets
-    idle       1,000 consumers that wait for records that do not come: CPU of the nodes
+    idle       1,000 consumers that wait for records that do not come, and nobody: CPU of the nodes, beside
+               idle partitions
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
     partitions 10,000 idle partitions beside Apache Kafka's: CPU, memory, start, failover
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
@@ -85,7 +86,7 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
         case "records":
             return record_bench.run(
                 folder,
-                idle=(0, 250) if quick else (0, 250, 5000),
+                idle=(0, 250) if quick else tuple(options.partitions or (0, 250, 5000, 10_000)),
                 rounds=options.rounds or (1 if quick else 3),
                 seconds=options.seconds or (2 if quick else 8),
             )
@@ -116,6 +117,7 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
             return idle_bench.run(
                 folder,
                 consumers=100 if quick else 1_000,
+                beside=tuple(options.partitions or ((0,) if quick else (0, 10_000))),
                 rounds=options.rounds or (1 if quick else 3),
                 seconds=options.seconds or (2 if quick else 10),
             )
@@ -161,7 +163,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--svg", type=Path, help="compare: where the plot goes")
     parser.add_argument("--records", type=int, help="growth, memory: of the longest log")
     parser.add_argument("--state-mb", type=int, help="snapshot: of the state")
-    parser.add_argument("--partitions", type=int, nargs="*", help="scale: sizes of the cluster, rising")
+    parser.add_argument(
+        "--partitions",
+        type=int,
+        nargs="*",
+        help="scale: sizes of the cluster, rising; records, idle: numbers of idle partitions",
+    )
     profile = parser.add_argument_group("profile")
     profile.add_argument("--commits", type=int, default=2000)
     profile.add_argument("--in-flight", type=int, default=1)
