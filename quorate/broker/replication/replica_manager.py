@@ -81,6 +81,42 @@ __all__ = ["ParkedProduce", "ReplicaManager"]
 class ReplicaManager:
     """Use `open`; serves while `run` runs; `close` last."""
 
+    __slots__ = (
+        "_assignments",
+        "_backlog",
+        "_broker_epoch",
+        "_cleaner",
+        "_compute",
+        "_config",
+        "_controller_silent_s",
+        "_deletions",
+        "_fetches",
+        "_hosting",
+        "_image",
+        "_isr_updater",
+        "_logs",
+        "_moves",
+        "_out_of_folders",
+        "_produces",
+        "_purgatory",
+        "_quotas",
+        "_refetches",
+        "_report_failure",
+        "_scrubber",
+        "_session_fetches",
+        "_space",
+        "_static",
+        "_tasks",
+        "_upkeep",
+        "_wall_clock",
+        "began",
+        "broker_id",
+        "journal",
+        "lost_leaders",
+        "sessions",
+        "stats",
+    )
+
     def __init__(
         self,
         broker_id: int,

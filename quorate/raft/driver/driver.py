@@ -63,6 +63,41 @@ class Routes:
 class Driver:
     """Owns the core, the log and the state machine of one node."""
 
+    __slots__ = (
+        "_announcer",
+        "_barrier_wake",
+        "_blocked",
+        "_check_records",
+        "_commit_wake",
+        "_effects",
+        "_events",
+        "_failed",
+        "_failure",
+        "_fetch_max_bytes",
+        "_fetched",
+        "_forwarder",
+        "_late_reads",
+        "_now",
+        "_routes",
+        "_runs",
+        "_runtime",
+        "_state_file",
+        "_stepping",
+        "_sync_wake",
+        "_telemetry",
+        "_timers",
+        "_times",
+        "_unblocked",
+        "_watermark",
+        "_writer",
+        "appends",
+        "applier",
+        "core",
+        "log",
+        "requests",
+        "snapshots",
+    )
+
     def __init__(
         self,
         *,
