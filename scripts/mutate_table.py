@@ -744,6 +744,24 @@ MUTATIONS: tuple[Mutation, ...] = (
         "min.insync.replicas counts copies, not brokers",
         "tests/broker/replication/test_refetch.py",
     ),
+    _tested(
+        "a damaged replica waits for a person, whatever the configuration says",
+        "broker/broker_node.py",
+        'replica_refetch_damaged=config.flag("quorate.replica.refetch.damaged"),',
+        "replica_refetch_damaged=False,",
+        "a slip: a key that is read and not passed on",
+        "tests/simulation/test_bit_rot.py",
+        finder=Finder.SIMULATION,
+    ),
+    _tested(
+        "the scrub reads the first directory alone",
+        "broker/replication/damage/scrubber.py",
+        "            for where in self._logs.directories:\n",
+        "            for where in self._logs.directories[:1]:\n",
+        "a slip: one disk stands for all",
+        "tests/simulation/test_bit_rot.py",
+        finder=Finder.SIMULATION,
+    ),
     # --- fetch sessions ---
     _tested(
         "a partition whose records did not fit into an answer is not read again",

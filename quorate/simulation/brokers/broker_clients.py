@@ -5,7 +5,7 @@ holds in the end says what became of each.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from quorate.broker.wire.codecs import (
     ProduceRequest,
     ProduceTopic,
 )
+from quorate.log import Log
 from quorate.log.batches import build_batch, read_batches, records_of
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, rack_of
 from quorate.simulation.brokers.partition_clients import TIMEOUT_S, PartitionClients, UnusableError
@@ -244,8 +245,12 @@ class BrokerClients(PartitionClients):
             self._cluster.found("NothingAboveTheHighWatermark", SafetyViolation(violation))
 
 
-def read_everything(data: bytes) -> Sequence[tuple[int, bytes]]:
-    """Return (offset, value) of all records in a log's bytes."""
-    return [
-        (record.offset, record.value or b"") for batch in read_batches(data) for record in records_of(batch)
-    ]
+async def everything_of(log: Log) -> list[tuple[int, bytes]]:
+    """Return (offset, value) of all records in a log. A read ends with the segment that it begins in."""
+    found: list[tuple[int, bytes]] = []
+    offset = log.log_start_offset
+    while offset < log.end_offset:
+        batches = list(read_batches(await log.read(offset, 1 << 30)))
+        found += [(record.offset, record.value or b"") for batch in batches for record in records_of(batch)]
+        offset = Offset(batches[-1].header.end_offset)
+    return found

@@ -83,6 +83,8 @@ class BrokerHost(VotingNode):
         super().__init__(number, host)
         self._values = dict(values)
         self.log_dirs = log_dirs
+        self.rotten = False
+        """Whether a bit has flipped in one of its replicas, which is still in use (`BitRot`)."""
         self.away: Volume | None = None
         """The contents of the second folder of log.dirs, while it is taken away."""
         self.server: BrokerServer | None = None
@@ -223,8 +225,15 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         elif event == FENCING_THE_DEAD:
             self._fenced_dead(fields)
 
+    def _logged_error(self, line: str) -> None:
+        if not (line.startswith("error a replica is damaged") and self._logging().rotten):
+            super()._logged_error(line)
+
+    def _logging(self) -> BrokerHost:
+        return next(each for each in self.nodes if each.name == current_process())
+
     def _role_changed(self, fields: LogEntry) -> None:
-        node = next(each for each in self.nodes if each.name == current_process())
+        node = self._logging()
         leader, leader_epoch = fields["leader"], fields["leader_epoch"]
         assert isinstance(leader, int)
         assert isinstance(leader_epoch, int)

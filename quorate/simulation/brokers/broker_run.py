@@ -1,17 +1,19 @@
 """A seed of a broker cluster: break it within the budget, heal it, and check the clients' answers."""
 
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 import trio
 
 from quorate.broker.settings import RACK_AWARE
+from quorate.simulation.brokers.bit_rot import ROT_CONFIGS, ROT_VALUES, BitRot, RotSettings
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import (
     TOPIC,
     BrokerClients,
     BrokerClientSettings,
-    read_everything,
+    everything_of,
 )
 from quorate.simulation.brokers.broker_cluster import (
     CONTROLLER_PORT,
@@ -108,6 +110,10 @@ class BrokerFaults(Faults[BrokerHost]):
             self._do[Fault.VOTERS] = self.voters.change
             self._do[Fault.LOST_DISK] = self.disks.lose
 
+    def add(self, fault: Fault, do: Callable[[], Awaitable[None]]) -> None:
+        """Do `fault` so, in the place of what it is for any cluster."""
+        self._do[fault] = do
+
     async def repair(self) -> None:
         """Let every broker vote again once all is healed. Raises `LivenessViolation`."""
         if self._brokers.settings.voters_in is VotersIn.CONFIGURATION:
@@ -149,6 +155,8 @@ class BrokerRunSettings(ClusterRunSettings):
     operators: OperatorSettings = field(default_factory=OperatorSettings)
     compacted: CompactedSettings | None = None
     """A compacted topic beside the other one; None: there is none."""
+    rot: RotSettings | None = None
+    """Bits flip in old segments; None: they don't."""
 
     @classmethod
     def draw(cls, source: random.Random) -> "BrokerRunSettings":
@@ -211,8 +219,17 @@ class BrokerRunSettings(ClusterRunSettings):
             cluster = replace(cluster, values={**cluster.values, **COMPACTING})
         if source.random() < 0.5:
             cluster = replace(cluster, values={**cluster.values, "replica.selector.class": RACK_AWARE})
+        rot = None
+        if source.random() < 0.4 and not reassigns and cluster.min_isr < cluster.brokers:
+            # Replicas that are moved meanwhile would have to come from a damaged leader, and a broker may not
+            # fetch anew while the ISR can't do without it.
+            rot = RotSettings(mends_itself=source.random() < 0.5)
+            own = {"quorate.replica.refetch.damaged": str(rot.mends_itself).lower()}
+            cluster = replace(cluster, values={**cluster.values, **ROT_VALUES, **own})
+            kinds += (Fault.DAMAGE,) * 3
         return replace(
             settings,
+            rot=rot,
             cluster=cluster,
             faults=replace(settings.faults, kinds=kinds),
             reassigns=reassigns,
@@ -243,6 +260,8 @@ class BrokerRunResult:
     """The reassignments and cancellations that were granted."""
     directory_changes: int
     """Replicas that were granted another directory."""
+    flips: int
+    """The bits that flipped at rest."""
     calls: int
     """The administrative calls of operators."""
     compactions: int
@@ -275,13 +294,18 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         reassigner = Reassigner(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
         operators = Operators(cluster, cluster.metadata, derived(source), self.settings.operators, budget)
         mover = DirectoryMover(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
-        await admin.create(TOPIC, partitions=cluster.settings.partitions)
+        configs = ROT_CONFIGS if self.settings.rot is not None else {}
+        await admin.create(TOPIC, partitions=cluster.settings.partitions, configs=configs)
         await operators.prepare()
         compacted = await CompactedMix.begin(
             cluster, admin, self.settings.compacted, source, reassigns=self.settings.reassigns
         )
+        rot = BitRot(cluster, TOPIC, derived(source), budget)
+        faults.add(Fault.DAMAGE, rot.flip)
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:
+            if self.settings.rot is not None and not self.settings.rot.mends_itself:
+                consumers.start_soon(rot.mend)
             consumers.start_soon(clients.consume)
             if compacted is not None:
                 consumers.start_soon(compacted.clients.consume)
@@ -326,6 +350,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 raise LivenessViolation(
                     f"a client got no answer within {_PATIENCE_S:g} s after the last fault"
                 )
+            await rot.mended(within_s=_PATIENCE_S)
             await cluster.converge(within_s=_PATIENCE_S)
             if compacted is not None:
                 await compacted.clients.consumed(within_s=_PATIENCE_S)
@@ -366,6 +391,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             topics=len(admin.fates),
             reassignments=0 if reassigner is None else reassigner.begun,
             directory_changes=0 if mover is None else mover.begun,
+            flips=rot.flips,
             calls=operators.calls,
             compactions=compactions,
             leader_epochs=leader_epochs,
@@ -399,8 +425,7 @@ async def check_answers(cluster: BrokerCluster, clients: BrokerClients) -> None:
             broker = node.serving.broker
             assert broker is not None
             log = broker.replicas.partition(TOPIC, partition).log
-            data = await log.read(log.log_start_offset, 1 << 30)
-            if list(read_everything(data)) != final:
+            if await everything_of(log) != final:
                 raise SafetyViolation(
                     f"ReplicasAgree: {node.name} is in sync and differs in {TOPIC}-{partition}"
                 )

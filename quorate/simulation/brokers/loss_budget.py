@@ -17,6 +17,8 @@ class LossBudget:
         self._lost: dict[BrokerHost, int] = {}
         """The brokers that lost data, and the life in which they did."""
         self._unregistered: set[BrokerHost] = set()
+        self._rotten: BrokerHost | None = None
+        """The broker with a replica in which a bit has flipped: nobody else loses anything meanwhile."""
 
     def take(self, node: BrokerHost) -> bool:
         """Return whether the budget has room for a loss, which is taken then."""
@@ -31,6 +33,18 @@ class LossBudget:
             return False
         self._unregistered.add(node)
         return True
+
+    def take_alone(self, node: BrokerHost) -> bool:
+        """As `take`, for a broker beside which nobody else may have lost anything, until `is_whole_again`."""
+        self._forget_who_recovered()
+        if self._lost or self._unregistered or self._rotten is not None or not self.is_spare(node):
+            return False
+        self._rotten = node
+        return True
+
+    def is_whole_again(self) -> None:
+        """End what `take_alone` began."""
+        self._rotten = None
 
     @property
     def is_one_unregistered(self) -> bool:
@@ -54,6 +68,8 @@ class LossBudget:
 
     def _has_room(self, node: BrokerHost) -> bool:
         self._forget_who_recovered()
+        if self._rotten not in (None, node):
+            return False
         return len(self._lost.keys() | self._unregistered | {node}) < self._cluster.settings.min_isr
 
     def _forget_who_recovered(self) -> None:

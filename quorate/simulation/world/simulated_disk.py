@@ -210,6 +210,10 @@ class SimulatedDisk:
         if position < len(content.durable):
             content.durable[position] ^= 1 << bit
 
+    def files(self) -> list[str]:
+        """Return the paths of all files, sorted; for tests."""
+        return sorted(self._names)
+
     def content(self, path: str) -> bytes:
         """Return the readers' view, except for the zeros of a reserve; for tests."""
         return bytes(self._names[_normal(path)].cached)

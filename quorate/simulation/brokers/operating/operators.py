@@ -15,7 +15,7 @@ from quorate.simulation.administration import (
     UnregisteredBrokersStayOut,
     still_there,
 )
-from quorate.simulation.brokers.broker_clients import read_everything
+from quorate.simulation.brokers.broker_clients import everything_of
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
 from quorate.simulation.brokers.committed_metadata import CommittedMetadata
 from quorate.simulation.brokers.loss_budget import LossBudget
@@ -164,7 +164,7 @@ class Operators(Clients[BrokerCluster]):
         assert broker is not None
         log = broker.replicas.partition(name, partition_id).log
         start = log.log_start_offset
-        pairs = read_everything(await log.read(start, 1 << 30))
+        pairs = await everything_of(log)
         return Held(int(start), tuple((offset, value) for offset, value in pairs if offset >= start))
 
 
