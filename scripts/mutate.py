@@ -50,24 +50,39 @@ def problems() -> Iterator[str]:
 
 
 def plant(mutation: Mutation | None, tree: Path) -> None:
-    """Make `tree` a place to run Python in: the packages, with the fault in a copy."""
-    package = tree / "quorate"
-    package.mkdir()
-    changed = mutation.file.split("/")[0] if mutation is not None else None
-    for path in PACKAGE.iterdir():
-        if path.name == changed:
-            shutil.copytree(path, package / path.name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            (package / path.name).symlink_to(path)
+    """Make `tree` a place to run Python in: links to the packages, with the fault in a copy of its module."""
+    _link(PACKAGE, tree / "quorate", () if mutation is None else Path(mutation.file).parts)
     for folder in ("tests", "examples"):
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / folder, tree / folder)
     shutil.copy(ROOT / "pyproject.toml", tree)
     if mutation is not None:
-        path = package / mutation.file
-        text = path.read_text()
+        text = (PACKAGE / mutation.file).read_text()
         if text.count(mutation.old) != 1:
             raise TextError(f"{mutation.name}: its text is not once in {mutation.file}")
-        path.write_text(text.replace(mutation.old, mutation.new))
+        (tree / "quorate" / mutation.file).write_text(text.replace(mutation.old, mutation.new))
+
+
+def _link(source: Path, target: Path, changed: Sequence[str]) -> None:
+    """Make `target` a folder of links to what is in `source`, down to the module that is to be changed: it is
+    left out, with its bytecode."""
+    target.mkdir()
+    module = Path(changed[0]).stem if len(changed) == 1 else None
+    for path in source.iterdir():
+        if changed and path.name == changed[0]:
+            if len(changed) > 1:
+                _link(path, target / path.name, changed[1:])
+        elif path.name == "__pycache__":
+            (target / path.name).mkdir()
+            for each in path.iterdir():
+                if each.name.partition(".")[0] != module:
+                    (target / path.name / each.name).symlink_to(each)
+        else:
+            (target / path.name).symlink_to(path)
+
+
+def compile_all() -> None:
+    """Compile the packages once: each of hundreds of runs would compile all that it imports again."""
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(PACKAGE), str(ROOT / "tests")], check=True)
 
 
 def uncollected(tree: Path) -> str:
@@ -183,6 +198,7 @@ def main(
         for each in MUTATIONS
         if only.lower() in f"{each.name} {each.file} {each.source}".lower() and finder in (None, each.finder)
     ]
+    compile_all()
     if not skip_control:
         broken = list(control(chosen))
         for line in broken:
