@@ -10,6 +10,7 @@
     groups     kill -9 of a group's coordinator until its 100 members read on, with 100,000 committed offsets
     idle       1,000 consumers that wait for records that do not come, and nobody: CPU of the nodes, beside
                idle partitions
+    topics     topic after topic is filled and stays: throughput, CPU, and what the disk owes
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
     partitions 10,000 idle partitions beside Apache Kafka's: CPU, memory, start, failover
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
@@ -34,12 +35,13 @@ import quick_table
 import record_bench
 import scale
 import snapshot_bench
+import topics_bench
 from report import WIDTH, Report
 from rich.console import Console
 
 SUITES = (
-    "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "groups", "idle", "scale",
-    "partitions", "profile",
+    "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "groups", "idle", "topics",
+    "scale", "partitions", "profile",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
@@ -121,6 +123,8 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
                 rounds=options.rounds or (1 if quick else 3),
                 seconds=options.seconds or (2 if quick else 10),
             )
+        case "topics":
+            return topics_bench.run(folder, topics=3 if quick else 24, megabytes=10 if quick else 100)
         case "scale":
             sizes = options.partitions or ([5_000, 20_000] if quick else [100, 100_000, 1_000_000, 2_000_000])
             return scale.run(folder, sizes=sizes, kills=options.rounds or (1 if quick else 3))
