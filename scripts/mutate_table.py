@@ -68,6 +68,7 @@ _TRACES = "tests/traces"
 _CONTROLLER = "tests/broker/controller"
 _DIRECTORY_MOVES = "tests/broker/replication/test_directory_moves.py"
 _CLEANING = "tests/broker/replication/test_cleaning.py"
+_INCOMPLETE = "tests/broker/replication/test_incomplete_logs.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     # --- found by the explorer of the ISR protocol ---
@@ -1039,6 +1040,62 @@ MUTATIONS: tuple[Mutation, ...] = (
         "self.log.raise_log_start(offset)",
         "KIP-107",
         "tests/broker/replication/test_high_watermark.py",
+    ),
+    _tested(
+        "a log that the partition counts on is cut at a damaged batch",
+        "broker/replication/hosting.py",
+        "counts=self._counts(target),",
+        "counts=False,",
+        "a slip: what holds after a power loss is taken for a kill",
+        _INCOMPLETE,
+    ),
+    _tested(
+        "a leader that can't open its log keeps the partition from an eligible replica",
+        "broker/controller/operations/directory_changes.py",
+        "    if election.leader not in (*state.isr, *state.elr):",
+        "    if election.leader not in state.isr:",
+        "KIP-966",
+        _INCOMPLETE,
+    ),
+    _tested(
+        "a leader that can't open its log gives it up once",
+        "broker/replication/hosting.py",
+        "                break\n            self._give_up(key, hosted)",
+        "                break",
+        "a slip: nobody else was there to lead",
+        _INCOMPLETE,
+    ),
+    _tested(
+        "a log without its folder begins anew",
+        "broker/replication/storage/log_manager.py",
+        "            self._check_vanished(key, counts=counts)\n",
+        "",
+        "KAFKA-16234",
+        _INCOMPLETE,
+    ),
+    _tested(
+        "a batch with a damaged length counts as torn",
+        "log/segments/torn_append.py",
+        "    while behind >= 0:",
+        "    while False:",
+        "a slip: the length is believed",
+        "tests/log/test_complete_logs.py",
+    ),
+    _tested(
+        "a log that ends below its checkpointed high watermark is believed",
+        "log/recovery.py",
+        "        self._check_complete(self._end_offset)\n",
+        "",
+        "a slip: no byte is wrong",
+        "tests/log/test_complete_logs.py",
+    ),
+    _tested(
+        "a hole between segments is cut though the power was not lost",
+        "log/recovery.py",
+        "                if self._complete_to is not None:\n                    raise IncompleteLogError(segment.path, 0, problem)\n",
+        "",
+        "a slip",
+        "tests/log/test_complete_logs.py",
     ),
     _tested(
         "a checkpoint's high watermark passes the log's end",

@@ -31,6 +31,7 @@ class Log(Appends, Reads, Removals):
         *,
         recovery_point: Offset | None = None,
         clean_shutdown: bool = False,
+        complete_to: Offset | None = None,
         log_start_offset: Offset | None = None,
         log_start_epoch: Epoch = Epoch(0),  # noqa: B008
         now_ms: Callable[[], int],
@@ -39,9 +40,12 @@ class Log(Appends, Reads, Removals):
         offset has `log_start_epoch`. Use `open_metadata_log` for a metadata log.
 
         `recovery_point`: the end (exclusive) of the durable part, as the owner knows it. None: unknown, so
-        all records are checked as after a crash. A log with `config.own_recovery_point` keeps it itself. All
-        records are durable when this returns. Raises `DamagedLogError`, `UnreadableCheckpointError`,
-        `DiskError`.
+        all records are checked as after a crash. A log with `config.own_recovery_point` keeps it itself.
+        `complete_to`: the power was not lost since the log was written, and it had all records below this
+        offset (exclusive); somebody counts on them. Then a start doesn't cut off more than a torn append.
+        None: what is bad above the recovery point is cut off. All records are durable when this returns.
+        Raises `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`; `IncompleteLogError`, and nothing
+        was cut, if `complete_to` doesn't hold.
         """
         if not disk.exists(folder):
             disk.make_folder(folder)
@@ -54,6 +58,7 @@ class Log(Appends, Reads, Removals):
             config,
             recovery_point=recovery_point or 0,
             clean_shutdown=clean_shutdown,
+            complete_to=complete_to,
             log_start_offset=log_start_offset,
         )
         start = max(log_start_offset or 0, files.segments[0].base_offset)

@@ -73,17 +73,27 @@ class CompactionAbandonedError(LogError):
 class DamagedLogError(LogError):
     """A part of the log that was durable can't be read. The node must not start with this log."""
 
+    _why = "This was durable once, so it can't be cut off"
+
     def __init__(self, path: str, position: int, problem: str) -> None:
         if problem.endswith(NEWER_WROTE_IT):
             remedy = f"{START_NEWER}. If none did, restore the folder from this node's disk, {AS_NEW_REPLICA}"
         else:
             remedy = f"Restore the folder from this node's disk, {AS_NEW_REPLICA}"
-        super().__init__(
-            f"{path}, byte {position}: {problem}. This was durable once, so it can't be cut off. {remedy}"
-        )
+        super().__init__(f"{path}, byte {position}: {problem}. {self._why}. {remedy}")
         self.path = path
         self.position = position
         self.problem = problem
+
+
+class IncompleteLogError(DamagedLogError):
+    """A part of the log is missing or can't be read that a killed process leaves whole. Somebody counts on
+    it."""
+
+    _why = (
+        "The process that wrote it was only killed, so its last append at most may be torn; the rest is not "
+        "cut off as long as the partition counts on this replica"
+    )
 
 
 class DamagedSnapshotError(LogError):

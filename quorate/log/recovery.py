@@ -7,13 +7,17 @@ sync that failed), so it is written again and synced before anybody is told of i
 
 Zeros to the end of a file are room that was reserved for appends (`LogConfig.reserve_bytes`): they are cut
 off without a word. No batch is zeros: each has a length and a magic.
+
+Where the power was not lost, nothing is missing but the end of an append that a kill tore. If somebody counts
+on such a log, a start that would make it shorter is an error (`IncompleteLogError`): a replica that led with
+fewer records than it acknowledged would have the others cut theirs.
 """
 
 from dataclasses import dataclass
 
 from quorate.log.epoch_cache import EpochCache, load_epochs
 from quorate.log.log_config import LogConfig
-from quorate.log.log_errors import DamagedLogError
+from quorate.log.log_errors import DamagedLogError, IncompleteLogError
 from quorate.log.segments import (
     CLEANED,
     DELETED,
@@ -25,6 +29,7 @@ from quorate.log.segments import (
     Segment,
     Steps,
     finish_swaps,
+    is_torn_append,
     read_cold,
     segment_bases,
 )
@@ -64,10 +69,13 @@ async def recover(
     *,
     recovery_point: int,
     clean_shutdown: bool,
+    complete_to: int | None,
     log_start_offset: int | None,
 ) -> RecoveredFiles:
-    """Everything that is left is durable when it returns. Raises `DamagedLogError` or `DiskError`."""
-    recovery = _Recovery(disk, folder, config, _ALL if clean_shutdown else recovery_point)
+    """Everything that is left is durable when it returns. `complete_to`: as of `Log.open`. Raises
+    `DamagedLogError` or `DiskError`."""
+    trusted_end_offset = _ALL if clean_shutdown else recovery_point
+    recovery = _Recovery(disk, folder, config, trusted_end_offset, complete_to)
     try:
         return await recovery.run(recovery_point=recovery_point, log_start_offset=log_start_offset)
     except BaseException:
@@ -77,12 +85,20 @@ async def recover(
 
 
 class _Recovery:
-    def __init__(self, disk: Disk, folder: str, config: LogConfig, trusted_end_offset: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        config: LogConfig,
+        trusted_end_offset: int,
+        complete_to: int | None,
+    ) -> None:
         self._disk = disk
         self._folder = folder
         self._config = config
         self._trusted_end_offset = trusted_end_offset
         """Below, damage is an error."""
+        self._complete_to = complete_to
         self.segments: list[Segment] = []
         self._epochs = EpochCache()
         self._end_offset = 0
@@ -102,6 +118,7 @@ class _Recovery:
                     0,
                     f"no segments, although the log was durable up to offset {recovery_point}",
                 )
+            self._check_complete(start)
             self.segments.append(Segment(self._disk, self._folder, start, self._config, create=True))
             self._end_offset = start
             await self._disk.sync_folder(self._folder)
@@ -114,8 +131,18 @@ class _Recovery:
             )
         loaded = load_epochs(self._disk, self._folder)
         await self._recover_segments(bases)
+        self._check_complete(self._end_offset)
         await self._rebuild_epochs(loaded)
         return self._result()
+
+    def _check_complete(self, end_offset: int) -> None:
+        """Nothing tells that whole batches are missing at the end of a file, but for this."""
+        if self._complete_to is not None and end_offset < self._complete_to:
+            raise IncompleteLogError(
+                self._folder,
+                0,
+                f"the log ends at offset {end_offset}, although it had all records below {self._complete_to}",
+            )
 
     def _result(self) -> RecoveredFiles:
         return RecoveredFiles(
@@ -148,6 +175,8 @@ class _Recovery:
                 problem = f"it starts at offset {base}, the one before ends at {self._end_offset}"
                 if self._end_offset < self._trusted_end_offset:
                     raise DamagedLogError(segment.path, 0, problem)
+                if self._complete_to is not None:
+                    raise IncompleteLogError(segment.path, 0, problem)
                 await self._cut_from(number, bases, problem)
                 return
             next_base = bases[number + 1] if number + 1 < len(bases) else None
@@ -156,7 +185,7 @@ class _Recovery:
             ) or self._trusted_end_offset == _ALL:
                 await self._trust(segment, is_last=next_base is None)
                 continue
-            problem = await self._check(segment)
+            problem = await self._check(segment, is_last=next_base is None)
             if problem is not None:
                 await self._cut_from(number + 1, bases, problem)
                 return
@@ -185,7 +214,7 @@ class _Recovery:
         elif segment.size:
             raise DamagedLogError(segment.path, 0, "no batch can be found")
 
-    async def _check(self, segment: Segment) -> str | None:
+    async def _check(self, segment: Segment, *, is_last: bool) -> str | None:
         """A segment that the recovery point lies in or below. What is wrong with it, after it was cut."""
         start = await self._verify(segment) if self._config.own_recovery_point else None
         await read_cold(segment.load_indexes(self._trusted_end_offset))
@@ -203,6 +232,11 @@ class _Recovery:
             await read_cold(segment.index_up_to(start))
         end, problem = await self._scan(segment, start)
         lost = await self._written_end(segment, end) - end
+        reserved = not lost and self._config.reserve_bytes > 0
+        if self._complete_to is not None and problem is not None and not reserved:
+            short = self._end_offset < self._complete_to
+            if short or not is_last or not await is_torn_append(segment, end):
+                raise IncompleteLogError(segment.path, end, problem)
         if not lost:
             problem = None
             if end < segment.size:

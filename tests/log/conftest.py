@@ -26,6 +26,7 @@ def open_log() -> OpenLog:
         config: LogConfig = LogConfig(),  # noqa: B008
         recovery_point: int | None = None,
         clean_shutdown: bool = False,
+        complete_to: int | None = None,
         log_start_offset: int | None = None,
     ) -> Log:
         return await Log.open(
@@ -34,6 +35,7 @@ def open_log() -> OpenLog:
             config,
             recovery_point=None if recovery_point is None else Offset(recovery_point),
             clean_shutdown=clean_shutdown,
+            complete_to=None if complete_to is None else Offset(complete_to),
             log_start_offset=None if log_start_offset is None else Offset(log_start_offset),
             now_ms=lambda: 1_000_000,
         )

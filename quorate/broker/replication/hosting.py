@@ -12,7 +12,7 @@ from functools import partial
 
 import trio
 
-from quorate.broker.metadata import LOST, PartitionState, TopicConfig, is_reserved
+from quorate.broker.metadata import LOST, LeaderRecoveryState, PartitionState, TopicConfig, is_reserved
 from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeKind, RoleLines, kind_of
 from quorate.broker.replication.directory_assignments import DirectoryAssignments
 from quorate.broker.replication.following import Fetchers
@@ -44,6 +44,8 @@ _OPENED_AT_ONCE = 8
 """Recovery holds a piece of each log in memory."""
 _DESCRIPTORS_KEPT = 16
 """The file descriptors that no partition log may use. Votes, checkpoints and other nodes need some."""
+_GIVE_UP_SECONDS = 10.0
+"""The pause between two reports of a damaged replica that has to lead: somebody else may be back by then."""
 _DESCRIPTORS_WAIT_SECONDS = 10.0
 """The pause between two tries to open a log while descriptors are short."""
 
@@ -87,6 +89,8 @@ class _Hosted:
     """The time since which the log can't be opened for want of file descriptors."""
     damage: str | None = None
     """Why the log can't be opened although the disk works."""
+    gives_up: bool = False
+    """A task asks the controller to let another replica lead, as long as this one can't be opened."""
     held: "HeldReplica | None" = None
     """While its log is about to be set aside: it goes on in its present role, and takes no other."""
     fresh: uuid.UUID | None = None
@@ -366,8 +370,22 @@ class Hosting:
         self._found_damaged(*key)
         topic_id = hosted.identity.topic_id
         self._journal.failed(topic_id, key[1], problem, now=trio.current_time())
+        self._give_up(key, hosted)
+        if not hosted.gives_up and not self._tasks.ended:
+            hosted.gives_up = True
+            self._tasks.start(partial(self._go_on_giving_up, key, hosted))
+
+    def _give_up(self, key: tuple[str, int], hosted: _Hosted) -> None:
         if hosted.target is not None and hosted.target.leader == self._broker_id:
-            self._assignments.give_up((topic_id, key[1]))
+            self._assignments.give_up((hosted.identity.topic_id, key[1]))
+
+    async def _go_on_giving_up(self, key: tuple[str, int], hosted: _Hosted) -> None:
+        while self._hosted.get(key) is hosted:
+            await trio.sleep(_GIVE_UP_SECONDS)
+            if hosted.damage is None:
+                break
+            self._give_up(key, hosted)
+        hosted.gives_up = False
 
     def hold(self, topic: str, partition_id: int) -> HeldReplica:
         """Let a replica go on in its present role, and take no other until `release`: its log is about to be
@@ -528,7 +546,7 @@ class Hosting:
                 directory = hosted.fresh or self._moves.wish(key) or directory
             async with self._opening:
                 self._check_descriptors(key)
-                partition = await self._open(key, identity, directory)
+                partition = await self._open(key, identity, hosted.target, directory)
             if hosted.stale:
                 partition.log.close()
                 return False
@@ -567,13 +585,22 @@ class Hosting:
             await self._logs.remove(*key)
 
     async def _open(
-        self, key: tuple[str, int], identity: PartitionIdentity, directory: uuid.UUID
+        self,
+        key: tuple[str, int],
+        identity: PartitionIdentity,
+        target: PartitionState,
+        directory: uuid.UUID,
     ) -> PartitionReplica:
         topic, partition_id = key
         topic_id = identity.topic_id
         config = self._topic_config(topic)
         opened = await self._logs.open_log(
-            topic, partition_id, identity, log_config(config), directory=directory
+            topic,
+            partition_id,
+            identity,
+            log_config(config),
+            directory=directory,
+            counts=self._counts(target),
         )
         partition = PartitionReplica(
             broker_id=self._broker_id,
@@ -592,6 +619,12 @@ class Hosting:
         )
         await partition.load_producers()
         return partition
+
+    def _counts(self, state: PartitionState) -> bool:
+        """Return whether the partition counts on what this replica had before the start: the controller has
+        believed the broker's proof of it. An unclean leader may have lost records, and says so."""
+        may_lack = state.leader_recovery_state is LeaderRecoveryState.RECOVERING
+        return self._broker_id in (*state.isr, *state.elr) and not may_lack
 
     def _take_in(self, partition: PartitionReplica, state: PartitionState) -> None:
         if self._tasks.ended:

@@ -5,6 +5,7 @@ from quorate.log.segments.segment import CLEANED, DELETED, LOG_SUFFIX, SWAP, Seg
 from quorate.log.segments.segment_check import DamagedRange, Pace, SegmentCheck, SegmentFindings
 from quorate.log.segments.segment_files import finish_swaps, segment_bases
 from quorate.log.segments.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from quorate.log.segments.torn_append import is_torn_append
 from quorate.log.segments.walk import HeaderWalk, ReadRequest, Steps, read_cold, read_now
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "SegmentFindings",
     "Steps",
     "finish_swaps",
+    "is_torn_append",
     "read_cold",
     "read_now",
     "segment_bases",

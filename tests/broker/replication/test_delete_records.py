@@ -3,6 +3,8 @@
 import pytest
 import trio
 
+from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.storage.directory_files import PAGE_CACHE
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, UnreadableCheckpointError, load_offsets
 from quorate.simulation.world.disk_faults import Operation
@@ -250,6 +252,12 @@ async def test_records_that_power_loss_took_are_not_read_as_deleted_ones(make_br
     file.truncate(100)
     await file.sync()
     assert not cluster[1].disk.exists(f"data/{RECOVERY_POINTS}")
+    await cluster[1].start()
+    await trio.sleep(5)
+    with pytest.raises(PartitionError, match="starts at offset 6 by this file, and ends at"):
+        cluster[1].partition()  # the host has run on, so that no power was lost
+    await cluster[1].crash()
+    cluster[1].disk.remove(f"data/{PAGE_CACHE}")
     await cluster[1].start()
     await cluster.opened()
     log = cluster[1].partition().log

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.replication.storage.directory_files import PAGE_CACHE
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, store_offsets
 from quorate.types import Offset
@@ -68,6 +69,7 @@ async def test_a_checkpoint_beyond_the_log_exposes_nothing_that_is_not_there(mak
         await cluster[1].produced(value)
     await cluster[1].crash()
     await store_offsets(cluster[1].disk, f"data/{HIGH_WATERMARKS}", {("t", 0): Offset(100)})
+    cluster[1].disk.remove(f"data/{PAGE_CACHE}")
     await cluster[1].start()
     await cluster.opened()
     assert cluster[1].partition().high_watermark == 3

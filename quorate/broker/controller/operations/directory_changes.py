@@ -309,11 +309,12 @@ def _assigned(
 def _given_up(
     rules: "_Rules", key: PartitionKey, state: PartitionState, broker_id: int
 ) -> PartitionChange | None:
-    """It has all its records, so it stays eligible where it would have been."""
-    if state.leader != broker_id or len(state.isr) == 1:
+    """Another member leads, or another eligible replica where there is none. This one stays eligible where it
+    would have been: it is opened with all its records, or not at all."""
+    if state.leader != broker_id:
         return None
     election = rules.elect(key, state, leaving=broker_id)
-    if election.leader not in state.isr:
+    if election.leader not in (*state.isr, *state.elr):
         return None
     return as_change(*key, state, election, reason=ChangeReason.DIRECTORY_FAILED)
 

@@ -129,6 +129,7 @@ async def _finish_move(disk: Disk, key: TopicPartition, target: LogDirectory, de
 
 
 async def _scan(disk: Disk, where: LogDirectory) -> None:
+    removed: set[TopicPartition] = set()
     for name in disk.list(where.path):
         future_of = parse_future_name(name)
         key = future_of or parse_folder_name(name)
@@ -140,6 +141,7 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
         if key is None or key[0] == _METADATA_TOPIC:
             continue
         if DELETED_MARK in files:
+            removed.add(key)
             await remove_folder(disk, folder)
             continue
         identity = load_partition_metadata(disk, folder)
@@ -160,6 +162,9 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
             where.identities[key] = identity
             if not begun:
                 where.unbegun.add(key)
+    for key, offset in where.high_watermarks.items():
+        if offset > 0 and key not in (removed | where.identities.keys() | where.departed.keys()):
+            where.vanished[key] = offset
     # The files go on naming what is gone, until something of the same name is made.
     for known in (where.recovery_points, where.high_watermarks, where.log_starts, where.cleaned):
         for key in [key for key in known if key not in where.identities and key not in where.futures]:

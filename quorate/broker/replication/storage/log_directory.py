@@ -125,6 +125,8 @@ class LogDirectory:
         """The identities of the partition folders that exist."""
         self.namesakes: dict[TopicPartition, PartitionIdentity] = {}
         """The folders that are of another partition than the folder of the same name in another directory."""
+        self.vanished: dict[TopicPartition, Offset] = {}
+        """The high watermarks of the logs whose folder nobody removed in order, and which isn't here."""
         self.unbegun: set[TopicPartition] = set()
         """The partitions whose folder had no segment when it was scanned."""
         self.logs: dict[TopicPartition, Log] = {}
@@ -152,6 +154,7 @@ class LogDirectory:
         self.namesakes.pop(key, None)
         self.recovery_points.pop(key, None)
         self.high_watermarks.pop(key, None)
+        self.vanished.pop(key, None)
         self.log_starts.pop(key, None)
         self.cleaned.pop(key, None)
         self._cuts.pop(key, None)
@@ -239,6 +242,8 @@ class LogDirectory:
 
     def _current_high_watermarks(self) -> dict[TopicPartition, Offset]:
         self.high_watermarks.update({key: opened.high_watermark for key, opened in self.logs.items()})
+        for key, end_offset in self._cuts.items():
+            self.high_watermarks[key] = min(self.high_watermarks.get(key, end_offset), end_offset)
         return {key: offset for key, offset in self.high_watermarks.items() if key in self.identities}
 
     def _current_recovery_points(self) -> dict[TopicPartition, Offset]:
@@ -249,7 +254,7 @@ class LogDirectory:
 
     @asynccontextmanager
     async def cutting(self, key: TopicPartition, end_offset: Offset) -> AsyncIterator[None]:
-        """While a log is cut to `end_offset`, let no file claim that more of it is durable, or compacted: a
+        """While a log is cut to `end_offset`, let no file claim that more of it is there, or compacted: a
         crash halfway must not look like damage. If the block fails or is cancelled, that stays so. A log that
         begins anew at a lower offset starts there, also after a crash. Raises `DiskError`."""
         self._cuts[key] = end_offset
@@ -259,6 +264,8 @@ class LogDirectory:
             await self.store_cleaned()
         if self.points_file.held.get(key, 0) > end_offset:
             await self.store_recovery_points()
+        if self.marks_file.held.get(key, 0) > end_offset:
+            await self.store_high_watermarks()
         yield
         self._cuts.pop(key, None)
         opened = self.logs.get(key)

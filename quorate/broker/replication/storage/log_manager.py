@@ -37,7 +37,7 @@ from quorate.broker.replication.storage.future_logs import FutureLogs
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.namesakes import Namesakes
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
-from quorate.log import LOG_STARTS, DamagedLogError, Log, LogConfig, TopicPartition
+from quorate.log import LOG_STARTS, DamagedLogError, IncompleteLogError, Log, LogConfig, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
 from quorate.types import Offset
 
@@ -234,12 +234,13 @@ class LogManager:
         config: LogConfig,
         *,
         directory: uuid.UUID = UNASSIGNED,
+        counts: bool = False,
     ) -> Log:
         """Recover the partition's log, or begin one in `directory` if that is ours, else in the one with the
         fewest. A folder of an earlier partition of this name is removed first. The high watermark is the
-        checkpoint's.
+        checkpoint's. `counts`: the replica is in the ISR or the ELR, so that it must have what it had.
 
-        Raises `DiskError`, `DamagedLogError`.
+        Raises `DiskError`, `DamagedLogError`; `IncompleteLogError` for one that counts, and is shorter now.
         """
         key = (topic, partition_id)
         where = self.log_directory_of(*key)
@@ -248,43 +249,55 @@ class LogManager:
             where = None
         await self.namesakes.remove(key)
         if where is None:
+            self._check_vanished(key, counts=counts)
             await self.futures.forget_departed(key)
             where = self._place_for(directory)
             await self._create(where, key, identity)
         if where.failure is not None:
             raise DiskError(where.failure, path=where.path)
+        point, known = where.recovery_points.get(key, Offset(0)), where.high_watermarks.get(key, Offset(0))
+        clean = where.clean and key in where.recovery_points
         opened = await Log.open(
             self._disk,
             f"{where.path}/{folder_name(*key)}",
             config,
-            recovery_point=where.recovery_points.get(key, Offset(0)),
-            clean_shutdown=where.clean and key in where.recovery_points,
+            recovery_point=point,
+            clean_shutdown=clean,
+            complete_to=max(point, known) if clean or counts else None,
             now_ms=self._now_ms,
         )
         where.logs[key] = opened
         try:
-            await self._begin_at_start(where, key, opened)
+            await self._begin_at_start(where, key, opened, counts=counts)
         except BaseException:
             opened.close()
             del where.logs[key]
             raise
         where.check_cleaned(key, opened)
-        known = where.high_watermarks.get(key, Offset(0))
         opened.high_watermark = max(opened.log_start_offset, min(known, opened.end_offset))
         return opened
 
-    async def _begin_at_start(self, where: LogDirectory, key: TopicPartition, opened: Log) -> None:
+    def _check_vanished(self, key: TopicPartition, *, counts: bool) -> None:
+        """Raise `IncompleteLogError` if the replica had a folder, and the partition counts on it."""
+        for each in self._sound():
+            known = each.vanished.get(key, 0)
+            if counts and known and key not in each.departed:
+                problem = f"the folder is missing, although its log had all records below offset {known}"
+                raise IncompleteLogError(f"{each.path}/{folder_name(*key)}", 0, problem)
+
+    async def _begin_at_start(
+        self, where: LogDirectory, key: TopicPartition, opened: Log, *, counts: bool
+    ) -> None:
         """Let the log start where the checkpoint says. One whose records up to there were lost with the power
         is empty then: an offset that was deleted is never given to another record. Raises `DamagedLogError`
         if that can't be what happened."""
         start = where.log_starts.get(key, Offset(0))
+        problem = f"{opened.folder} starts at offset {start} by this file, and ends at {opened.end_offset}"
         if start > opened.end_offset and where.clean and key in where.recovery_points:
-            raise DamagedLogError(
-                f"{where.path}/{LOG_STARTS}",
-                0,
-                f"{opened.folder} starts at offset {start} by this file, and ends at {opened.end_offset}, "
-                "although the broker was stopped in order",
-            )
+            problem += ", although the broker was stopped in order"
+            raise DamagedLogError(f"{where.path}/{LOG_STARTS}", 0, problem)
+        if start > opened.end_offset and counts:
+            raise IncompleteLogError(f"{where.path}/{LOG_STARTS}", 0, problem)
         if start > opened.end_offset:
             async with where.cutting(key, Offset(0)):
                 await opened.truncate_fully_and_start_at(start)
@@ -311,6 +324,8 @@ class LogManager:
             self._disk.make_folder(folder)
             await store_partition_metadata(self._disk, folder, identity)
             await self._disk.sync_folder(where.path)
+            for each in self._directories:
+                each.vanished.pop(key, None)
             where.identities[key] = identity
         finally:
             where.expected -= 1

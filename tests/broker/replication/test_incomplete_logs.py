@@ -1,0 +1,164 @@
+"""A log that is shorter after a kill than it was before: its replica does not lead, and nobody cuts records
+that were acknowledged. All are above the recovery point, where a start cuts them after a power loss."""
+
+import pytest
+import trio
+
+from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.replication.replication_errors import PartitionError
+from quorate.error_code import ErrorCode
+from quorate.log.checkpoints import HIGH_WATERMARKS, load_offsets
+from quorate.simulation.world.logs import captured_logs
+
+FIRST = "data/t-0/00000000000000000000.log"
+VALUES = [f"{value}" for value in range(5)]
+
+
+async def filled(cluster, **fields):
+    """Five records, which every replica has and knows to be committed."""
+    await cluster.with_topic(**fields)
+    for value in VALUES:
+        assert not (await cluster[1].produced(value)).error
+    await cluster.caught_up()
+
+
+async def killed(cluster, *broker_ids):
+    for each in broker_ids:
+        await cluster[each].crash()
+        cluster.controller.fence(each)
+
+
+def flip_third_batch(disk):
+    disk.flip(FIRST, disk.open(FIRST).size // 2, bit=1)
+
+
+def remove_log(disk):
+    for name in disk.list("data/t-0"):
+        if name.startswith("0000"):
+            disk.remove(f"data/t-0/{name}")
+
+
+def cut_at_a_batch(disk):
+    disk.open(FIRST).truncate(disk.open(FIRST).size * 2 // 5)
+
+
+def remove_folder(disk):
+    for name in disk.list("data/t-0"):
+        disk.remove(f"data/t-0/{name}")
+    disk.remove_folder("data/t-0")
+
+
+SHORTENED = pytest.mark.parametrize("shorten", [flip_third_batch, cut_at_a_batch, remove_log, remove_folder])
+
+
+@SHORTENED
+async def test_a_replica_whose_log_lost_records_while_its_broker_was_down_does_not_lead(
+    make_brokers, shorten, autojump_clock
+):
+    """It was killed last, proves what it had, and is back first. The others cut nothing and lead, and it is
+    whole again without help."""
+    cluster = make_brokers(brokers=3, min_isr=2, replica_high_watermark_checkpoint_interval_ms=500)
+    await filled(cluster)
+    await trio.sleep(2)
+    assert load_offsets(cluster[1].disk, f"data/{HIGH_WATERMARKS}") == {("t", 0): 5}
+    await killed(cluster, 3, 2, 1)
+    shorten(cluster[1].disk)
+    with captured_logs() as lines:
+        await cluster[1].start()
+        await trio.sleep(5)
+    assert cluster.controller.state().leader in (1, NO_LEADER)
+    with pytest.raises(PartitionError) as raised:
+        cluster[1].partition()
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert cluster[1].manager.counts().damaged_replica_count == 1
+    (line,) = [line for line in lines if line["event"] == "a replica is damaged"]
+    assert "only killed" in line["reason"]
+    assert line["remedy"]
+    await cluster.start(2, 3)
+    await cluster.in_sync(1, 2, 3)
+    await cluster.caught_up()
+    assert cluster.controller.state().leader != 1
+    leader = cluster[cluster.controller.state().leader]
+    assert await leader.consumed() == VALUES
+    assert cluster[1].manager.counts().damaged_replica_count == 0
+
+
+@SHORTENED
+async def test_a_replica_that_nobody_counts_on_is_cut_and_follows(make_brokers, shorten, autojump_clock):
+    cluster = make_brokers(brokers=3, min_isr=2, replica_high_watermark_checkpoint_interval_ms=500)
+    await filled(cluster)
+    await trio.sleep(2)
+    await killed(cluster, 1)
+    shorten(cluster[1].disk)
+    await cluster[1].start()
+    await cluster.in_sync(1, 2, 3)
+    await cluster.caught_up()
+    assert await cluster[2].consumed() == VALUES
+
+
+async def test_a_sole_replica_does_not_go_on_with_fewer_records_than_it_acknowledged(
+    make_brokers, autojump_clock
+):
+    """Until a person says so: without the mark of the page cache the broker counts as one that may have lost
+    records."""
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await filled(cluster, replicas=(1,))
+    await killed(cluster, 1)
+    flip_third_batch(cluster[1].disk)
+    for _ in range(2):
+        await cluster[1].start()
+        await trio.sleep(5)
+        with pytest.raises(PartitionError):
+            cluster[1].partition()
+        await cluster[1].stop()
+    cluster[1].disk.remove("data/.quorate_page_cache")
+    await cluster[1].start()
+    await cluster.opened()
+    assert await cluster[1].consumed() == VALUES[:2]
+
+
+async def test_a_torn_append_of_a_killed_broker_is_cut_and_it_leads(make_brokers, autojump_clock):
+    """Nobody was told of it: no follower had it."""
+    cluster = make_brokers(brokers=3, min_isr=2)
+    await filled(cluster)
+    cluster.cut_off(1)
+    cluster[1].produce("torn")
+    await killed(cluster, 3, 2, 1)
+    cluster.heal()
+    disk = cluster[1].disk
+    disk.open(FIRST).truncate(disk.open(FIRST).size - 1)
+    await cluster[1].start()
+    await cluster.opened()
+    assert cluster.controller.state().leader == 1
+    await cluster.start(2, 3)
+    await cluster.in_sync(1, 2, 3)
+    await cluster.until(lambda: cluster[1].partition().high_watermark == 5)
+    assert await cluster[1].consumed() == VALUES
+
+
+async def test_what_a_power_loss_cut_is_cut(make_brokers, autojump_clock):
+    """The broker proves nothing then; if nobody else is left it leads with what it has, and says so."""
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await filled(cluster, replicas=(1,))
+    await cluster[1].manager._upkeep.flush_all()
+    assert not (await cluster[1].produced("lost")).error
+    await cluster[1].crash(power=True)
+    cluster.controller.fence(1)
+    await cluster[1].start()
+    await cluster.opened()
+    assert (await cluster[1].consumed())[:5] == VALUES
+
+
+async def test_a_topic_made_again_is_not_taken_for_one_whose_folder_is_gone(make_brokers, autojump_clock):
+    """The checkpoint names the high watermark of the one before, which was removed in order."""
+    cluster = make_brokers(brokers=1, min_isr=1, replica_high_watermark_checkpoint_interval_ms=500)
+    await filled(cluster, replicas=(1,))
+    await trio.sleep(2)
+    cluster.controller.delete()
+    await cluster.until(lambda: not cluster[1].disk.exists("data/t-0"))
+    await trio.sleep(2)
+    await killed(cluster, 1)
+    cluster.controller.create(replicas=(1,), number=2, isr=(1,))
+    await cluster[1].start()
+    await cluster.opened()
+    assert not (await cluster[1].produced("new")).error
