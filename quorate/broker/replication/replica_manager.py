@@ -64,6 +64,7 @@ from quorate.broker.replication.storage import (
     PartitionIdentity,
     Proof,
     SetAsideFolder,
+    failure_reason,
 )
 from quorate.broker.replication.storage.cleaning import CleaningStats, LogCleaner
 from quorate.broker.replication.storage.moves import DirectoryMoves, MoveContext
@@ -742,14 +743,16 @@ class ReplicaManager:
             # It has moved since.
             self._directory_failed(elsewhere, error)
             return
-        partition.fail(str(error))
-        self._fail_all(self._logs.fail(partition.log, str(error)), str(error))
+        reason = failure_reason(error)
+        partition.fail(reason)
+        self._fail_all(self._logs.fail(partition.log, reason), reason)
 
     def _directory_failed(self, directory: uuid.UUID, error: Exception) -> None:
-        self._fail_all(self._logs.fail_directory(directory, str(error)), str(error))
+        reason = failure_reason(error)
+        self._fail_all(self._logs.fail_directory(directory, reason), reason)
 
     def _disk_failed_for(self, topic: str, partition_id: int, error: Exception) -> None:
-        self._fail_all(self._logs.fail_dir_of(topic, partition_id, error), str(error))
+        self._fail_all(self._logs.fail_dir_of(topic, partition_id, error), failure_reason(error))
 
     def _fail_all(self, keys: Sequence[tuple[str, int]], reason: str) -> None:
         for topic, partition_id in keys:

@@ -2,7 +2,9 @@
 
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.runtime.disk import DiskSpace
+from quorate.simulation.world.disk_faults import Operation
 from quorate.simulation.world.logs import captured_logs
 
 
@@ -35,6 +37,35 @@ async def test_a_warning_comes_once_with_what_to_do(make_brokers, autojump_clock
 async def test_the_larger_of_both_thresholds_counts(make_brokers, autojump_clock, monkeypatch):
     events = await told(make_brokers, monkeypatch, [(300, 1000)], free_warn_bytes=400)
     assert [each["warned_below"] for each in events] == [400]
+
+
+async def test_a_full_directory_is_told_with_its_remedy_in_the_log_and_in_the_answer(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    cluster[1].disk.space_left = 10
+    with captured_logs() as events:
+        first = await cluster[1].produced("does not fit")
+        second = await cluster[1].produced("refused")
+        await cluster.until(lambda: cluster[1].errors)
+    (line,) = [each for each in events if each["event"].startswith("a folder of log.dirs has failed")]
+    assert line["path"] == "data"
+    for told in (line["reason"], first.error_message, second.error_message):
+        assert "data/t-0/00000000000000000000.log: no space left on the device" in told
+        assert "move-between-disks.md" in told
+        for key in ("retention.ms", "log.retention.bytes", "quorate.log.dir.free.warn.percent"):
+            assert key in told
+
+
+async def test_another_failure_of_a_disk_does_not_ask_for_room(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    cluster[1].disk.fail(Operation.APPEND, path_part="t-0")
+    answer = await cluster[1].produced("a")
+    await cluster.until(lambda: cluster[1].errors)
+    assert answer.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "retention" not in answer.error_message
 
 
 async def test_zero_is_off(make_brokers, autojump_clock, monkeypatch):

@@ -301,7 +301,7 @@ class PartitionReplica:
             info = self.log.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
         except (DiskError, LogFailedError) as error:
             self._disk_failed(self, error)
-            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure or str(error)) from error
         if self.mirror is not None:
             self.mirror.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
             if self.failure is not None:
@@ -367,7 +367,7 @@ class PartitionReplica:
             raised = self.log.raise_log_start(wanted)
         except (DiskError, LogFailedError) as error:
             self._disk_failed(self, error)
-            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure or str(error)) from error
         if raised:
             # Consumers below are told now, and followers where the log starts.
             self.watchers.changed()

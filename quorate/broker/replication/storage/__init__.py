@@ -12,6 +12,7 @@ from quorate.broker.replication.storage.directory_files import (
     parse_folder_name,
 )
 from quorate.broker.replication.storage.directory_report import DirectoryReport, FutureProgress
+from quorate.broker.replication.storage.failure_reason import failure_reason
 from quorate.broker.replication.storage.future_folders import MOVED_MARK, UnreadableMovedMarkError
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.log_manager import LogManager
@@ -33,6 +34,7 @@ __all__ = [
     "SetAsideFolder",
     "UnreadableMovedMarkError",
     "UnreadablePartitionMetadataError",
+    "failure_reason",
     "folder_name",
     "load_partition_metadata",
     "may_open",

@@ -32,6 +32,7 @@ from quorate.broker.replication.storage.directory_scan import (
     settle_duplicates,
     settle_moves,
 )
+from quorate.broker.replication.storage.failure_reason import failure_reason
 from quorate.broker.replication.storage.folder_removal import remove_folder
 from quorate.broker.replication.storage.future_logs import FutureLogs
 from quorate.broker.replication.storage.log_directory import LogDirectory
@@ -91,7 +92,7 @@ class LogManager:
                 except DiskError as error:
                     if directory.holds_metadata:
                         raise
-                    directory = BadDirectory(path=directory.path, reason=str(error))
+                    directory = BadDirectory(path=directory.path, reason=failure_reason(error))
             log.error(
                 "a folder of log.dirs can't be used; what is in it is offline until the broker is started "
                 "with it again",
@@ -422,7 +423,7 @@ class LogManager:
             ]
             where = max(inside, key=lambda each: len(each.path), default=None)
         failed = self._directories if where is None else [where]
-        return [key for each in failed for key in self._fail(each, str(error))]
+        return [key for each in failed for key in self._fail(each, failure_reason(error))]
 
     def _fail(self, where: LogDirectory, reason: str) -> list[TopicPartition]:
         if where.failure is None:
