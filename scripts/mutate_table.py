@@ -2819,6 +2819,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/simulation/test_operator_seeds.py",
         finder=Finder.SIMULATION,
     ),
+    _tested(
+        "a controller serves the metadata log under any topic's name",
+        "broker/apis/fetch.py",
+        "            known = is_cluster_metadata(topic.name, topic.topic_id)\n            parts: list[FetchedPartition] = []\n",
+        "            known = True\n            parts: list[FetchedPartition] = []\n",
+        "KIP-919: a controller has no topics",
+        "tests/broker/server/test_controller_clients.py::test_every_controller_serves_the_metadata_log_and_no_other",
+    ),
     # --- quotas ---
     _tested(
         "a broker creates topics in its own name",

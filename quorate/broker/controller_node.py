@@ -6,7 +6,14 @@ from typing import Final
 
 import trio
 
-from quorate.broker.apis import CONTROLLER_APIS, ControllerDispatcher, ServingNode, error_table, features_of
+from quorate.broker.apis import (
+    CONTROLLER_APIS,
+    ClusterMetadataReader,
+    ControllerDispatcher,
+    ServingNode,
+    error_table,
+    features_of,
+)
 from quorate.broker.controller import (
     BrokerProgress,
     BrokerWatch,
@@ -140,6 +147,7 @@ async def controller_clients(
             metadata=metadata,
             quorum=quorum,
             channel=channel,
+            cluster_metadata=ClusterMetadataReader(quorum, metadata),
             tasks=nursery,
         )
         clients = WireServer(

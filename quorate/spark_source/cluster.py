@@ -39,6 +39,8 @@ _RUN_BYTES: Final = 8 * 1024 * 1024
 """Read in one trio run, and so held in memory."""
 _FETCH_BY_NAME: Final = 12
 """The last version of Fetch that names topics."""
+_CONTROLLERS: Final = 2
+"""The endpoint type of DescribeCluster."""
 _CONSUMER: Final = -1
 _MAX_WAIT_MS: Final = 500
 
@@ -62,6 +64,8 @@ class ClusterLog:
     retries: int
     retry_interval_ms: int
     request_timeout_ms: int
+    controllers: bool = False
+    """Whether the servers are controllers, at their controller listeners."""
 
     @classmethod
     def of(cls, options: SourceOptions) -> "ClusterLog":
@@ -87,7 +91,7 @@ class ClusterLog:
 
         async def ask(client: WireClient) -> Extent:
             nonlocal best
-            found = await _extent(client)
+            found = await _extent(client, controllers=self.controllers)
             if best is None or found.end_offset > best.end_offset:
                 best = found
             if found.end_offset < at_least:
@@ -197,7 +201,7 @@ class _Caller:
             )
         )
         self._client = client
-        self._learn(await _brokers(client))
+        self._learn((await _servers(client, controllers=self.cluster.controllers)).addresses)
         return client
 
     def _learn(self, found: Sequence[Address]) -> None:
@@ -210,22 +214,33 @@ class _Caller:
         await stack.aclose()
 
 
-async def _brokers(client: WireClient) -> list[Address]:
-    response = await client.call(ApiKey.METADATA, topics=())
-    return [
-        Address(str(broker.host), int(broker.port))
-        for broker in sorted(getattr(response, "brokers", ()), key=lambda broker: int(broker.node_id))
-    ]
+@dataclass(frozen=True, slots=True)
+class _Servers:
+    cluster: str
+    addresses: list[Address]
 
 
-async def _extent(client: WireClient) -> Extent:
-    response = await client.call(ApiKey.METADATA, topics=())
+async def _servers(client: WireClient, *, controllers: bool) -> _Servers:
+    if controllers:
+        response = await client.call(ApiKey.DESCRIBE_CLUSTER, endpoint_type=_CONTROLLERS)
+        by_id = {int(each.broker_id): each for each in getattr(response, "brokers", ())}
+    else:
+        response = await client.call(ApiKey.METADATA, topics=())
+        by_id = {int(each.node_id): each for each in getattr(response, "brokers", ())}
     cluster: object = getattr(response, "cluster_id", None)
+    return _Servers(
+        cluster if isinstance(cluster, str) else "",
+        [Address(str(each.host), int(each.port)) for _, each in sorted(by_id.items())],
+    )
+
+
+async def _extent(client: WireClient, *, controllers: bool) -> Extent:
+    cluster = (await _servers(client, controllers=controllers)).cluster
     start, end = await _list_offset(client, _EARLIEST), await _list_offset(client, _LATEST)
     if end <= start:
         # A cluster that has a leader has committed at least that.
         raise _BehindError("does not know yet what is committed")
-    return Extent(cluster=cluster if isinstance(cluster, str) else "", start_offset=start, end_offset=end)
+    return Extent(cluster=cluster, start_offset=start, end_offset=end)
 
 
 async def _list_offset(client: WireClient, timestamp: int) -> int:

@@ -48,6 +48,44 @@ def until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+def test_controllers_alone_say_what_happened_and_which_broker_does_not_answer(
+    quorate: Quorate, make_cluster: Callable[..., LocalCluster]
+) -> None:
+    cluster = make_cluster(3)
+    made = quorate("topics", "create", "-t", "t", "--replica-assignment", "3:1:2", "-b", cluster.bootstrap)
+    assert made.exit_code == 0
+    paused = next(each for each in (2, 3) if each != cluster.describe_quorum()["leaderId"])
+    controllers = ",".join(
+        f"{cluster.host}:{cluster.node(each).controller_port}" for each in (1, 2, 3) if each != paused
+    )
+
+    def at_controllers() -> list[dict[str, Any]]:
+        words = ("-t", "t", "-C", controllers, "--json", "--timeout-ms", "1000")
+        told = quorate("state-changes", *words)
+        assert told.exit_code == ExitCode.OK, told.output
+        found = json.loads(told.stdout)
+        assert isinstance(found, list)
+        return found
+
+    until(
+        lambda: {each[-1] for each in parts(at_controllers())} == {"completed"},
+        lambda: parts(at_controllers()),
+    )
+    assert at_controllers() == seen(quorate, cluster, "-t", "t"), (
+        "what the brokers are asked for says the same"
+    )
+    cluster.signal(paused, signal.SIGSTOP)
+    try:
+        lives = at_controllers()
+        assert lives[0]["requested"] == "created: leader 3, replicas 3,1,2"
+        outcomes = {(part["broker"], part["outcome"]) for life in lives for part in life["brokers"]}
+        assert outcomes == {(each, "no answer" if each == paused else "completed") for each in (1, 2, 3)}
+    finally:
+        cluster.signal(paused, signal.SIGCONT)
+    both = quorate("state-changes", "-C", controllers, "-b", cluster.bootstrap)
+    assert both.exit_code == ExitCode.USAGE and "not both" in both.output
+
+
 def test_a_topic_is_created_paused_elected_and_deleted_and_its_brokers_say_so(
     quorate: Quorate, make_cluster: Callable[..., LocalCluster]
 ) -> None:

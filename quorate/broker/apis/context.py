@@ -31,6 +31,7 @@ class ServingNode:
     metadata: MetadataCache
     quorum: Quorum[None]
     channel: ControllerChannel
+    cluster_metadata: ClusterMetadataReader
     tasks: trio.Nursery
     """The nursery of slow answers."""
 
@@ -73,7 +74,6 @@ class Broker(ServingNode):
 
     replicas: ReplicaManager
     groups: GroupCoordinator
-    cluster_metadata: ClusterMetadataReader
     topics: TopicCreator
     producer_ids: ProducerIdSource
     leaders: LeaderReadiness

@@ -10,6 +10,9 @@ from quorate.broker.apis import (
     assign_replicas_to_dirs,
     describe_cluster,
     describe_quorum,
+    fetch,
+    list_offsets,
+    offset_for_leader_epoch,
     remove_raft_voter,
     unregister_broker,
     update_features,
@@ -21,6 +24,9 @@ from quorate.broker.wire import Answer, ApiKey, Request, RequestContext
 _Handler = Callable[[ServingNode, RequestContext, Never], Answer]
 _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
     {
+        ApiKey.FETCH: fetch.handle_controllers,
+        ApiKey.LIST_OFFSETS: list_offsets.handle,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: assign_replicas_to_dirs.handle,
         ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle_controllers,
         ApiKey.DESCRIBE_QUORUM: describe_quorum.handle,

@@ -10,7 +10,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import is_cluster_metadata
-from quorate.broker.apis.context import Broker
+from quorate.broker.apis.context import Broker, ServingNode
 from quorate.broker.apis.fetch_again import FetchAgain
 from quorate.broker.apis.fetched_once import each_once
 from quorate.broker.apis.leader_hints import leader_endpoints
@@ -32,6 +32,7 @@ from quorate.broker.wire.codecs import (
 from quorate.runtime import Mapped, Steps, at_once, in_slices, let_go
 
 _IN_NO_SESSION: Final = -1
+_CONTROLLER_BYTES_MAX: Final = 1024 * 1024
 _ZSTD_FROM: Final = 10
 _STORAGE_ERROR_SINCE: Final = 6
 _IDS_FROM: Final = 13
@@ -87,6 +88,29 @@ async def handle(broker: Broker, context: RequestContext, request: KafkaFetchReq
         )
     parked = begun
     return _deferred(parked, lambda: finish(parked))
+
+
+def handle_controllers(node: ServingNode, context: RequestContext, request: KafkaFetchRequest) -> Answer:
+    """Answer a Fetch of the metadata log from a controller, which has no other and no fetch sessions."""
+
+    async def read() -> Response:
+        once = await in_slices(each_once(request))
+        topics: list[FetchedTopic] = []
+        left = _CONTROLLER_BYTES_MAX
+        for topic in once.topics:
+            known = is_cluster_metadata(topic.name, topic.topic_id)
+            parts: list[FetchedPartition] = []
+            for part in topic.partitions:
+                fetched = FetchedPartition(index=part.partition, error=ErrorCode.unknown_topic_or_partition)
+                if known:
+                    fetched = await node.cluster_metadata.read(part, max_bytes=min(once.max_bytes, left))
+                    left = 0
+                parts.append(fetched)
+            topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
+        response = KafkaFetchResponse(version=context.version, topics=topics)
+        return EncodedResponse(await in_slices(encode_fetch_steps(response)))
+
+    return node.later(read)
 
 
 def _deferred(parked: ParkedFetch, finish: Callable[[], Awaitable[Response]]) -> Deferred:

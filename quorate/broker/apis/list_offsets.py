@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, encoded_in_slices
+from quorate.broker.apis.context import Broker, ServingNode, encoded_in_slices
 from quorate.broker.wire import Answer, RequestContext, Response, wire_code
 from quorate.runtime import Slices
 from quorate.types import Epoch
@@ -22,18 +22,18 @@ _SPECIAL_SINCE: Final = MappingProxyType({-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6:
 """The first version of the request with each special timestamp (KIP-734, 405, 1005, 1023)."""
 
 
-def handle(broker: Broker, context: RequestContext, request: "ListOffsetsRequest") -> Answer:
+def handle(node: ServingNode, context: RequestContext, request: "ListOffsetsRequest") -> Answer:
     """Answer ListOffsets. A search by timestamp may read from disk, and lets other tasks run every few
-    milliseconds."""
-    return broker.later(lambda: _list(broker, context, request))
+    milliseconds. A controller has the metadata log alone."""
+    return node.later(lambda: _list(node, context, request))
 
 
-async def _list(broker: Broker, context: RequestContext, request: "ListOffsetsRequest") -> Response:
+async def _list(node: ServingNode, context: RequestContext, request: "ListOffsetsRequest") -> Response:
     named = await _named(request)
     return await encoded_in_slices(
         context,
         topics=(
-            {"name": topic.name, "partitions": _partitions(broker, context, topic, named)}
+            {"name": topic.name, "partitions": _partitions(node, context, topic, named)}
             for topic in request.topics
         ),
     )
@@ -51,7 +51,7 @@ async def _named(request: "ListOffsetsRequest") -> Counter[tuple[str, int]]:
 
 
 async def _partitions(
-    broker: Broker, context: RequestContext, topic: "ListOffsetsTopic", named: Counter[tuple[str, int]]
+    node: ServingNode, context: RequestContext, topic: "ListOffsetsTopic", named: Counter[tuple[str, int]]
 ) -> AsyncIterator[_Fields]:
     for part in topic.partitions:
         if named[topic.name, part.partition_index] > 1:
@@ -59,7 +59,7 @@ async def _partitions(
         elif not _asks_for_what_it_may(part.timestamp, context.version):
             yield _refused(part, ErrorCode.unsupported_version)
         else:
-            yield await _partition(broker, context, topic.name, part)
+            yield await _partition(node, context, topic.name, part)
 
 
 def _asks_for_what_it_may(timestamp: int, version: int) -> bool:
@@ -86,10 +86,10 @@ def _known(error: ErrorCode, version: int) -> ErrorCode:
 
 
 async def _partition(
-    broker: Broker, context: RequestContext, topic: str, part: "ListOffsetsPartition"
+    node: ServingNode, context: RequestContext, topic: str, part: "ListOffsetsPartition"
 ) -> _Fields:
     if topic == CLUSTER_METADATA:
-        listed = await broker.cluster_metadata.list_offset(part.partition_index, part.timestamp)
+        listed = await node.cluster_metadata.list_offset(part.partition_index, part.timestamp)
         return {
             "partition_index": part.partition_index,
             "error_code": listed.error,
@@ -97,7 +97,9 @@ async def _partition(
             "offset": listed.offset,
             "leader_epoch": listed.leader_epoch,
         }
-    result = await broker.replicas.list_offset(
+    if not isinstance(node, Broker):
+        return _refused(part, ErrorCode.unknown_topic_or_partition)
+    result = await node.replicas.list_offset(
         topic,
         part.partition_index,
         timestamp=part.timestamp,

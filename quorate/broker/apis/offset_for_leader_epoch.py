@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, respond, respond_in_slices
+from quorate.broker.apis.context import Broker, ServingNode, respond, respond_in_slices
 from quorate.broker.wire import Answer, RequestContext, wire_code
 from quorate.types import Epoch
 
@@ -22,12 +22,13 @@ _AT_ONCE: Final = 100
 """Partitions that are answered in one piece."""
 
 
-def handle(broker: Broker, context: RequestContext, request: "OffsetForLeaderEpochRequest") -> Answer:
-    """Answer for each partition as it is at one moment; many in slices."""
+def handle(node: ServingNode, context: RequestContext, request: "OffsetForLeaderEpochRequest") -> Answer:
+    """Answer for each partition as it is at one moment; many in slices. A controller has the metadata log
+    alone."""
     topics = (
         {
             "topic": topic.topic,
-            "partitions": _partitions(broker, topic),
+            "partitions": _partitions(node, topic),
         }
         for topic in request.topics
     )
@@ -36,21 +37,28 @@ def handle(broker: Broker, context: RequestContext, request: "OffsetForLeaderEpo
     return respond_in_slices(context, topics=topics)
 
 
-def _partitions(broker: Broker, topic: "OffsetForLeaderTopic") -> Iterator[_Fields]:
+def _partitions(node: ServingNode, topic: "OffsetForLeaderTopic") -> Iterator[_Fields]:
     for part in topic.partitions:
-        yield _partition(broker, topic.topic, part)
+        yield _partition(node, topic.topic, part)
 
 
-def _partition(broker: Broker, topic: str, part: "OffsetForLeaderPartition") -> _Fields:
+def _partition(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") -> _Fields:
     if topic == CLUSTER_METADATA:
-        epoch, end = broker.cluster_metadata.end_of_epoch(Epoch(part.leader_epoch))
+        epoch, end = node.cluster_metadata.end_of_epoch(Epoch(part.leader_epoch))
         return {
             "error_code": ErrorCode.none,
             "partition": part.partition,
             "leader_epoch": epoch,
             "end_offset": end,
         }
-    result = broker.replicas.offset_for_leader_epoch(
+    if not isinstance(node, Broker):
+        return {
+            "error_code": ErrorCode.unknown_topic_or_partition,
+            "partition": part.partition,
+            "leader_epoch": -1,
+            "end_offset": -1,
+        }
+    result = node.replicas.offset_for_leader_epoch(
         topic,
         part.partition,
         leader_epoch=Epoch(part.leader_epoch),

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from quorate.cli.cli_errors import ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, JsonOption
+from quorate.cli.reach import BrokersOption, ControllersOption
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from quorate.cli.kafka_requests.state_changes import BrokerPart, ClusterSight, Life
+    from quorate.runtime import Address
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -43,7 +47,8 @@ def state_changes(
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Requests of the last 90s, 10m, 1h or 2d, or all.")
     ] = "1h",
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    bootstrap: BrokersOption = None,
+    controllers: ControllersOption = None,
     timeout_ms: Annotated[
         int, typer.Option("--timeout-ms", min=1, help="The time limit of each broker, in milliseconds.")
     ] = 5_000,
@@ -55,22 +60,35 @@ def state_changes(
     when it received it, and whether it completed it, failed to, or a later change took its place. Brokers
     keep their last 10,000 changes, and none of an earlier process. A broker that is stopped or paused gives
     no answer. Times are those of each node's own clock.
+
+    With --bootstrap-controller only controllers need be reached: they have the log and know where brokers
+    listen. A broker that can't be reached there gives no answer.
     """
     if partition is not None and topic is None:
         raise fail("--partition needs --topic", ExitCode.USAGE)
     since_ms = _since_ms(since)
-    from quorate.cli.bootstrap import ask_cluster, parse_addresses
+    if bootstrap is not None and controllers is not None:
+        raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
+    from quorate.cli.bootstrap import parse_addresses
     from quorate.cli.cli_errors import user_errors
-    from quorate.cli.kafka_requests.state_changes import join, look, narrow, read_requests
+    from quorate.cli.kafka_requests.state_changes import join, narrow, read_requests
 
+    if controllers is None:
+        addresses = parse_addresses(bootstrap or DEFAULT_BOOTSTRAP)
+    else:
+        addresses = parse_addresses(controllers, option="--bootstrap-controller")
     with user_errors():
-        sight = ask_cluster(
-            bootstrap,
-            lambda client: look(
-                client, topic=topic, partition=partition, pending_only=pending, timeout_s=timeout_ms / 1000
-            ),
+        sight = _look(
+            addresses,
+            at_controllers=controllers is not None,
+            topic=topic,
+            partition=partition,
+            pending_only=pending,
+            timeout_s=timeout_ms / 1000,
         )
-        read = read_requests(parse_addresses(bootstrap), since_ms=since_ms, timeout_ms=timeout_ms)
+        read = read_requests(
+            addresses, since_ms=since_ms, timeout_ms=timeout_ms, controllers=controllers is not None
+        )
         if brokers:
             _show_brokers(sight, end_offset=read.end_offset, as_json=as_json)
             return
@@ -83,6 +101,42 @@ def state_changes(
     for each in sight.journals.values():
         if each.problem is not None:
             typer.echo(f"broker {each.broker_id}: {each.problem}", err=True)
+
+
+def _look(
+    addresses: "Sequence[Address]",
+    *,
+    at_controllers: bool,
+    topic: str | None,
+    partition: int | None,
+    pending_only: bool,
+    timeout_s: float,
+) -> "ClusterSight":
+    import trio
+
+    from quorate.cli.bootstrap import connect_any
+    from quorate.cli.images import LATEST, ClusterHistory, Replay
+    from quorate.cli.kafka_requests.state_changes import look, look_from_image
+
+    async def ask_brokers() -> "ClusterSight":
+        async with connect_any(addresses) as client:
+            return await look(
+                client, topic=topic, partition=partition, pending_only=pending_only, timeout_s=timeout_s
+            )
+
+    if not at_controllers:
+        return trio.run(ask_brokers)
+    replay = Replay(
+        ClusterHistory(tuple(addresses), controllers=True), warn=lambda line: typer.echo(line, err=True)
+    )
+    replay.move_to(LATEST)
+
+    async def ask_known_brokers() -> "ClusterSight":
+        return await look_from_image(
+            replay.image, topic=topic, partition=partition, pending_only=pending_only, timeout_s=timeout_s
+        )
+
+    return trio.run(ask_known_brokers)
 
 
 def _as_dict(life: "Life") -> dict[str, object]:

@@ -33,18 +33,24 @@ _TIMEOUT_MS: Final = 10_000
 class ClusterHistory:
     """The log from where a broker has it on, and the snapshots of all controllers that answer."""
 
-    brokers: tuple[Address, ...]
+    servers: tuple[Address, ...]
+    """Of brokers, or with `controllers` the controller listeners."""
+    controllers: bool = False
     _start: int = 0
     _holders: dict[SnapshotId, list[Address]] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
-        return f"the cluster at {','.join(map(str, self.brokers))}"
+        return f"the cluster at {','.join(map(str, self.servers))}"
 
     @property
     def _log(self) -> ClusterLog:
         return ClusterLog(
-            bootstrap_servers=self.brokers, retries=2, retry_interval_ms=200, request_timeout_ms=_TIMEOUT_MS
+            bootstrap_servers=self.servers,
+            retries=2,
+            retry_interval_ms=200,
+            request_timeout_ms=_TIMEOUT_MS,
+            controllers=self.controllers,
         )
 
     def bounds(self) -> tuple[int, int]:
@@ -54,7 +60,9 @@ class ClusterHistory:
 
     def snapshots(self, warn: Warn) -> Sequence[StoredSnapshot]:
         try:
-            addresses = ask_cluster(",".join(map(str, self.brokers)), controllers_of)
+            addresses = list(self.servers)
+            if not self.controllers:
+                addresses = ask_cluster(",".join(map(str, self.servers)), controllers_of)
             controllers = Controllers(addresses, timeout_ms=_TIMEOUT_MS)
             listed = trio.run(controllers.list_snapshots)
         except (NetworkError, OutcomeUnknownError):

@@ -13,7 +13,9 @@ from quorate.broker.apis import CONTROLLER_APIS
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.log.batches.batch import read_batches
 from quorate.runtime.real import SyncStrategy, real_runtime
+from tests.broker.server.test_apis import create, fetch
 
 MakeNodes = Callable[..., Any]
 BROKERS, CONTROLLERS = 1, 2
@@ -74,6 +76,42 @@ async def test_only_what_controllers_have_is_offered_and_the_rest_closes_the_con
     # The quorum's own connections are as they were.
     async with to_controller(nodes, 1) as client:
         assert await client.call(ApiKey.API_VERSIONS)
+
+
+async def test_every_controller_serves_the_metadata_log_and_no_other(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(2)
+    async with nodes.client(1) as client:
+        await create(client, "t")
+    for number in (1, 2):
+        async with to_controller(nodes, number) as client:
+            part = await fetch(client, "__cluster_metadata", 0)
+            assert part.error is ErrorCode.none
+            batches = read_batches(b"".join(part.records))
+            assert next(iter(batches)).header.base_offset == 0
+            other = await fetch(client, "t", 0)
+            assert other.error is ErrorCode.unknown_topic_or_partition and not other.records
+            asked = [
+                {
+                    "name": name,
+                    "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}],
+                }
+                for name in ("__cluster_metadata", "t")
+            ]
+            listed: Any = await client.call(ApiKey.LIST_OFFSETS, topics=asked)
+            own, none = (topic.partitions[0] for topic in listed.topics)
+            assert own.error_code is ErrorCode.none and own.offset >= part.high_watermark > 0
+            assert (none.error_code, none.offset) == (ErrorCode.unknown_topic_or_partition, -1)
+            epochs = [
+                {
+                    "topic": name,
+                    "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 10_000}],
+                }
+                for name in ("__cluster_metadata", "t")
+            ]
+            ends: Any = await client.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, topics=epochs)
+            own, none = (topic.partitions[0] for topic in ends.topics)
+            assert own.error_code is ErrorCode.none
+            assert (none.error_code, none.end_offset) == (ErrorCode.unknown_topic_or_partition, -1)
 
 
 async def test_an_administrators_request_to_any_controller_is_carried_out(make_nodes: MakeNodes) -> None:

@@ -52,11 +52,17 @@ class Requests:
     """The end (exclusive) of what is committed."""
 
 
-def read_requests(addresses: Sequence[Address], *, since_ms: int | None, timeout_ms: int) -> Requests:
+def read_requests(
+    addresses: Sequence[Address], *, since_ms: int | None, timeout_ms: int, controllers: bool = False
+) -> Requests:
     """Read the log from the first record that is not older than `since_ms` (since the Unix epoch) on; None:
-    from its start. Raises `LogUnavailableError`."""
+    from its start. `controllers`: the addresses are of controllers. Raises `LogUnavailableError`."""
     log = ClusterLog(
-        bootstrap_servers=tuple(addresses), retries=2, retry_interval_ms=200, request_timeout_ms=timeout_ms
+        bootstrap_servers=tuple(addresses),
+        retries=2,
+        retry_interval_ms=200,
+        request_timeout_ms=timeout_ms,
+        controllers=controllers,
     )
     extent = log.extent()
     start = extent.start_offset if since_ms is None else log.offset_at(since_ms)

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
+from quorate.broker.metadata import MetadataImage
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.broker.wire.codecs import (
     DescribeStateChangesRequest,
@@ -67,22 +68,57 @@ async def look(
             for state in each.partitions:
                 key = (each.topic_id, int(state.partition_index))
                 replicas[key] = tuple(int(replica) for replica in state.replica_nodes)
-    request = DescribeStateChangesRequest(
+    request = _request(topic, partition, pending_only=pending_only)
+    addresses = {int(broker.node_id): Address(str(broker.host), int(broker.port)) for broker in known.brokers}
+    return ClusterSight(
+        names=names, replicas=replicas, journals=await _journals(addresses, request, timeout_s=timeout_s)
+    )
+
+
+async def look_from_image(
+    image: MetadataImage, *, topic: str | None, partition: int | None, pending_only: bool, timeout_s: float
+) -> ClusterSight:
+    """Return the sight of a cluster of which only the controllers were asked. The image says where its live
+    brokers listen, and each is asked for its changes."""
+    wanted = [each for each in image.topics.values() if topic in (None, each.name)]
+    request = _request(topic, partition, pending_only=pending_only)
+    addresses = {
+        each.broker_id: Address(each.listeners[0].host, each.listeners[0].port)
+        for each in image.brokers.values()
+        if not each.fenced and each.listeners
+    }
+    return ClusterSight(
+        names={each.topic_id: each.name for each in wanted},
+        replicas={
+            (each.topic_id, index): state.replicas
+            for each in wanted
+            for index, state in enumerate(image.partitions(each.topic_id))
+        },
+        journals=await _journals(addresses, request, timeout_s=timeout_s),
+    )
+
+
+def _request(topic: str | None, partition: int | None, *, pending_only: bool) -> DescribeStateChangesRequest:
+    return DescribeStateChangesRequest(
         topic_name=topic,
         partition_index=i32(-1 if partition is None else partition),
         pending_only=pending_only,
         limit=i32(_ALL),
     )
+
+
+async def _journals(
+    addresses: Mapping[int, Address], request: DescribeStateChangesRequest, *, timeout_s: float
+) -> dict[int, BrokerJournal]:
     journals: dict[int, BrokerJournal] = {}
 
     async def ask(broker_id: int, address: Address) -> None:
         journals[broker_id] = await _journal(broker_id, address, request, timeout_s=timeout_s)
 
     async with trio.open_nursery() as nursery:
-        for broker in known.brokers:
-            address = Address(str(broker.host), int(broker.port))
-            nursery.start_soon(ask, int(broker.node_id), address)
-    return ClusterSight(names=names, replicas=replicas, journals=dict(sorted(journals.items())))
+        for broker_id, address in addresses.items():
+            nursery.start_soon(ask, broker_id, address)
+    return dict(sorted(journals.items()))
 
 
 async def _journal(
