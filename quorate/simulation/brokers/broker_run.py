@@ -300,11 +300,14 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         compacted = await CompactedMix.begin(
             cluster, admin, self.settings.compacted, source, reassigns=self.settings.reassigns
         )
-        rot = BitRot(cluster, TOPIC, derived(source), budget)
-        faults.add(Fault.DAMAGE, rot.flip)
+        rot: BitRot | None = None
+        if self.settings.rot is not None:
+            # Drawn only then, so that the seeds without it go as they went before.
+            rot = BitRot(cluster, TOPIC, derived(source), budget)
+            faults.add(Fault.DAMAGE, rot.flip)
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:
-            if self.settings.rot is not None and not self.settings.rot.mends_itself:
+            if rot is not None and self.settings.rot is not None and not self.settings.rot.mends_itself:
                 consumers.start_soon(rot.mend)
             consumers.start_soon(clients.consume)
             if compacted is not None:
@@ -350,7 +353,8 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 raise LivenessViolation(
                     f"a client got no answer within {_PATIENCE_S:g} s after the last fault"
                 )
-            await rot.mended(within_s=_PATIENCE_S)
+            if rot is not None:
+                await rot.mended(within_s=_PATIENCE_S)
             await cluster.converge(within_s=_PATIENCE_S)
             if compacted is not None:
                 await compacted.clients.consumed(within_s=_PATIENCE_S)
@@ -391,7 +395,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             topics=len(admin.fates),
             reassignments=0 if reassigner is None else reassigner.begun,
             directory_changes=0 if mover is None else mover.begun,
-            flips=rot.flips,
+            flips=0 if rot is None else rot.flips,
             calls=operators.calls,
             compactions=compactions,
             leader_epochs=leader_epochs,
