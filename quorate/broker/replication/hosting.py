@@ -545,6 +545,8 @@ class Hosting:
             if is_reserved(directory):
                 directory = hosted.fresh or self._moves.wish(key) or directory
             async with self._opening:
+                if hosted.stale:
+                    return False  # removed while it waited for its turn
                 self._check_descriptors(key)
                 partition = await self._open(key, identity, hosted.target, directory)
             if hosted.stale:
