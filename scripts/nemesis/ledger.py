@@ -149,10 +149,14 @@ class Ledger:
         return found
 
     def _check_starts(self, partition: int) -> list[str]:
-        """A member goes on at or behind the last commit that was acknowledged before it was assigned."""
+        """A member goes on at or behind the last commit that was acknowledged before it was assigned: not the
+        furthest, because librdkafka keeps commits while no coordinator answers, and sends the older ones last.
+        """
         of, found = self.partitions[partition], []
+        commits = sorted(of.commits, key=lambda commit: commit[0])
         for assigned_at, member, start in of.starts:
-            committed = max((offset for at, offset in of.commits if at < assigned_at), default=0)
+            before = [offset for at, offset in commits if at < assigned_at]
+            committed = before[-1] if before else 0
             if start < committed and start not in of.doubtful_commits:
                 found.append(
                     f"{member} starts at {start} of partition {partition}, though {committed} was committed"

@@ -136,6 +136,8 @@ def test_a_log_that_the_clients_do_not_explain_is_wrong(ledger: ModuleType, log:
         (9, ("g", "m2", [1], 1.6), "was not assigned"),
         (5, ("c", "m1", 0, 2, True, 1.3), "m2 starts at 1 of partition 0, though 2 was committed"),
         (5, ("c", "m1", 0, 2, False, 1.3), ""),
+        (7, ("c", "m1", 0, 2, True, 1.25), ""),
+        (7, ("c", "m1", 0, 2, True, 1.35), "though 2 was committed"),
         (11, ("r", "m2", 0, 3, "p", 3, 1.8), "reads 3 of partition 0 after 1"),
         (0, ("a", "p", 0, 1, 1, 1.0), "offset 1"),
     ],
