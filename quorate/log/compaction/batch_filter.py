@@ -28,7 +28,7 @@ from quorate.log.compression import (
     compress,
     decompress,
 )
-from quorate.runtime import Compute, Slices
+from quorate.runtime import Compute, Slices, let_go
 
 RECORDS_PER_STEP: Final = 512
 """Records that are looked at without a look at the clock: about 1 ms."""
@@ -116,12 +116,21 @@ class BatchFilter:
             counts.records_after += header.count
             return Fate.STAYS
         data = await records_in(header, batch, self._compute, most_bytes=self._rules.uncompressed_max_bytes)
-        kept = await self._kept(header, data)
+        kept, tombstones = await self._kept(header, data)
         counts.records_after += len(kept)
+        try:
+            return await self._outcome(header, data, kept, tombstones)
+        finally:
+            for _ in let_go(kept):
+                await self._slices.pause()
+
+    async def _outcome(
+        self, header: BatchHeader, data: RecordBytes, kept: list[KeyedRecord], tombstones: int
+    ) -> bytes | Fate:
+        counts = self.counts
         if not kept:
             return without_records(header) if self._is_last_sequence(header) else Fate.EMPTIED
         horizon = header.delete_horizon_ms
-        tombstones = sum(not record.has_value for record in kept)
         if tombstones:
             counts.tombstones_kept += tombstones
             if horizon is None:
@@ -134,23 +143,27 @@ class BatchFilter:
     def _is_last_sequence(self, header: BatchHeader) -> bool:
         return header.producer_id != NO_PRODUCER and self._last(header)
 
-    async def _kept(self, header: BatchHeader, data: RecordBytes) -> list[KeyedRecord]:
+    async def _kept(self, header: BatchHeader, data: RecordBytes) -> tuple[list[KeyedRecord], int]:
+        """The records that stay, and how many of them are tombstones."""
         horizon = header.delete_horizon_ms
         tombstones_go = horizon is not None and horizon <= self._rules.now_ms
         base, last_offset = header.base_offset, self._offsets.last_offset
         walk = KeyWalk(data, header.count)
         kept: list[KeyedRecord] = []
+        tombstones = 0
         while walk.left:
             for record in walk.next(RECORDS_PER_STEP):
                 # One without a key can't be superseded: Kafka removes it from a compacted log, too.
                 if record.key is None or last_offset(record.key) > base + record.offset_delta:
                     continue
-                if tombstones_go and not record.has_value:
-                    self.counts.tombstones_dropped += 1
-                    continue
+                if not record.has_value:
+                    if tombstones_go:
+                        self.counts.tombstones_dropped += 1
+                        continue
+                    tombstones += 1
                 kept.append(record)
             await self._slices.pause()
-        return kept
+        return kept, tombstones
 
     async def _written(
         self, header: BatchHeader, data: RecordBytes, kept: list[KeyedRecord], horizon: int | None
@@ -159,17 +172,21 @@ class BatchFilter:
         if horizon is not None and horizon != header.delete_horizon_ms:
             base, attributes = horizon, with_delete_horizon(attributes)
         moved = header.base_timestamp - base
-        pieces: list[bytes | bytearray] = []
+        pieces: list[bytes] = []
+        newest_delta = kept[0].timestamp_delta
         for start in range(0, len(kept), RECORDS_PER_STEP):
+            step: list[bytes | bytearray] = []
             for record in kept[start : start + RECORDS_PER_STEP]:
+                newest_delta = max(newest_delta, record.timestamp_delta)
                 if moved:
-                    pieces.append(with_timestamp_delta(data, record, record.timestamp_delta + moved))
+                    step.append(with_timestamp_delta(data, record, record.timestamp_delta + moved))
                 else:
-                    pieces.append(data[record.start : record.end])
+                    step.append(data[record.start : record.end])
+            pieces.append(b"".join(step))
             await self._slices.pause()
         newest = header.max_timestamp
         if not header.is_log_append_time:
-            newest = header.base_timestamp + max(record.timestamp_delta for record in kept)
+            newest = header.base_timestamp + newest_delta
         codec = Codec(header.codec)
         body = b"".join(pieces)
         if codec is not Codec.NONE:
