@@ -149,8 +149,8 @@ class Ledger:
         return found
 
     def _check_starts(self, partition: int) -> list[str]:
-        """A member goes on at or behind the last commit that was acknowledged before it was assigned: not the
-        furthest, because librdkafka keeps commits while no coordinator answers, and sends the older ones last.
+        """A member goes on at or behind the last commit that was acknowledged before it was assigned. It need
+        not be the furthest: librdkafka keeps commits while no coordinator answers, and sends older ones last.
         """
         of, found = self.partitions[partition], []
         commits = sorted(of.commits, key=lambda commit: commit[0])
