@@ -372,3 +372,37 @@ def test_a_group_shows_its_own_value_and_the_default(topic: Any) -> None:
     assert [(each.value, int(each.source)) for each in of_group(topic.image, "g", key)] == [
         ("50000", 8), ("45000", 5)
     ]  # fmt: skip
+
+
+LONGS, INTS, RATIO = "between 0 and 9223372036854775807", "between 0 and 2147483647", "between 0 and 1"
+BAD_CLEANING: list[tuple[ConfigType, str, str, str]] = [
+    (TOPIC, "cleanup.policy", "compress", "one or more of: compact, delete"),
+    (TOPIC, "cleanup.policy", "compact;delete", "one or more of: compact, delete"),
+    (TOPIC, "delete.retention.ms", "-1", LONGS),
+    (TOPIC, "delete.retention.ms", "a day", "a whole number"),
+    (TOPIC, "min.cleanable.dirty.ratio", "1.01", RATIO),
+    (TOPIC, "min.cleanable.dirty.ratio", "nan", RATIO),
+    (TOPIC, "min.cleanable.dirty.ratio", "half", "a number"),
+    (TOPIC, "min.compaction.lag.ms", "-1", LONGS),
+    (TOPIC, "max.compaction.lag.ms", "0", "between 1 and 9223372036854775807"),
+    (BROKER, "log.cleanup.policy", "none", "one or more of: compact, delete"),
+    (BROKER, "log.cleaner.delete.retention.ms", "1.5", "a whole number"),
+    (BROKER, "log.cleaner.min.cleanable.ratio", "-0.1", RATIO),
+    (BROKER, "log.cleaner.min.compaction.lag.ms", "9223372036854775808", LONGS),
+    (BROKER, "log.cleaner.max.compaction.lag.ms", "-1", "between 1 and 9223372036854775807"),
+    (BROKER, "log.cleaner.threads", "-1", INTS),
+    (BROKER, "log.cleaner.backoff.ms", "-1", LONGS),
+    (BROKER, "log.cleaner.dedupe.buffer.size", "much", "a whole number"),
+    (BROKER, "log.cleaner.io.max.bytes.per.second", "fast", "a number"),
+]
+
+
+@pytest.mark.parametrize(("of", "key", "value", "remedy"), BAD_CLEANING)
+def test_a_bad_value_of_compaction_is_refused_with_its_key_and_what_may_stand_there(
+    topic: Any, of: ConfigType, key: str, value: str, remedy: str
+) -> None:
+    (result,) = alter(topic, item(of, "t" if of is TOPIC else "", (key, SET, value)))
+    assert result.error is ErrorCode.INVALID_CONFIG
+    said = result.error_message or ""
+    assert key in said and remedy in said, said
+    assert held(topic, of, "t" if of is TOPIC else "") == {}
