@@ -14,8 +14,8 @@ from quorate.broker.metadata.group_keys import GROUP_KEYS
 from quorate.broker.metadata.topic_keys import TOPIC_KEYS
 from quorate.broker.settings.config_keys import CONFIG_KEYS
 from quorate.broker.wire.api import APIS, FIRST_OWN
+from quorate.cli.all_commands import every_command
 from quorate.cli.cli_errors import ExitCode
-from quorate.cli.main import every_command
 from quorate.metrics.declarations import (
     BROKER_METADATA,
     CONTROLLER,

@@ -1,10 +1,9 @@
 """The end of a command: one clear line for people, an exit code for scripts."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-
-import typer
 
 from quorate.present import present
 
@@ -29,10 +28,19 @@ class CommandError(Exception):
     code = ExitCode.FAILED
 
 
-def fail(message: str, code: ExitCode) -> typer.Exit:
+class CommandExit(Exception):
+    """The end of a command with an exit code. What went wrong was printed."""
+
+    def __init__(self, code: ExitCode) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def fail(message: str, code: ExitCode) -> CommandExit:
     """Print to standard error, and return the exception to raise."""
-    typer.secho(f"quorate: {message}", err=True, fg=typer.colors.RED)
-    return typer.Exit(code)
+    red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
+    print(f"{red}quorate: {message}{plain}", file=sys.stderr, flush=True)
+    return CommandExit(code)
 
 
 @contextmanager
@@ -40,7 +48,7 @@ def user_errors() -> Iterator[None]:
     """Turn errors that the user can act on into a message and an exit code. Bugs keep their stack traces."""
     try:
         yield
-    except (typer.Exit, BrokenPipeError):
+    except (CommandExit, BrokenPipeError):
         # A reader that has seen enough, as `head`, is ended quietly by the command line's own handler.
         raise
     except Exception as raised:

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,3 +17,6 @@ BootstrapOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable fields, for programs.")]
+ConfigOption = Annotated[
+    Path, typer.Option("--config", "-c", help="The node's server.properties.", exists=True, dir_okay=False)
+]

@@ -1,18 +1,12 @@
 """Reading a node's server.properties for a command."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from quorate.cli.cli_errors import ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
     from quorate.broker.settings import ServerConfig
-
-ConfigOption = Annotated[
-    Path, typer.Option("--config", "-c", help="The node's server.properties.", exists=True, dir_okay=False)
-]
 
 
 def load_config(path: Path) -> "ServerConfig":

@@ -1,104 +1,34 @@
 """The entry of the `quorate` command.
 
 Modules of commands import what they need when a command runs, so that `--help` is quick and a node carries
-nothing that it does not use. That holds for the commands themselves, too: `quorate server` loads no other.
+nothing that it does not use: neither the commands nor what reads their options.
 """
 
+import os
 import sys
-from typing import Annotated
 
-import typer
-
-
-def every_command() -> typer.Typer:
-    """Return `quorate` with everything that it can do."""
-    from quorate.cli.commands import broker_commands as brokers
-    from quorate.cli.commands import cluster_commands as cluster
-    from quorate.cli.commands import config_commands as configs
-    from quorate.cli.commands import data_commands as data
-    from quorate.cli.commands import demo as demonstration
-    from quorate.cli.commands import election_commands as elections
-    from quorate.cli.commands import feature_commands as features
-    from quorate.cli.commands import group_commands as groups
-    from quorate.cli.commands import log_commands as log_dump
-    from quorate.cli.commands import metadata_commands as metadata
-    from quorate.cli.commands import quorum_commands as quorum
-    from quorate.cli.commands import quota_commands as quotas
-    from quorate.cli.commands import reassign_commands as reassign
-    from quorate.cli.commands import server_commands as server
-    from quorate.cli.commands import snapshot_commands as snapshot
-    from quorate.cli.commands import state_change_commands as changes
-    from quorate.cli.commands import storage_commands as storage
-    from quorate.cli.commands import topic_commands as topics
-
-    app = typer.Typer(
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        help="A self-managed metadata quorum, and a broker cluster that speaks Kafka's protocol.",
-        epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration, 3 nobody reached, "
-        "4 storage can't be used. Example: quorate cluster start",
-    )
-    app.add_typer(cluster.app, name="cluster")
-    app.add_typer(server.app, name="server")
-    app.add_typer(storage.app, name="storage")
-    app.add_typer(quorum.app, name="quorum")
-    app.add_typer(topics.app, name="topics")
-    app.add_typer(configs.app, name="configs")
-    app.add_typer(quotas.app, name="quotas")
-    app.add_typer(features.app, name="features")
-    app.add_typer(data.app, name="log-dirs")
-    app.command("delete-records", epilog="Example: quorate delete-records -t orders:0=500 -t orders:1=-1")(
-        data.delete_records
-    )
-    app.add_typer(brokers.app, name="brokers")
-    app.add_typer(reassign.app, name="reassign-partitions")
-    app.add_typer(groups.app, name="groups")
-    app.add_typer(log_dump.app, name="log")
-    app.add_typer(metadata.app, name="metadata")
-    app.add_typer(snapshot.app, name="snapshot")
-    app.command(
-        "leader-election",
-        epilog="Example: quorate leader-election --election-type preferred --all-topic-partitions",
-    )(elections.leader_election)
-    app.command("state-changes", epilog="Example: quorate state-changes --topic orders --since 10m")(
-        changes.state_changes
-    )
-    app.command("demo", epilog="Example: quorate demo --file README.md")(demonstration.demo)
-    app.callback()(_quorate)
-    return app
-
-
-def _node() -> typer.Typer:
-    from quorate.cli.commands import server_commands as server
-
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-    app.add_typer(server.app, name="server")
-    return app
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from quorate import __version__
-
-        typer.echo(f"quorate {__version__}")
-        raise typer.Exit
-
-
-def _quorate(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """A self-managed metadata quorum, and a broker cluster that speaks Kafka's protocol."""
+from quorate.cli.cli_errors import CommandExit
+from quorate.cli.node import NodeStart, run_node
 
 
 def main() -> None:
     # kio makes Hypothesis strategies of its types wherever it finds Hypothesis, as in the development
     # environment. That takes a third of a second of every start, and no command has a use for them.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    app = _node() if sys.argv[1:2] == ["server"] else every_command()
-    app()
+    node = NodeStart.parse(sys.argv)
+    if node is None:
+        from quorate.cli.all_commands import every_command
+
+        every_command()()
+        return
+    try:
+        run_node(node)
+    except CommandExit as ended:
+        sys.exit(ended.code)
+    except BrokenPipeError:
+        # Whoever read its line has gone. Nothing more can be said, at the end of the process either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from quorate.cli.all_commands import every_command
 from quorate.cli.local_cluster import LocalCluster, free_ports
-from quorate.cli.main import every_command
 
 COMMAND = [sys.executable, "-m", "quorate.cli.main"]
 SECONDS = 60

@@ -1,22 +1,21 @@
 """What ends a command, and with which code."""
 
 import pytest
-import typer
 
 from quorate.broker.failure_reports import UntoldFailureError
 from quorate.broker.metadata.record_codec import RecordDecodeError
 from quorate.broker.metadata.states import ImageError
 from quorate.broker.wire.wire_errors import RequestTimedOutError
-from quorate.cli.cli_errors import CommandError, ExitCode, user_errors
+from quorate.cli.cli_errors import CommandError, CommandExit, ExitCode, user_errors
 from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
 from quorate.runtime.disk import DiskFullError
 from quorate.simulation.world.logs import captured_logs
 
 
 def code_of(error: BaseException) -> int:
-    with pytest.raises(typer.Exit) as ended, user_errors():
+    with pytest.raises(CommandExit) as ended, user_errors():
         raise error
-    return ended.value.exit_code
+    return ended.value.code
 
 
 def stopped_by(cause: BaseException) -> QuorumStoppedError:

@@ -10,7 +10,7 @@ import typer.main
 from typer.core import TyperGroup
 from typer.testing import Result
 
-from quorate.cli.main import every_command
+from quorate.cli.all_commands import every_command
 
 
 def commands() -> Iterator[tuple[str, ...]]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from quorate.cli.log_lines import JsonFormatter, TextFormatter
+from quorate.cli.node.log_lines import JsonFormatter, TextFormatter
 from quorate.runtime.event_log import get_logger
 
 log = get_logger("quorate.tests.lines")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from quorate.cli.all_commands import every_command
 from quorate.cli.cli_errors import ExitCode
 from quorate.cli.local_cluster import LocalCluster
-from quorate.cli.main import every_command
 from tests.cli.conftest import COMMAND, SECONDS
 
 Quorate = Callable[..., Result]

@@ -17,6 +17,7 @@ from typer.testing import Result
 
 from quorate.cli.cli_errors import ExitCode
 from quorate.cli.local_cluster import free_ports
+from quorate.cli.node import LogLevel, NodeStart
 from quorate.raft import (
     CommittedBatch,
     NodeId,
@@ -85,11 +86,11 @@ def test_a_signal_while_it_starts_is_no_crash(
 
 def test_collections_are_short_in_a_server(formatted_node: Any) -> None:
     code = (
-        "import gc, pathlib, sys, quorate.cli.commands.server_commands as server\n"
+        "import gc, pathlib, sys, quorate.cli.node.node_process as node\n"
         "async def seen(config):\n"
         "    print(gc.get_freeze_count() > 0)\n"
-        "server.run_server = seen\n"
-        "server.start(pathlib.Path(sys.argv[1]), server.LogLevel.INFO, False)\n"
+        "node.run_server = seen\n"
+        "node.run_node(node.NodeStart(config=pathlib.Path(sys.argv[1])))\n"
     )
     command = [sys.executable, "-c", code, str(formatted_node.config)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -107,7 +108,9 @@ def test_the_handlers_come_before_all_that_takes_time(command: str, handled: boo
     assert done.stdout.split() == [str(handled), "False"], done.stderr
 
 
-def test_a_node_imports_no_codec_and_no_command_but_its_own(formatted_node: Any, tmp_path: Path) -> None:
+def test_a_node_imports_no_codec_no_command_and_nothing_that_reads_them(
+    formatted_node: Any, tmp_path: Path
+) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "quorate.cli.main"]
     with (tmp_path / "imports").open("w") as errors:
         process = subprocess.Popen(
@@ -124,10 +127,51 @@ def test_a_node_imports_no_codec_and_no_command_but_its_own(formatted_node: Any,
             process.communicate(timeout=60)
     lines = (tmp_path / "imports").read_text().splitlines()
     names = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
-    commands = {name for name in names if name.startswith("quorate.cli.commands.")}
-    assert commands == {"quorate.cli.commands.server_commands"}
-    unused = ("cramjam", "rich", "pygments", "hypothesis", "confluent_kafka")
+    assert not [name for name in names if name.startswith("quorate.cli.commands")]
+    unused = ("cramjam", "rich", "pygments", "hypothesis", "confluent_kafka", "typer", "pydantic", "click")
     assert not names.intersection(unused)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level", "as_json"),
+    [
+        ((), "info", False),
+        (("--log-json",), "info", True),
+        (("--log-level", "debug"), "debug", False),
+        (("--log-level=error", "--log-json"), "error", True),
+    ],
+)
+def test_a_command_line_that_starts_a_node_is_read_without_the_others(
+    tmp_path: Path, arguments: tuple[str, ...], level: str, as_json: bool
+) -> None:
+    config = tmp_path / "server=1.properties"
+    config.touch()
+    wanted = NodeStart(config=config, log_level=LogLevel(level), log_json=as_json)
+    start = ("quorate", "server", "start")
+    assert NodeStart.parse((*start, str(config), *arguments)) == wanted
+    assert NodeStart.parse((*start, *arguments, str(config))) == wanted
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("{config}", "{config}"),
+        ("{config}", "--help"),
+        ("{config}", "--log-level"),
+        ("{config}", "--log-level", "loud"),
+        ("{config}", "--log-level=loud"),
+        ("{config}", "--log-json=1"),
+        ("{config}.missing",),
+        ("{folder}",),
+    ],
+)
+def test_any_other_is_left_to_those_who_say_what_is_wrong(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    config = tmp_path / "server.properties"
+    config.touch()
+    given = [each.format(config=config, folder=tmp_path) for each in arguments]
+    assert NodeStart.parse(("quorate", "server", "start", *given)) is None
+    assert NodeStart.parse(("quorate", "server", str(config))) is None
 
 
 def has_handler(pid: int, number: signal.Signals) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail, user_errors
+from quorate.cli.cli_errors import CommandExit, ExitCode, fail, user_errors
 from quorate.cli.cli_options import JsonOption
 from quorate.cli.reach import BrokersOption
 
@@ -273,7 +273,7 @@ def _converse(tree: "TreeShell", replay: "Replay") -> None:
             except KeyboardInterrupt:
                 typer.echo()
                 continue
-            with suppress(typer.Exit, KeyboardInterrupt), user_errors():
+            with suppress(CommandExit, KeyboardInterrupt), user_errors():
                 if line.strip():
                     _refresh(replay)
                 for printed in tree.run_line(line):
@@ -284,7 +284,7 @@ def _refresh(replay: "Replay") -> None:
     """Go on to what is committed now. Where that fails, the image stays as it is."""
     from quorate.cli.images import LATEST
 
-    with suppress(typer.Exit), user_errors():
+    with suppress(CommandExit), user_errors():
         replay.move_to(LATEST)
 
 

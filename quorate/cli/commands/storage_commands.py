@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
-from quorate.cli.cli_options import JsonOption
-from quorate.cli.config_file import ConfigOption, load_config
+from quorate.cli.cli_options import ConfigOption, JsonOption
+from quorate.cli.config_file import load_config
 
 if TYPE_CHECKING:
     from quorate.broker.settings import ServerConfig

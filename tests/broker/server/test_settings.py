@@ -47,7 +47,7 @@ def with_key(name: str, value: str) -> ServerConfig:
 
 
 def trees() -> Iterator[tuple[Path, ast.AST]]:
-    for path in (*sorted(BROKER.rglob("*.py")), CLI / "commands" / "server_commands.py"):
+    for path in (*sorted(BROKER.rglob("*.py")), CLI / "node" / "node_process.py"):
         if path.name not in TABLES:
             yield path, ast.parse(path.read_text())
 
@@ -190,7 +190,7 @@ ELSEWHERE = {
     "offsets.topic.num.partitions": "apis/topic_creation.py",
     "offsets.topic.replication.factor": "apis/topic_creation.py",
     "offsets.topic.segment.bytes": "apis/topic_creation.py",
-    "quorate.slow.step.ms": "../cli/commands/server_commands.py",
+    "quorate.slow.step.ms": "../cli/node/node_process.py",
 }
 """Numbers and flags that no part is configured with: the file that looks them up when it needs them."""
 NUMBERS = [

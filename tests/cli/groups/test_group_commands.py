@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, Produc
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
+from quorate.cli.all_commands import every_command
 from quorate.cli.local_cluster import LocalCluster
-from quorate.cli.main import every_command
 
 
 @pytest.fixture(scope="module")

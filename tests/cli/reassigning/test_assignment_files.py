@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-import typer
 
-from quorate.cli.cli_errors import ExitCode
+from quorate.cli.cli_errors import CommandExit, ExitCode
 from quorate.cli.reassigning.assignment_files import (
     Replica,
     dump_assignments,
@@ -73,13 +72,13 @@ def entry(**changes: object) -> str:
 def test_a_bad_file_is_refused_with_the_place_of_the_mistake(tmp_path: Path, text, says, capsys) -> None:
     file = tmp_path / "plan.json"
     file.write_text(text)
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(CommandExit) as ended:
         load_assignments(file)
-    assert ended.value.exit_code == ExitCode.USAGE
+    assert ended.value.code == ExitCode.USAGE
     assert says in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys) -> None:
-    with pytest.raises(typer.Exit):
+    with pytest.raises(CommandExit):
         load_topics(tmp_path / "none.json")
     assert "none.json can't be read" in capsys.readouterr().err
