@@ -674,10 +674,18 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "the answer to a registration that was lost costs the proof",
-        "broker/controller/operations/directory_changes.py",
-        "proves = request.previous_broker_epoch in (held.epoch, held.proven_epoch)",
-        "proves = request.previous_broker_epoch == held.epoch",
+        "broker/metadata/states.py",
+        "first = self.epoch if self.proven_epoch is None else self.proven_epoch",
+        "first = self.epoch",
         "KIP-966: an epoch that nobody heard of",
+        "tests/broker/controller/test_brokers.py",
+    ),
+    _tested(
+        "a late registration of an earlier life costs a later one its proof",
+        "broker/controller/operations/brokers.py",
+        "return request.previous_broker_epoch if held.proven_epoch is None else held.proven_epoch",
+        "return request.previous_broker_epoch",
+        "KIP-966: found by the explorer",
         "tests/broker/controller/test_brokers.py",
     ),
     # --- damage at rest ---

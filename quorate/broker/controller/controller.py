@@ -401,7 +401,7 @@ class Controller:
                     previous="none"
                     if held is None
                     else "complete"
-                    if request.previous_broker_epoch in (held.epoch, held.proven_epoch)
+                    if held.has_data_of(request.previous_broker_epoch)
                     else "may have lost records",
                 )
             return outcome

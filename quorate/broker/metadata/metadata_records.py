@@ -127,7 +127,7 @@ class RegisterBroker:
     inactive_reason: ChangeReason | None = None
     """As `BrokerState.inactive_reason`; None for a new incarnation."""
     proven_epoch: int | None = None
-    """The broker epoch of the life before, if the broker proved that it has all its data (KIP-966)."""
+    """As `BrokerState.proven_epoch` (KIP-966)."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

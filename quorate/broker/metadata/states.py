@@ -52,13 +52,21 @@ class BrokerState:
     """Why the broker was taken out of service. None while it is active, for an incarnation that was not
     active yet, and where the record did not say."""
     proven_epoch: int | None = None
-    """The broker epoch of the life whose data this incarnation proved to have in full, until it is active:
-    from then on what it has is of its own epoch. None: it proved nothing."""
+    """The broker epoch of the last life that may have been active, if this incarnation and all between proved
+    to have that life's data in full; until it is active: from then on what it has is of its own epoch. None:
+    it proved nothing."""
 
     @property
     def active(self) -> bool:
         """True if the broker may lead and join ISRs."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    def has_data_of(self, broker_epoch: int) -> bool:
+        """Return whether a disk with all data of that life of the broker has all data of this one: its own
+        life, or one that was followed by none that was active. Registrations may arrive late, so that a life
+        is followed by an earlier one."""
+        first = self.epoch if self.proven_epoch is None else self.proven_epoch
+        return first <= broker_epoch <= self.epoch
 
     def changed(self, change: BrokerRegistrationChange) -> "BrokerState":
         """Return the broker after `change`."""

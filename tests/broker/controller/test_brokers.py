@@ -146,6 +146,27 @@ def test_a_broker_that_was_active_since_proves_nothing_by_an_earlier_epoch(clust
     cluster.check()
 
 
+def test_a_late_registration_of_an_earlier_life_costs_no_later_one_its_proof(cluster) -> None:
+    """What the explorer found: the data of a broker that was not active meanwhile is what it was, in whatever
+    order the registrations of its lives arrive."""
+    cluster.static = {"min.insync.replicas": "2"}
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1, 2))
+    active = cluster.epoch(2)
+    cluster.register(2, incarnation=2, previous=active)
+    second = cluster.epoch(2)
+    cluster.register(2, incarnation=3, previous=second)
+    third = cluster.epoch(2)
+    cluster.register(2, incarnation=1, previous=active)
+    assert cluster.partition(topic).elr == (2,), "late, and its disk has what the third life had"
+    cluster.register(2, incarnation=4, previous=third)
+    assert cluster.partition(topic).elr == (2,), "the third life was followed by none that was active"
+    assert cluster.beat(2) == "unfenced"
+    cluster.register(2, incarnation=5, previous=third)
+    assert cluster.partition(topic).elr == (), "the fourth was active"
+    cluster.check()
+
+
 def test_a_broker_that_never_heard_of_its_registration_proves_what_it_proved_then(cluster) -> None:
     """What the simulation found: two of three replicas lost their records, and the third stopped in order
     before the answer to its registration came. Its next life named the only epoch that it knew, and counted

@@ -52,9 +52,10 @@ def register_broker(
     `live_session`: whether the incarnation registered now is unfenced and was heard of within the session
     timeout. `next_offset`: what the next record appended gets. The same incarnation again keeps its epoch and
     its state (KAFKA-16952). A new one starts fenced. It stays eligible to lead (KIP-966) only if it names the
-    epoch registered now as the one whose data it has in full (or the one that this registration named, if it
-    was never active: its answer may have been lost), and still has the directory that its replica was in
-    (KIP-858); else what it has may end earlier than what its predecessor acknowledged.
+    epoch registered now as the one whose data it has in full (or one before it that no active life followed:
+    answers may be lost, and registrations late, see `BrokerState.has_data_of`), and still has the directory
+    that its replica was in (KIP-858); else what it has may end earlier than what its predecessor
+    acknowledged.
 
     Its predecessor must have left every ISR before, and every ELR where data may be missing: a broker acts
     upon its registration as soon as it has it, and must not find that it leads something. `departed`: the
@@ -101,8 +102,12 @@ def register_broker(
             )
     record = _registration(request, epoch=next_offset)
     if held is not None and request.previous_broker_epoch >= 0 and returning(held, request).complete:
-        record = replace(record, proven_epoch=request.previous_broker_epoch)
+        record = replace(record, proven_epoch=_proven(held, request))
     return Outcome(response=RegisterBrokerResponse(broker_epoch=next_offset), groups=((record,),))
+
+
+def _proven(held: BrokerState, request: RegisterBrokerRequest) -> int:
+    return request.previous_broker_epoch if held.proven_epoch is None else held.proven_epoch
 
 
 def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> None:

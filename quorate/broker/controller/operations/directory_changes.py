@@ -105,7 +105,7 @@ def check_registration(image: MetadataImage, request: RegisterBrokerRequest) -> 
 def returning(held: BrokerState, request: RegisterBrokerRequest) -> Belongings:
     """The data of the earlier life that the broker `held` still has when it registers again. A registration
     whose broker never heard of it, or was never active, has added nothing to what it proved itself."""
-    proves = request.previous_broker_epoch in (held.epoch, held.proven_epoch)
+    proves = held.has_data_of(request.previous_broker_epoch)
     return Belongings(
         online=frozenset(request.log_dirs),
         proven=frozenset(request.previous_log_dirs) if proves else frozenset(),
