@@ -1,12 +1,14 @@
 """Logs diverge at failovers and become equal again."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import trio
 from kio.schema.errors import ErrorCode as KafkaErrorCode
 
 from quorate.broker.apis import list_offsets
+from quorate.broker.apis.context import Broker
 from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem
 from quorate.broker.wire.codecs.entities import decode_entity, response_type
@@ -324,7 +326,7 @@ async def test_a_new_leader_answers_no_end_below_the_one_of_the_last_leader(make
     assert (await ask("t", 0, timestamp=-1)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert (await ask("t", 0, timestamp=500)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert (await ask("t", 0, timestamp=-2)).offset == 0
-    api = SimpleNamespace(replicas=cluster[2].manager, later=lambda work: work)
+    api = Mock(Broker, replicas=cluster[2].manager, later=lambda work: work)
     for version, known in (
         (4, KafkaErrorCode.leader_not_available),
         (5, KafkaErrorCode.offset_not_available),
