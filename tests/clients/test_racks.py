@@ -1,6 +1,10 @@
-"""librdkafka with a client.rack reads from the follower there, and from the leader when that is gone."""
+"""librdkafka with a client.rack reads from the follower there, and from the leader when that is gone.
+
+The settings of brokers and consumers are those of the how-to, each with its own rack.
+"""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,22 +13,31 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from quorate.broker.settings import RACK_AWARE
 from quorate.cli.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.clients
 TOPIC = "racks"
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "closest-replica.md"
+BROKERS, CONSUMERS = re.findall(r"```properties\n(.*?)```", HOW_TO.read_text(), re.S)
+
+
+def settings(block: str, rack: str) -> dict[str, str]:
+    """Of a block of the page, for another rack than zone-a."""
+    lines = (line.split("=", 1) for line in block.split())
+    found = {key: rack if value == "zone-a" else value for key, value in lines}
+    assert rack in found.values()
+    return found
 
 
 @pytest.fixture
 def cluster_in_racks(tmp_path: Path) -> Iterator[LocalCluster]:
     """Node n is in rack r<n>."""
-    overrides = {"replica.selector.class": RACK_AWARE, "min.insync.replicas": "1"}
-    cluster = LocalCluster.plan(tmp_path / "cluster", client_port=0, overrides=overrides)
+    cluster = LocalCluster.plan(tmp_path / "cluster", client_port=0, overrides={"min.insync.replicas": "1"})
     cluster.prepare()
     for node in cluster.nodes:
         with node.config_file.open("a") as file:
-            file.write(f"\nbroker.rack=r{node.node_id}\n")
+            for key, value in settings(BROKERS, f"r{node.node_id}").items():
+                file.write(f"\n{key}={value}\n")
     cluster.start()
     try:
         cluster.wait_ready()
@@ -43,7 +56,7 @@ class Reader:
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": rack,
-                "client.rack": rack,
+                **settings(CONSUMERS, rack),
                 "statistics.interval.ms": 100,
                 "stats_cb": self._seen,
             }
