@@ -1076,7 +1076,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a log without its folder begins anew",
         "broker/replication/storage/log_manager.py",
-        "            self._check_vanished(key, counts=counts)\n",
+        "            self.folders.check_vanished(key, counts=counts)\n",
         "",
         "KAFKA-16234",
         _INCOMPLETE,
@@ -1774,7 +1774,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a want of descriptors fails the folder",
-        "broker/replication/replica_manager.py",
+        "broker/replication/damage/disk_failures.py",
         "        if isinstance(error, DescriptorsExhaustedError):\n            log.error(\"a partition's files",
         "        if False:\n            log.error(\"a partition's files",
         "a limit taken for a broken disk",
@@ -2757,7 +2757,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a removed log keeps its folder",
-        "broker/replication/storage/log_manager.py",
+        "broker/replication/storage/partition_folders.py",
         "            where.forget(key)\n            if where.failure is None:",
         "            where.forget(key)\n            if where.failure is not None:",
         "docs/explanation/verification.md#administration: InterruptedWorkEnds",

@@ -32,7 +32,7 @@ def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int,
         await trio.sleep(2)
         for number in range(6):
             broken = scene.leader_of(number)
-            place = replicas_of(broken)._logs.log_directory_of(TOPIC, number)
+            place = replicas_of(broken)._logs.folders.log_directory_of(TOPIC, number)
             assert place is not None
             if place.path != FOLDER:
                 break
@@ -54,7 +54,7 @@ def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int,
             while any(  # noqa: ASYNC110
                 cluster.states(TOPIC)[number].leader in (broken.id, -1)
                 for number in range(6)
-                if not told or manager._logs.log_directory_of(TOPIC, number) is place
+                if not told or manager._logs.folders.log_directory_of(TOPIC, number) is place
             ):
                 await trio.sleep(0.1)
         assert trio.current_time() - since < 15

@@ -91,7 +91,7 @@ class _Hosted:
     """Why the log can't be opened although the disk works."""
     gives_up: bool = False
     """A task asks the controller to let another replica lead, as long as this one can't be opened."""
-    held: "HeldReplica | None" = None
+    held: HeldReplica | None = None
     """While its log is about to be set aside: it goes on in its present role, and takes no other."""
     fresh: uuid.UUID | None = None
     """The directory in which it begins anew, after its log was set aside there."""
@@ -158,9 +158,10 @@ class Hosting:
     @property
     def settled(self) -> bool:
         """Return whether all replicas that are here and should be are open, and no others are."""
+        folders = self._logs.folders
         return all(
             not each.busy
-            and (each.partition is not None or (each.waits and self._logs.log_directory_of(*key) is None))
+            and (each.partition is not None or (each.waits and folders.log_directory_of(*key) is None))
             for key, each in self._hosted.items()
         )
 
@@ -178,7 +179,7 @@ class Hosting:
         return any(
             each.target is not None
             and each.target.leader == self._broker_id
-            and self._logs.directory_of(*key) == directory
+            and self._logs.folders.directory_of(*key) == directory
             for key, each in self._hosted.items()
         )
 
@@ -347,7 +348,7 @@ class Hosting:
         ended = hosted.target is None or hosted.stale
         if hosted.target is not None and not hosted.stale:
             self._report(key, topic_id, hosted.target)
-            placed = self._logs.directory_of(*key) is not None
+            placed = self._logs.folders.directory_of(*key) is not None
             ended = placed or hosted.target.directory_of(self._broker_id) in self._logs.failed_ids
         if ended:
             self._journal.failed(topic_id, key[1], problem, now=trio.current_time())
@@ -400,7 +401,7 @@ class Hosting:
             raise PartitionError(
                 ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic}-{partition_id} is being opened or set aside"
             )
-        where = self._logs.log_directory_of(*key)
+        where = self._logs.folders.log_directory_of(*key)
         if where is None or where.failure is not None:
             raise PartitionError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {topic}-{partition_id} is offline"
@@ -428,7 +429,7 @@ class Hosting:
             raise PartitionError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{held.topic}-{held.partition_id} has gone meanwhile"
             )
-        directory, partition = self._logs.directory_of(*key), hosted.partition
+        directory, partition = self._logs.folders.directory_of(*key), hosted.partition
         hosted.busy, hosted.partition = True, None
         try:
             if partition is not None:
@@ -441,7 +442,7 @@ class Hosting:
                     # Tasks at work in its folder must end first.
                     await locks.enter_async_context(partition.upkeep)
                     await locks.enter_async_context(partition.lock)
-                path = await self._logs.set_aside(*key, unique)
+                path = await self._logs.folders.set_aside(*key, unique)
             hosted.damage, hosted.fresh = None, directory
         except DiskError as error:
             self._failed(*key, error)
@@ -458,7 +459,7 @@ class Hosting:
             self._report((partition.topic, partition.partition_id), partition.topic_id, partition.state)
 
     def _report(self, key: tuple[str, int], topic_id: uuid.UUID, state: PartitionState) -> None:
-        actual, recorded = self._logs.directory_of(*key), state.directory_of(self._broker_id)
+        actual, recorded = self._logs.folders.directory_of(*key), state.directory_of(self._broker_id)
         self._moves.recorded(key, recorded)
         if actual is not None:
             self._assignments.reconcile((topic_id, key[1]), recorded=recorded, actual=actual)
@@ -469,7 +470,7 @@ class Hosting:
             # Whoever counts on the folder that is left must learn of it, above all if this one can't be
             # opened.
             self._report(key, hosted.identity.topic_id, target)
-        where = self._logs.log_directory_of(*key)
+        where = self._logs.folders.log_directory_of(*key)
         allowed = may_open(
             target,
             self._broker_id,
@@ -580,11 +581,11 @@ class Hosting:
         leaving, hosted.leaving = hosted.leaving, None
         await self._moves.leave(key)
         if leaving is None:
-            await self._logs.remove(*key)
+            await self._logs.folders.remove(*key)
             return
         # Tasks at work in its folder must end first.
         async with leaving.compaction.closed("the replica is being removed"), leaving.upkeep, leaving.lock:
-            await self._logs.remove(*key)
+            await self._logs.folders.remove(*key)
 
     async def _open(
         self,

@@ -17,7 +17,7 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeSummary
-from quorate.broker.replication.damage import Refetches, Scrubber, SpaceWatch, remedy_for
+from quorate.broker.replication.damage import DiskFailures, Refetches, Scrubber, SpaceWatch, remedy_for
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
 from quorate.broker.replication.gauges import count_partitions
@@ -64,14 +64,13 @@ from quorate.broker.replication.storage import (
     PartitionIdentity,
     Proof,
     SetAsideFolder,
-    failure_reason,
 )
 from quorate.broker.replication.storage.cleaning import CleaningStats, LogCleaner
 from quorate.broker.replication.storage.moves import DirectoryMoves, MoveContext
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.error_code import ErrorCode
-from quorate.log import DamagedLogError, DamagedRange
-from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, Slices, Tasks, get_logger
+from quorate.log import DamagedRange
+from quorate.runtime import Address, DiskError, Runtime, Slices, Tasks, get_logger
 from quorate.types import UNKNOWN_EPOCH, Epoch
 
 log = get_logger(__name__)
@@ -91,18 +90,17 @@ class ReplicaManager:
         "_config",
         "_controller_silent_s",
         "_deletions",
+        "_failures",
         "_fetches",
         "_hosting",
         "_image",
         "_isr_updater",
         "_logs",
         "_moves",
-        "_out_of_folders",
         "_produces",
         "_purgatory",
         "_quotas",
         "_refetches",
-        "_report_failure",
         "_scrubber",
         "_session_fetches",
         "_space",
@@ -141,6 +139,13 @@ class ReplicaManager:
         self._static = static
         self._broker_epoch = -1
         self._image = MetadataImage()
+        self._failures = DiskFailures(
+            broker_id,
+            logs,
+            hosting=lambda: self._hosting,
+            report=disk_failed,
+            damaged=self._found_damaged,
+        )
         self._purgatory = Purgatory()
         self._quotas = ReplicationQuotas(broker_id)
         self._produces = ProduceService(
@@ -155,7 +160,7 @@ class ReplicaManager:
         )
         reader = PartitionReader(
             self.partition,
-            disk_failed=self._disk_failed,
+            disk_failed=self._failures.failed,
             damaged=lambda partition, error: self._scrubber.suspect(partition, error),
             cut_off=self._is_cut_off,
             quotas=self._quotas,
@@ -183,7 +188,9 @@ class ReplicaManager:
             broker_id, broker_epoch=lambda: self._broker_epoch, assign=assign_directories
         )
         self._tasks = Tasks()
-        log_starts = LogStarts(logs, tasks=self._tasks, has=self._is_served, disk_failed=self._disk_failed)
+        log_starts = LogStarts(
+            logs, tasks=self._tasks, has=self._is_served, disk_failed=self._failures.failed
+        )
         self._deletions = DeletionService(self._deletable, self._purgatory, log_starts.raised)
         self.lost_leaders = LostLeaders()
         fetcher_context = FetcherContext(
@@ -195,7 +202,7 @@ class ReplicaManager:
             stats=self.stats,
             quotas=self._quotas,
             cutting=lambda partition, offset: logs.cutting(partition.topic, partition.partition_id, offset),
-            disk_failed=self._disk_failed,
+            disk_failed=self._failures.failed,
             log_starts_raised=log_starts.raised,
             lost=self.lost_leaders,
         )
@@ -212,8 +219,8 @@ class ReplicaManager:
                     partition, effective(self._image, partition.topic, static=static)
                 ),
                 report=lambda partition: self._hosting.report(partition),
-                disk_failed=self._disk_failed,
-                directory_failed=self._directory_failed,
+                disk_failed=self._failures.failed,
+                directory_failed=self._failures.directory_failed,
             ),
             tasks=self._tasks,
             entropy=runtime.entropy,
@@ -233,8 +240,8 @@ class ReplicaManager:
             moves=self._moves,
             propose=self._isr_updater.submit,
             stats=self.stats,
-            disk_failed=self._disk_failed,
-            failed=self._disk_failed_for,
+            disk_failed=self._failures.failed,
+            failed=self._failures.cant_open,
             remedy=lambda topic, partition_id: remedy_for(topic, partition_id, broker_id),
             damaged=self._found_damaged,
             journal=self.journal,
@@ -245,7 +252,7 @@ class ReplicaManager:
             self._hosting,
             disk=runtime.disk,
             topic_config=lambda topic: effective(self._image, topic, static=static),
-            disk_failed=self._disk_failed,
+            disk_failed=self._failures.failed,
         )
         self._scrubber = Scrubber(
             logs,
@@ -280,11 +287,9 @@ class ReplicaManager:
             is_served=self._is_served,
             wall_clock=runtime.wall_clock,
             compute=runtime.compute,
-            disk_failed=self._disk_failed,
+            disk_failed=self._failures.failed,
         )
-        self._out_of_folders = trio.Event()
         self._controller_silent_s = controller_silent_s
-        self._report_failure = disk_failed
         self.began = False
         """True once any metadata was applied."""
         self._backlog = Backlog()
@@ -385,7 +390,7 @@ class ReplicaManager:
             nursery.start_soon(self._space.run)
             nursery.start_soon(self._backlog.run)
             try:
-                await self._out_of_folders.wait()
+                await self._failures.out_of_folders.wait()
             finally:
                 self._hosting.end()
             raise AllFoldersFailedError(
@@ -510,12 +515,12 @@ class ReplicaManager:
         """Remove replicas that were given to others, or whose topic was deleted or shrunk, while this broker
         was down. `image` has the broker's registration, so that it is newer than all that it acted upon in an
         earlier life."""
-        for key in self._logs.namesakes.held():
+        for key in self._logs.folders.namesakes.held():
             known = image.topic(key[0])
             if known is not None:
                 identity = PartitionIdentity(known.topic_id, known.first_epoch(key[1]))
-                self._logs.namesakes.prefer(key, identity)
-        for topic, partition_id, (topic_id, first_epoch) in self._logs.held():
+                self._logs.folders.namesakes.prefer(key, identity)
+        for topic, partition_id, (topic_id, first_epoch) in self._logs.folders.held():
             held, state = image.topic_by_id(topic_id), image.partition(topic_id, partition_id)
             if (
                 held is None
@@ -683,7 +688,7 @@ class ReplicaManager:
             return await find_offset(
                 partition,
                 timestamp,
-                self._disk_failed,
+                self._failures.failed,
                 damaged=self._scrubber.suspect,
                 compute=self._compute,
                 uncompressed_max_bytes=self._config.batch_uncompressed_max_bytes,
@@ -718,50 +723,7 @@ class ReplicaManager:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, partition.failure)
         return partition.producers.described(self._wall_clock.now_ms)
 
-    # Disks
-
-    def _disk_failed(self, partition: PartitionReplica, error: Exception) -> None:
-        if not self._hosting.has(partition):
-            return  # its files are being removed
-        if isinstance(error, DescriptorsExhaustedError):
-            log.error("a partition's files can't be opened", partition=str(partition), reason=str(error))
-            return
-        if isinstance(error, DamagedLogError):
-            # The disk gives what it has: the other replicas in the directory go on.
-            log.error(
-                "a replica is damaged",
-                topic=partition.topic,
-                partition=partition.partition_id,
-                reason=str(error),
-                remedy=remedy_for(partition.topic, partition.partition_id, self.broker_id),
-            )
-            partition.fail(str(error))
-            self._found_damaged(partition.topic, partition.partition_id)
-            return
-        elsewhere = self._logs.elsewhere(partition.log, error)
-        if elsewhere is not None:
-            # It has moved since.
-            self._directory_failed(elsewhere, error)
-            return
-        reason = failure_reason(error)
-        partition.fail(reason)
-        self._fail_all(self._logs.fail(partition.log, reason), reason)
-
-    def _directory_failed(self, directory: uuid.UUID, error: Exception) -> None:
-        reason = failure_reason(error)
-        self._fail_all(self._logs.fail_directory(directory, reason), reason)
-
-    def _disk_failed_for(self, topic: str, partition_id: int, error: Exception) -> None:
-        self._fail_all(self._logs.fail_dir_of(topic, partition_id, error), failure_reason(error))
-
-    def _fail_all(self, keys: Sequence[tuple[str, int]], reason: str) -> None:
-        for topic, partition_id in keys:
-            partition = self._hosting.find(topic, partition_id)
-            if partition is not None:
-                partition.fail(reason)
-        self._report_failure(self.failed_dirs())
-        if not self._logs.can_go_on:
-            self._out_of_folders.set()
+    # Damage
 
     def _found_damaged(self, topic: str, partition_id: int) -> None:
         if self._config.replica_refetch_damaged:
@@ -783,7 +745,7 @@ class ReplicaManager:
 
     def damaged_folders(self) -> list[SetAsideFolder]:
         """Return the folders of damaged logs that were set aside."""
-        return self._logs.damaged_folders()
+        return self._logs.folders.damaged_folders()
 
     # Watching
 

@@ -75,7 +75,7 @@ def compacting(make_brokers):
 
 
 def cleaned_to(broker, *, name="t", partition_id=0):
-    where = broker.manager._logs.log_directory_of(name, partition_id)
+    where = broker.manager._logs.folders.log_directory_of(name, partition_id)
     return where.cleaned.get((name, partition_id), 0)
 
 
@@ -121,7 +121,7 @@ async def test_the_dirtiest_log_comes_first(compacting, autojump_clock):
     for partition, count in enumerate((3, 9, 6)):
         for number in range(count):
             await write(cluster[1], f"k={number}", partition_id=partition)
-    where = cluster[1].manager._logs.log_directory_of("t", 0)
+    where = cluster[1].manager._logs.folders.log_directory_of("t", 0)
     # What is clean already makes the difference.
     where.cleaned |= {("t", 0): 1, ("t", 1): 7, ("t", 2): 2}
     with captured_logs() as lines:
@@ -276,7 +276,7 @@ async def test_a_log_is_not_chosen_again_and_again(compacting, autojump_clock):
     cluster = await compacting(partitions=2)
     await write(cluster[1], "a=1", "a=2", "a=3", "a=4", "end=1")
     await trio.sleep(10)
-    where = cluster[1].manager._logs.log_directory_of("t", 0)
+    where = cluster[1].manager._logs.folders.log_directory_of("t", 0)
     where.cleaned["t", 0] = 1  # in a hole
     await trio.sleep(10)
     passes = cluster[1].manager.cleaning.passes
@@ -509,13 +509,13 @@ async def test_a_compacted_replica_moves_to_another_directory_and_is_compacted_t
     await write(cluster[1], "a=1", "a=2", "b=1", "end=1")
     await trio.sleep(10)
     logs = cluster[1].manager._logs
-    first = logs.log_directory_of("t", 0).path
+    first = logs.folders.log_directory_of("t", 0).path
     second = "more" if first == "data" else "data"
     for target, other in ((second, first), (first, second)):
         before = cleaned_to(cluster[1])
         await cluster[1].manager.move_replica("t", 0, target)
         cluster.controller.elect(1)
-        await cluster.until(lambda: logs.log_directory_of("t", 0).path == target)  # noqa: B023
+        await cluster.until(lambda: logs.folders.log_directory_of("t", 0).path == target)  # noqa: B023
         assert cleaned_to(cluster[1]) == before
         await trio.sleep(30)
         files = [load_offsets(cluster[1].disk, f"{path}/{CLEANED}") for path in (target, other)]
@@ -533,12 +533,12 @@ async def test_no_pass_begins_while_a_replica_moves(compacting, autojump_clock):
     gate = cluster[1].partition().compaction
     await cluster.until(lambda: gate._pass is not None)
     logs = cluster[1].manager._logs
-    target = "more" if logs.log_directory_of("t", 0).path == "data" else "data"
+    target = "more" if logs.folders.log_directory_of("t", 0).path == "data" else "data"
     cluster[1].manager._quotas.moves.bound = 100.0
     await cluster[1].manager.move_replica("t", 0, target)
     await trio.sleep(1)
     assert gate._pass is None
-    while logs.log_directory_of("t", 0).path != target:
+    while logs.folders.log_directory_of("t", 0).path != target:
         assert gate._pass is None
         await trio.sleep(0.5)
     # The copy is one segment, and closed now.

@@ -234,7 +234,7 @@ async def test_nothing_moves_while_a_directory_is_offline(make_brokers, autojump
 async def fail_directory(cluster, path):
     """Its next write fails, as its checkpoints do every few seconds."""
     manager = cluster[1].manager
-    manager._directory_failed(
+    manager._failures.directory_failed(
         next(each.id for each in manager._logs._directories if each.path == path),
         OSError("input/output error"),
     )

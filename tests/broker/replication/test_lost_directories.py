@@ -40,7 +40,7 @@ def end_of(broker, number=0):
 
 def home_of(broker, number=0):
     """The folder of log.dirs that the replica is in."""
-    found = broker.manager._logs.log_directory_of("t", number)
+    found = broker.manager._logs.folders.log_directory_of("t", number)
     return None if found is None else found.path
 
 
@@ -340,7 +340,7 @@ async def test_of_two_folders_of_a_topic_made_again_the_one_of_its_id_counts(
     assert [home_of(cluster[1], each) for each in (0, 1)] == [stays, stays]
     assert [await cluster[1].consumed(partition_id=each) for each in (0, 1)] == [["new"], ["new"]]
     assert not cluster[1].disk.exists(f"{away}/t-{number}")
-    where = cluster[1].manager._logs.directory_of("t", number)
+    where = cluster[1].manager._logs.folders.directory_of("t", number)
     assert cluster.controller.state("t", number).directory_of(1) == where
 
 
@@ -524,7 +524,7 @@ async def test_a_broker_with_a_failed_directory_takes_new_replicas_in_the_others
     await cluster[2].produced("kept", name="moves")
     cluster.controller.change("moves", replicas=(2, 1))
     await cluster.in_sync(1, 2, name="moves")
-    assert cluster[1].manager._logs.log_directory_of("moves", 0).path == "d1"
+    assert cluster[1].manager._logs.folders.log_directory_of("moves", 0).path == "d1"
     assert cluster[1].partition("moves").log.end_offset == 1
 
 

@@ -22,7 +22,7 @@ def replicas_of(node: BrokerHost) -> ReplicaManager:
 
 
 def folder_of(node: BrokerHost, partition: int) -> LogDirectory:
-    found = replicas_of(node)._logs.log_directory_of(TOPIC, partition)
+    found = replicas_of(node)._logs.folders.log_directory_of(TOPIC, partition)
     assert found is not None
     return found
 

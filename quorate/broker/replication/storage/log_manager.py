@@ -4,17 +4,12 @@ The folders are scanned when the broker starts; a log is opened when metadata sa
 here, so that what is stray is never read.
 """
 
-import os.path
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from quorate.broker.metadata import UNASSIGNED
 from quorate.broker.replication.replication_errors import AllFoldersFailedError
-from quorate.broker.replication.storage.damaged_folders import (
-    SetAsideFolder,
-    damaged_folder_name,
-)
 from quorate.broker.replication.storage.directory_files import (
     PAGE_CACHE,
     PartitionIdentity,
@@ -24,7 +19,6 @@ from quorate.broker.replication.storage.directory_files import (
     newest_proof,
     store_clean_shutdown,
     store_page_cache,
-    store_partition_metadata,
 )
 from quorate.broker.replication.storage.directory_report import DirectoryReport, report
 from quorate.broker.replication.storage.directory_scan import (
@@ -33,10 +27,9 @@ from quorate.broker.replication.storage.directory_scan import (
     settle_moves,
 )
 from quorate.broker.replication.storage.failure_reason import failure_reason
-from quorate.broker.replication.storage.folder_removal import remove_folder
 from quorate.broker.replication.storage.future_logs import FutureLogs
 from quorate.broker.replication.storage.log_directory import LogDirectory
-from quorate.broker.replication.storage.namesakes import Namesakes
+from quorate.broker.replication.storage.partition_folders import PartitionFolders
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
 from quorate.log import LOG_STARTS, DamagedLogError, IncompleteLogError, Log, LogConfig, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
@@ -66,7 +59,7 @@ class LogManager:
         self._boot_id = boot_id
         self._forsaken = False
         self.futures = FutureLogs(disk, opened, now_ms)
-        self.namesakes = Namesakes(disk, opened)
+        self.folders = PartitionFolders(disk, opened, bad, self.futures)
 
     @classmethod
     async def open(
@@ -204,29 +197,6 @@ class LogManager:
             for each in self._directories
         ]
 
-    def held(self) -> list[tuple[str, int, PartitionIdentity]]:
-        """Return (topic, partition, identity) of every folder, futures and what was moved away included."""
-        found: dict[TopicPartition, PartitionIdentity] = {}
-        for each in self._directories:
-            found.update((key, future.identity) for key, future in each.futures.items())
-            found.update((key, departed.identity) for key, departed in each.departed.items())
-        for each in self._directories:
-            found.update(each.identities)
-        return [(*key, identity) for key, identity in found.items()]
-
-    def log_directory_of(self, topic: str, partition_id: int) -> LogDirectory | None:
-        key = (topic, partition_id)
-        return next((each for each in self._directories if key in each.identities), None)
-
-    def directory_of(self, topic: str, partition_id: int) -> uuid.UUID | None:
-        """The id of the directory that has the partition's replica: one that has a folder of it, or one that
-        isn't here, if the replica was moved there."""
-        departed = self.futures.departed_to((topic, partition_id))
-        if departed is not None:
-            return departed
-        where = self.log_directory_of(topic, partition_id)
-        return None if where is None else where.id
-
     async def open_log(
         self,
         topic: str,
@@ -244,16 +214,16 @@ class LogManager:
         Raises `DiskError`, `DamagedLogError`; `IncompleteLogError` for one that counts, and is shorter now.
         """
         key = (topic, partition_id)
-        where = self.log_directory_of(*key)
+        where = self.folders.log_directory_of(*key)
         if where is not None and where.identities[key] != identity:
-            await self.remove(topic, partition_id)
+            await self.folders.remove(topic, partition_id)
             where = None
-        await self.namesakes.remove(key)
+        await self.folders.namesakes.remove(key)
         if where is None:
-            self._check_vanished(key, counts=counts)
+            self.folders.check_vanished(key, counts=counts)
             await self.futures.forget_departed(key)
-            where = self._place_for(directory)
-            await self._create(where, key, identity)
+            where = self.folders.place_for(directory)
+            await self.folders.create(where, key, identity)
         if where.failure is not None:
             raise DiskError(where.failure, path=where.path)
         point, known = where.recovery_points.get(key, Offset(0)), where.high_watermarks.get(key, Offset(0))
@@ -278,14 +248,6 @@ class LogManager:
         opened.high_watermark = max(opened.log_start_offset, min(known, opened.end_offset))
         return opened
 
-    def _check_vanished(self, key: TopicPartition, *, counts: bool) -> None:
-        """Raise `IncompleteLogError` if the replica had a folder, and the partition counts on it."""
-        for each in self._sound():
-            known = each.vanished.get(key, 0)
-            if counts and known and key not in each.departed:
-                problem = f"the folder is missing, although its log had all records below offset {known}"
-                raise IncompleteLogError(f"{each.path}/{folder_name(*key)}", 0, problem)
-
     async def _begin_at_start(
         self, where: LogDirectory, key: TopicPartition, opened: Log, *, counts: bool
     ) -> None:
@@ -305,92 +267,6 @@ class LogManager:
         elif start > opened.log_start_offset:
             await opened.advance_log_start(start)
             opened.durable_log_start_offset = start
-
-    def _place_for(self, directory: uuid.UUID) -> LogDirectory:
-        named = next((each for each in self._directories if each.id == directory), None)
-        if named is not None:
-            if named.failure is not None:
-                raise DiskError(named.failure, path=named.path)
-            return named
-        usable = self._sound()
-        if not usable:
-            raise DiskError("every folder of log.dirs has failed", path=self._directories[0].path)
-        return min(usable, key=lambda each: len(each.identities) + len(each.futures) + each.expected)
-
-    async def _create(self, where: LogDirectory, key: TopicPartition, identity: PartitionIdentity) -> None:
-        where.expected += 1
-        try:
-            await where.forget_durably(key)
-            folder = f"{where.path}/{folder_name(*key)}"
-            self._disk.make_folder(folder)
-            await store_partition_metadata(self._disk, folder, identity)
-            await self._disk.sync_folder(where.path)
-            for each in self._directories:
-                each.vanished.pop(key, None)
-            where.identities[key] = identity
-        finally:
-            where.expected -= 1
-
-    async def remove(self, topic: str, partition_id: int) -> None:
-        """Close the log and remove its folder, a file at a time. A crash on the way is finished at the next
-        start. Raises `DiskError`."""
-        key = (topic, partition_id)
-        await self.futures.remove(key)
-        await self.namesakes.remove(key)
-        where = self.log_directory_of(*key)
-        if where is not None:
-            opened = where.logs.get(key)
-            if opened is not None:
-                opened.close()
-            where.forget(key)
-            if where.failure is None:
-                await remove_folder(self._disk, f"{where.path}/{folder_name(*key)}")
-        await self.futures.forget_departed(key)
-
-    async def set_aside(self, topic: str, partition_id: int, unique: uuid.UUID) -> str:
-        """Close the partition's log, and give its folder the name of one that is no replica. Return the new
-        path; the change is durable. Raises `DiskError`."""
-        key = (topic, partition_id)
-        await self.futures.remove(key)
-        where = self.log_directory_of(*key)
-        if where is None:
-            raise DiskError("the log is not here any more", path=folder_name(*key))
-        if where.failure is not None:
-            raise DiskError(where.failure, path=where.path)
-        opened = where.logs.get(key)
-        if opened is not None:
-            opened.close()
-        where.forget(key)
-        path = f"{where.path}/{damaged_folder_name(topic, partition_id, unique)}"
-        self._disk.rename(f"{where.path}/{folder_name(*key)}", path)
-        where.set_aside.append(SetAsideFolder(path, topic, partition_id))
-        # Before a folder of the old name is made: otherwise a power loss could bring the damaged one back.
-        await self._disk.sync_folder(where.path)
-        await self.futures.forget_departed(key)
-        return path
-
-    def damaged_folders(self) -> list[SetAsideFolder]:
-        """Return the folders that were set aside, in this life or before."""
-        known = (folder for each in self._sound() for folder in each.set_aside)
-        return [each for each in known if self._disk.exists(each.path)]
-
-    def path_of(self, directory: uuid.UUID) -> str:
-        """Return the path of one of `own_ids`."""
-        return next(each.path for each in self._directories if each.id == directory)
-
-    def at_path(self, path: str) -> uuid.UUID | None:
-        """Return the id of the directory with this path, absolute or as in `log.dirs`. None: there is none.
-        Raises `DiskError` for one that can't be used."""
-        wanted = os.path.abspath(path)
-        for bad in self._bad:
-            if os.path.abspath(bad.path) == wanted:
-                raise DiskError(bad.reason, path=bad.path)
-        for each in self._directories:
-            if os.path.abspath(each.path) == wanted:
-                if each.failure is not None:
-                    raise DiskError(each.failure, path=each.path)
-                return each.id
-        return None
 
     def fail_directory(self, directory: uuid.UUID, reason: str) -> list[TopicPartition]:
         """Take a directory offline as `fail`."""
@@ -415,7 +291,7 @@ class LogManager:
 
     def fail_dir_of(self, topic: str, partition_id: int, error: Exception) -> list[TopicPartition]:
         """Take the partition's folder offline as `fail`, for a log that could not be opened or made."""
-        where = self.log_directory_of(topic, partition_id)
+        where = self.folders.log_directory_of(topic, partition_id)
         if where is None and isinstance(error, DiskError):
             path = error.path
             inside = [
@@ -457,7 +333,7 @@ class LogManager:
         """Make the present log starts of these partitions durable. Return those of folders that failed."""
         by_directory: dict[LogDirectory, list[TopicPartition]] = {}
         for key in keys:
-            where = self.log_directory_of(*key)
+            where = self.folders.log_directory_of(*key)
             if where is not None and where.failure is None:
                 by_directory.setdefault(where, []).append(key)
             sealed = self.futures.sealed(key)
@@ -488,7 +364,7 @@ class LogManager:
     async def cutting(self, topic: str, partition_id: int, end_offset: Offset) -> AsyncIterator[None]:
         """Wrap a cut of the partition's log to `end_offset`: see `LogDirectory.cutting`. Raises
         `DiskError`."""
-        where = self.log_directory_of(topic, partition_id)
+        where = self.folders.log_directory_of(topic, partition_id)
         if where is None:
             raise DiskError("the log is not here any more", path=folder_name(topic, partition_id))
         async with where.cutting((topic, partition_id), end_offset):

@@ -159,7 +159,7 @@ class LogCleaner:
         return state.look
 
     def _cleaned(self, partition: PartitionReplica) -> Offset:
-        where = self._logs.log_directory_of(partition.topic, partition.partition_id)
+        where = self._logs.folders.log_directory_of(partition.topic, partition.partition_id)
         key = (partition.topic, partition.partition_id)
         return Offset(0) if where is None else where.cleaned.get(key, Offset(0))
 
@@ -256,7 +256,7 @@ class LogCleaner:
         self, partition: PartitionReplica, state: CleaningState, look: Look, result: CompactionResult
     ) -> None:
         key = (partition.topic, partition.partition_id)
-        where = self._logs.log_directory_of(*key)
+        where = self._logs.folders.log_directory_of(*key)
         if where is not None:
             where.cleaned[key] = max(result.cleaned_to, where.cleaned.get(key, Offset(0)))
         state.tombstones_until_ms = result.next_horizon_ms

@@ -79,7 +79,7 @@ class DirectoryMoves:
                 f"the name of topic {topic} is too long for the folder of a replica that moves",
             )
         try:
-            target = self._logs.at_path(path)
+            target = self._logs.folders.at_path(path)
         except DiskError as error:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline: {error}") from error
         if target is None:
@@ -99,7 +99,7 @@ class DirectoryMoves:
         self._remember(key, target)
         partition = self._hosted(key)
         self._wishes.pop(key, None)
-        if self._logs.directory_of(*key) == target or running is not None:
+        if self._logs.folders.directory_of(*key) == target or running is not None:
             return
         if self._logs.unused_dirs:
             raise PartitionError(
@@ -119,7 +119,7 @@ class DirectoryMoves:
             partition = self._find(*key)
         except PartitionError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                where = self._logs.log_directory_of(*key)
+                where = self._logs.folders.log_directory_of(*key)
                 failed = where is not None and where.failure is not None
                 raise PartitionError(
                     ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.REPLICA_NOT_AVAILABLE,
@@ -133,7 +133,7 @@ class DirectoryMoves:
 
     async def _create(self, key: TopicPartition, partition: PartitionReplica, target: uuid.UUID) -> None:
         futures = self._context.futures
-        where = self._logs.log_directory_of(*key)
+        where = self._logs.folders.log_directory_of(*key)
         identity = PartitionIdentity(partition.topic_id) if where is None else where.identities[key]
         try:
             if futures.find(key) is not None:
@@ -147,7 +147,7 @@ class DirectoryMoves:
         except DiskError as error:
             self._context.directory_failed(target, error)
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        log.info("a replica begins to move", partition=str(partition), to=self._logs.path_of(target))
+        log.info("a replica begins to move", partition=str(partition), to=self._logs.folders.path_of(target))
         self._start(ReplicaMove(partition, target, future, self._context, settled=self._settling(key)))
 
     def _settling(self, key: TopicPartition) -> Callable[[], trio.Event | None]:
@@ -210,7 +210,7 @@ class DirectoryMoves:
             if found is None or key in self._moves or not self._context.is_served(partition):
                 return
             where, future = found
-            here = self._logs.log_directory_of(*key)
+            here = self._logs.folders.log_directory_of(*key)
             try:
                 if where is here or here is None or future.identity != here.identities[key]:
                     await futures.remove(key)
