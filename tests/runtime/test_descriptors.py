@@ -1,5 +1,6 @@
 """File descriptors: counted, kept for those who need them, and never taken for a broken disk."""
 
+import gc
 import os
 import resource
 import subprocess
@@ -17,14 +18,19 @@ from quorate.runtime.real import RealDisk, SyncStrategy, descriptors
 def few() -> Iterator[list[int]]:
     """A soft limit 8 above what this process has open; the list holds what a test opens."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.dup(0)
-    os.close(lowest)
+    # What earlier tests have left to be collected is not closed meanwhile, and no number below those that are
+    # open is free.
+    gc.collect()
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    fillers = [os.dup(0)]
+    while fillers[-1] <= highest:
+        fillers.append(os.dup(0))
     opened: list[int] = []
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 8, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (fillers[-1] + 9, hard))
     try:
         yield opened
     finally:
-        for each in opened:
+        for each in (*opened, *fillers):
             os.close(each)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
