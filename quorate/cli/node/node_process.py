@@ -1,7 +1,7 @@
 """A node in the foreground, and the command line that starts it.
 
 `quorate server start FILE` is read here, without the library that reads all others: that one and what it
-needs take 14 MB of every node.
+needs take 10 MiB of every node.
 """
 
 import sys
