@@ -122,7 +122,7 @@ class KafkaNodes:
             ),
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": self._folder / str(number),
+            "log.dirs": self._folder / str(number) / "data",
             "group.initial.rebalance.delay.ms": 0,
         }
         self._properties(number).write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

@@ -3,12 +3,12 @@ the cluster takes to move their leaders. Three nodes each, broker and controller
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
 import priority
-from clusters import cpu_seconds, resident_mib
+from clusters import cpu_seconds, resident_mib, wait_for_replicas
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka_nodes import KafkaNodes
 from record_bench import QUIET
@@ -59,20 +59,23 @@ def _one(folder: Path, name: str, partitions: int, seconds: float) -> dict[str, 
         for number in cluster.running():
             priority.as_ours(cluster.pid(number))
         cluster.wait_ready()
-        return _Run(cluster, partitions).measure(seconds)
+        folders = [folder / str(number) for number in cluster.running()]
+        return _Run(cluster, folders, partitions).measure(seconds)
     finally:
         cluster.kill_all()
 
 
 class _Run:
-    def __init__(self, cluster: Cluster, partitions: int) -> None:
+    def __init__(self, cluster: Cluster, folders: Sequence[Path], partitions: int) -> None:
         self._cluster = cluster
+        self._folders = folders
         self._partitions = partitions
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
 
     def measure(self, seconds: float) -> dict[str, float]:
         cluster = self._cluster
         found = {"create all, in topics of 1,000, until each has its leader and ISR, s": self._create()}
+        wait_for_replicas(self._folders, self._partitions)
         # Followers have begun, the first checkpoints are written.
         time.sleep(15)
         shares = self._shares(seconds)
