@@ -63,15 +63,19 @@ class Looks(abc.ABC):
 
     def looks_for(self, broker_id: int) -> Iterator[PartitionDelta | None]:
         """As `looks`, but None also for each new partition that has no replica on that broker."""
-        return (each if each is not None and concerns(broker_id, each) else None for each in self.looks())
+        return concerning(broker_id, self.looks())
 
     def __iter__(self) -> Iterator[PartitionDelta]:
         return (each for each in self.looks() if each is not None)
 
 
-def concerns(broker_id: int, each: PartitionDelta) -> bool:
-    """Return False for a new partition without a replica on that broker."""
-    return each.before is not None or each.after is None or broker_id in each.after.replicas
+def concerning(broker_id: int, looks: Iterable[PartitionDelta | None]) -> Iterator[PartitionDelta | None]:
+    """The same, with None for each new partition that has no replica on that broker."""
+    for each in looks:
+        if each is not None and each.before is None and each.after is not None:
+            yield each if broker_id in each.after.replicas else None
+        else:
+            yield each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +102,7 @@ class MetadataDelta:
         """As `looks`, but None also for each new partition that has no replica on that broker: the first
         delta of a broker has all the cluster's."""
         found = self.partitions
-        if isinstance(found, Looks):
-            return found.looks_for(broker_id)
-        return (each if concerns(broker_id, each) else None for each in found)
+        return found.looks_for(broker_id) if isinstance(found, Looks) else concerning(broker_id, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from quorate.broker.metadata.delta import BrokerDelta, Looks, MetadataDelta, PartitionDelta, concerns
+from quorate.broker.metadata.delta import BrokerDelta, Looks, MetadataDelta, PartitionDelta, concerning
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.states import ConfigResource, TopicState
 from quorate.broker.metadata.topic_partitions import TopicPartitions
@@ -96,8 +96,7 @@ class _Differences(Looks):
     def _partitions_for(self, broker_id: int, topic: TopicState) -> Iterator[PartitionDelta | None]:
         states = self._after.partitions(topic.topic_id)
         if self._before.partitions(topic.topic_id) or not isinstance(states, TopicPartitions):
-            for each in self._partitions_of(topic):
-                yield each if each is not None and concerns(broker_id, each) else None
+            yield from concerning(broker_id, self._partitions_of(topic))
             return
         # Nothing is put together of a partition that is somewhere else.
         for partition_id, shape in enumerate(states.shapes):
