@@ -182,7 +182,7 @@ async def _leave(
         activated = time.process_time() - began
         # What it looks for that an earlier controller may have left undone.
         trio.lowlevel.add_instrument(activating)
-        while controller._active is not None and controller._active.chores:
+        while controller.tenure is not None and controller.tenure.chores:
             await trio.lowlevel.checkpoint()
         trio.lowlevel.remove_instrument(activating)
         leaving = Passes()

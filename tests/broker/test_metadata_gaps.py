@@ -20,7 +20,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache, whole_image
-from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
+from quorate.broker.replication.changes.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
 from quorate.log.snapshots.snapshots import SnapshotStore
@@ -94,8 +94,10 @@ async def test_committed_changes_are_applied_in_slices_from_memory(large, change
 
     async def commit() -> None:
         applier.advance(end)
-        while applier.applied_offset < end:
-            await trio.lowlevel.checkpoint()
+        applier.catch_up()
+        with trio.fail_after(60):
+            while applier.applied_offset < end:
+                await trio.lowlevel.checkpoint()
 
     await within_gap(commit(), what="applying what committed at once")
     assert cache.image.isr_count(1) == 0

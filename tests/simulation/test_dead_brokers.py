@@ -166,7 +166,7 @@ def last_heard(active: BrokerHost, broker: BrokerHost) -> float | None:
     """When the active controller last heard of the broker, in seconds."""
     controller = active.serving.controller
     assert controller is not None
-    tenure = controller.controller._active
+    tenure = controller.controller.tenure
     assert tenure is not None
     return tenure.sessions.last_heard(broker.id)
 
@@ -311,7 +311,7 @@ def test_a_new_controller_hears_of_every_broker_at_once() -> None:
         await trio.sleep(0.1)
         node = new.serving.controller
         assert node is not None
-        active = node.controller._active
+        active = node.controller.tenure
         assert active is not None
         assert None not in [active.sessions.last_heard(each.id) for each in (old, *others)]
 

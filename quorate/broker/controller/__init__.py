@@ -1,9 +1,10 @@
 """The KRaft controller: it appends metadata records and carries out requests and chores."""
 
-from quorate.broker.controller.broker_progress import BrokerProgress
-from quorate.broker.controller.broker_watch import BrokerWatch
+from quorate.broker.controller.broker_tending import FENCING_THE_DEAD
 from quorate.broker.controller.chores import Chore, Chores
-from quorate.broker.controller.controller import FENCING_THE_DEAD, Controller, ControllerSettings
+from quorate.broker.controller.controller import Controller
+from quorate.broker.controller.controller_settings import ControllerSettings
+from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch
 from quorate.broker.controller.partition_walks import PartitionWalks
 from quorate.broker.controller.state_machines import (
     PARTITION_MOVES,

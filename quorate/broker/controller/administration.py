@@ -2,12 +2,10 @@
 `operations`, performed in portions of its items."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Protocol, TypeVar
 
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
-from quorate.broker.controller.mutation_quotas import MutationQuotas
 from quorate.broker.controller.operations import (
     MAX_NEW_PARTITIONS,
     Outcome,
@@ -24,6 +22,7 @@ from quorate.broker.controller.operations import (
     surplus,
     update_features,
 )
+from quorate.broker.controller.performing import Performs
 from quorate.broker.controller.portions import joined, joined_once
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
@@ -51,36 +50,6 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.controller.tenure import leadership_lost
 from quorate.broker.metadata import ConfigResource, MetadataImage, PartitionKey
 from quorate.runtime import Steps, at_once
-
-T = TypeVar("T")
-R = TypeVar("R", bound=Response)
-
-
-class Performs(Protocol):
-    """Carries out operations, one after the other: the `Controller`."""
-
-    @property
-    def image(self) -> MetadataImage | None: ...
-
-    @property
-    def static(self) -> Mapping[str, str]: ...
-
-    @property
-    def mutations(self) -> MutationQuotas: ...
-
-    async def perform_portions(
-        self,
-        items: Sequence[T],
-        decide: Callable[[tuple[T, ...], MetadataImage], Outcome[R]],
-        refuse: type[R],
-        *,
-        cost: Callable[[T], int] | None = None,
-        steps: Callable[[tuple[T, ...], MetadataImage], Steps[Outcome[R]]] | None = None,
-    ) -> list[R]: ...
-
-    async def perform_on_image(self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R]) -> R: ...
-
-    async def settled(self) -> bool: ...
 
 
 class Administration:

@@ -12,70 +12,49 @@ nothing of it was said to anybody.
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Final, TypeVar, cast
 
 import trio
 
 from quorate.broker.controller.administration import Administration
-from quorate.broker.controller.broker_progress import BrokerProgress
-from quorate.broker.controller.broker_watch import BrokerWatch
+from quorate.broker.controller.broker_requests import BrokerRequests
+from quorate.broker.controller.broker_tending import BrokerTending
 from quorate.broker.controller.chores import Chores
+from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
+from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch, Sessions
 from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.mutation_quotas import MutationQuotas
 from quorate.broker.controller.operations import (
     Departure,
     Draw,
     Outcome,
-    TopicDefaults,
-    allocate_producer_ids,
-    alter_partition,
     asks_too_much,
-    assign_replicas_to_dirs,
     create_topics,
-    fence_broker,
-    heartbeat,
-    register_broker,
-    unregister_broker,
 )
 from quorate.broker.controller.packing import TooLargeError
-from quorate.broker.controller.portions import joined, joined_once, portions
+from quorate.broker.controller.portions import joined_once, portions
 from quorate.broker.controller.rpc import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     NewTopic,
     Refusal,
-    RegisterBrokerRequest,
-    RegisterBrokerResponse,
     Request,
     Response,
     RpcDecodeError,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
     decode_request,
     encode_response,
 )
-from quorate.broker.controller.sessions import Sessions
 from quorate.broker.controller.tenure import Tenure, leadership_lost
 from quorate.broker.metadata import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     AbortTransaction,
-    ChangeReason,
     FeatureLevel,
     MetadataImage,
-    PartitionKey,
 )
 from quorate.error_code import ErrorCode
 from quorate.raft import Caller, NotLeaderError, OutcomeUnknownError, QuorumStoppedError
@@ -84,37 +63,12 @@ from quorate.types import Epoch
 
 log = get_logger(__name__)
 
-FENCING_THE_DEAD: Final = "fencing a broker whose process is gone"
-"""The event of a log line; the simulation compares it with what runs."""
 _LEADERSHIP_LOST: Final = (NotLeaderError, OutcomeUnknownError, QuorumStoppedError)
 _DRAW_LIMIT: Final = 1 << 30
-_MAX_LEADER_MOVES: Final = 1000
-"""Per rebalance, so that one does not swamp the brokers."""
 
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSettings:
-    cluster_id: str
-    broker_session_timeout_ms: int = 9000
-    """`broker.session.timeout.ms`"""
-    refusal_confirm_ms: int = 150
-    """How long a broker's address must refuse connections before its process counts as gone; 0: it never
-    does."""
-    topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
-    static: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """The node's checked `server.properties`, where topics' defaults come from."""
-    auto_leader_rebalance_enable: bool = True
-    leader_imbalance_check_interval_seconds: int = 300
-    leader_imbalance_per_broker_percentage: int = 10
-    max_batch_bytes: int = 4 << 20
-    """Of one append; the quorum's own limit or less. An operation that needs more in one piece is refused."""
-    partitions_per_step: int = 128
-    """That one step changes; it may look at 16 times as many. Some 20 us each, to decide, encode and
-    apply."""
 
 
 class Controller:
@@ -148,14 +102,19 @@ class Controller:
         self._wake = trio.Event()
         self._rested = True
         """No piece of work was done in this pass of the event loop, and none is waiting."""
+        self._tending = BrokerTending(
+            self, settings=settings, telemetry=self._telemetry, watch=watch, progress=self._progress
+        )
+        requests = BrokerRequests(
+            self,
+            metadata_log,
+            cluster_id=settings.cluster_id,
+            progress=self._progress,
+            wall_clock=wall_clock,
+        )
         self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
-            AllocateProducerIdsRequest: self._allocate_producer_ids,
-            AlterPartitionRequest: self._alter_partition,
-            AssignReplicasToDirsRequest: self._assign_replicas_to_dirs,
-            BrokerHeartbeatRequest: self._heartbeat,
             CreateTopicsRequest: self._create_topics,
-            RegisterBrokerRequest: self._register_broker,
-            UnregisterBrokerRequest: self._unregister_broker,
+            **requests.operations,
             **Administration(self).operations,
         }
 
@@ -164,6 +123,11 @@ class Controller:
     @property
     def active(self) -> bool:
         return self._active is not None
+
+    @property
+    def tenure(self) -> Tenure | None:
+        """What this node knows as the active controller; None on every other node."""
+        return self._active
 
     @property
     def image(self) -> MetadataImage | None:
@@ -175,11 +139,6 @@ class Controller:
         return self._settings
 
     @property
-    def patience_s(self) -> float:
-        """A broker with a state change older than this (s) is behind: half a session."""
-        return self._settings.broker_session_timeout_ms / 2000
-
-    @property
     def static(self) -> Mapping[str, str]:
         """The node's checked `server.properties`, where topics' defaults come from."""
         return self._settings.static
@@ -189,7 +148,9 @@ class Controller:
         before this epoch applied; it is the controller's from here on. What an earlier controller left undone
         is done by `work`, but a transaction that it left open (`in_transaction`) is aborted."""
         now = trio.current_time()
-        sessions = Sessions(timeout=self._settings.broker_session_timeout_ms / 1000)
+        sessions = Sessions(
+            timeout=self._settings.broker_session_timeout_ms / 1000, wall_clock=self._wall_clock
+        )
         for broker_id in image.brokers:
             sessions.begin(broker_id, now=now, heard=False)
         settings = self._settings
@@ -204,7 +165,7 @@ class Controller:
         )
         self._active = active
         log.info("controller is active", epoch=epoch, next_offset=self._log.next_offset)
-        self._guarded(active, lambda: self._settle(active, in_transaction=in_transaction))
+        self.guarded(active, lambda: self._settle(active, in_transaction=in_transaction))
         if self._watch is not None:
             self._watch.hurry()
 
@@ -222,20 +183,7 @@ class Controller:
         done, for as long as this runs."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.work)
-            if self._watch is not None:
-                nursery.start_soon(self._watch.run, self._fence_gone)
-            await self._tend_brokers()
-
-    async def _tend_brokers(self) -> None:
-        interval = self._settings.broker_session_timeout_ms / 1000 / 10
-        while True:
-            due = trio.current_time() + interval
-            await trio.sleep_until(due)
-            active = self._active
-            if active is not None:
-                await active.wait_turn()
-                if self._active is active:
-                    self._guarded(active, partial(self._tend, active, interval), due=due)
+            await self._tending.run()
 
     def _settle(self, active: Tenure, *, in_transaction: bool) -> None:
         if in_transaction:
@@ -245,71 +193,7 @@ class Controller:
             level = FeatureLevel(name=METADATA_VERSION, level=LATEST_METADATA_VERSION)
             active.append(((level,),))
         active.chores.repair()
-        self._begin_chores(active)
-
-    def _tend(self, active: Tenure, interval: float) -> None:
-        self._fence_silent(active, interval)
-        self._tell_who_is_behind()
-        settings = self._settings
-        if settings.auto_leader_rebalance_enable and trio.current_time() >= active.rebalance_at:
-            least = settings.leader_imbalance_per_broker_percentage / 100
-            image = active.image
-            brokers = frozenset(
-                each for each in image.brokers if image.is_active(each) and image.imbalance(each) > least
-            )
-            if brokers:
-                active.chores.prefer(most=_MAX_LEADER_MOVES, brokers=brokers)
-                self._begin_chores(active)
-            active.rebalance_at = trio.current_time() + settings.leader_imbalance_check_interval_seconds
-
-    def _tell_who_is_behind(self) -> None:
-        for each in self._progress.newly_behind(now=trio.current_time(), patience=self.patience_s):
-            log.warning(
-                "a broker is behind with the state changes of its replicas",
-                broker_id=each.broker_id,
-                oldest_seconds=round(each.oldest_s, 1),
-                completed_offset=each.completed_offset,
-                records_behind=each.lag,
-                pending=each.pending,
-            )
-
-    def _fence_silent(self, active: Tenure, interval: float) -> None:
-        now = trio.current_time()
-        for broker_id in active.sessions.expired(active.image, now=now, interval=interval):
-            log.warning("fencing a broker that went silent", broker_id=broker_id, epoch=active.epoch)
-            self._telemetry.broker_timed_out()
-            self._fence(active, broker_id, ChangeReason.BROKER_FENCED)
-        self._begin_chores(active)
-
-    async def _fence_gone(self, broker_id: int, broker_epoch: int) -> None:
-        """Fence a registration whose process has ended, if this controller is active."""
-        active, watch = self._active, self._watch
-        if active is None or watch is None:
-            return
-        await active.wait_turn()
-        # It may have been heard meanwhile.
-        if self._active is active and watch.process_gone(broker_id, broker_epoch):
-            self._guarded(active, lambda: self._fence_dead(active, broker_id, broker_epoch))
-
-    def _fence_dead(self, active: Tenure, broker_id: int, broker_epoch: int) -> None:
-        held = active.image.broker(broker_id)
-        if held is None or held.fenced or held.epoch != broker_epoch:
-            return
-        log.warning(FENCING_THE_DEAD, broker_id=broker_id, broker_epoch=broker_epoch, epoch=active.epoch)
-        active.sessions.end(broker_id)
-        self._fence(active, broker_id, ChangeReason.BROKER_GONE)
-        self._begin_chores(active)
-
-    def _fence(self, active: Tenure, broker_id: int, reason: ChangeReason) -> None:
-        last_heard_ms = self._last_heard_ms(active, broker_id)
-        active.append(fence_broker(active.image, broker_id, reason=reason, last_heard_ms=last_heard_ms))
-
-    def _last_heard_ms(self, active: Tenure, broker_id: int) -> int | None:
-        """When this controller last heard of the broker, by the wall clock; None if it never did."""
-        heard_at = active.sessions.last_heard(broker_id)
-        if heard_at is None or self._wall_clock is None:
-            return None
-        return max(0, self._wall_clock.now_ms() - round((trio.current_time() - heard_at) * 1000))
+        self.begin_chores(active)
 
     # What operations leave to be done
 
@@ -322,14 +206,14 @@ class Controller:
                 await trio.lowlevel.checkpoint()
                 await active.wait_turn()
                 if self._active is active:
-                    self._guarded(active, active.do_piece)
+                    self.guarded(active, active.do_piece)
                     try:
                         await active.keep_up()
                     except _LEADERSHIP_LOST:
                         self._lost(active)
             self._rested = True
 
-    def _begin_chores(self, active: Tenure) -> None:
+    def begin_chores(self, active: Tenure) -> None:
         """Do the first piece at once, which is all that there is in a small cluster. Not if a piece was done
         in this pass already: `work` comes to the rest, a piece a pass."""
         if active.chores and self._rested and active.do_piece():
@@ -340,7 +224,7 @@ class Controller:
     async def _departed(self, active: Tenure, departure: Departure) -> bool:
         """Wait until the broker has left; whether it has."""
         chore = active.chores.depart(departure)
-        self._begin_chores(active)
+        self.begin_chores(active)
         if not chore.finished.is_set():
             await chore.finished.wait()
         return self._active is active
@@ -370,135 +254,6 @@ class Controller:
         if isinstance(request, BrokerHeartbeatRequest) and self._watch is not None:
             self._watch.heard(request.broker_id, request.broker_epoch, caller)
         return encode_response(await self.answer(request))
-
-    async def _register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:
-        def decide(active: Tenure, departed: int | None) -> Outcome[RegisterBrokerResponse]:
-            now = trio.current_time()
-            held = active.image.broker(request.broker_id)
-            outcome = register_broker(
-                active.image,
-                request,
-                cluster_id=self._settings.cluster_id,
-                live_session=held is not None
-                and not held.fenced
-                and active.sessions.live(request.broker_id, now=now),
-                next_offset=self._log.next_offset,
-                departed=departed,
-                last_heard_ms=self._last_heard_ms(active, request.broker_id),
-            )
-            registered = outcome.response
-            if (
-                outcome.first is None
-                and registered.error is ErrorCode.NONE
-                and (held is None or held.epoch != registered.broker_epoch)
-            ):
-                active.sessions.begin(request.broker_id, now=now)
-                log.info(
-                    "broker registered",
-                    broker_id=request.broker_id,
-                    broker_epoch=registered.broker_epoch,
-                    # Of the life before: whether it may have left records unsynced that are lost.
-                    previous="none"
-                    if held is None
-                    else "complete"
-                    if held.has_data_of(request.previous_broker_epoch)
-                    else "may have lost records",
-                )
-            return outcome
-
-        return await self._perform(decide, RegisterBrokerResponse)
-
-    async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        if self._active is not None:
-            # On arrival: it may have to wait for its turn.
-            self._touch(self._active, request)
-
-        def decide(active: Tenure, _: int | None) -> Outcome[BrokerHeartbeatResponse]:
-            now = trio.current_time()
-            held = active.image.broker(request.broker_id)
-            sessions = active.sessions
-            leaves = active.chores.leaves(request.broker_id)
-            return_offset = -1
-            if held is not None and held.fenced and not leaves:
-                return_offset = sessions.return_offset(held.broker_id, offset=active.image.offset, now=now)
-            return heartbeat(
-                active.image,
-                request,
-                return_offset=return_offset,
-                shutdown_offset=sessions.shutdown_offset(request.broker_id),
-                lowest_active_offset=sessions.lowest_active_offset(active.image),
-                leaves=leaves,
-                now_ms=None if self._wall_clock is None else self._wall_clock.now_ms(),
-            )
-
-        def answer(active: Tenure, response: BrokerHeartbeatResponse) -> BrokerHeartbeatResponse:
-            in_isrs = active.image.isr_count(request.broker_id) > 0
-            held = active.image.broker(request.broker_id)
-            if response.error is not ErrorCode.NONE or held is None:
-                return response
-            if response.should_shut_down:
-                if in_isrs:
-                    # Leaders wait for it until it has left: it may ask again.
-                    return replace(response, should_shut_down=False)
-                active.sessions.forget(request.broker_id)
-            elif held.in_controlled_shutdown and not held.fenced and not in_isrs:
-                # The last record there is: brokers report offsets of records.
-                active.sessions.fix_shutdown_offset(
-                    request.broker_id, offset=active.image.offset, now=trio.current_time()
-                )
-            return response
-
-        return await self._perform(decide, BrokerHeartbeatResponse, answer=answer)
-
-    def _touch(self, active: Tenure, request: BrokerHeartbeatRequest) -> None:
-        held = active.image.broker(request.broker_id)
-        if held is not None and held.epoch == request.broker_epoch:
-            active.sessions.touch(
-                request.broker_id, now=trio.current_time(), metadata_offset=request.current_metadata_offset
-            )
-            self._progress.heard(request, now=trio.current_time())
-
-    async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        def decide(active: Tenure, departed: int | None) -> Outcome[UnregisterBrokerResponse]:
-            outcome = unregister_broker(
-                active.image,
-                request,
-                departed=departed,
-                last_heard_ms=self._last_heard_ms(active, request.broker_id),
-            )
-            if outcome.first is None and outcome.response.error is ErrorCode.NONE:
-                active.sessions.forget(request.broker_id)
-            return outcome
-
-        return await self._perform(decide, UnregisterBrokerResponse)
-
-    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        seen: set[PartitionKey] = set()
-        answers = await self.perform_portions(
-            request.partitions,
-            lambda part, image: alter_partition(
-                image, replace(request, partitions=part), static=self._settings.static, seen=seen
-            ),
-            AlterPartitionResponse,
-        )
-        return replace(answers[-1], partitions=joined(each.partitions for each in answers))
-
-    async def _assign_replicas_to_dirs(
-        self, request: AssignReplicasToDirsRequest
-    ) -> AssignReplicasToDirsResponse:
-        seen: set[PartitionKey] = set()
-        answers = await self.perform_portions(
-            request.assignments,
-            lambda part, image: assign_replicas_to_dirs(
-                image,
-                replace(request, assignments=part),
-                static=self._settings.static,
-                asked=len(request.assignments),
-                seen=seen,
-            ),
-            AssignReplicasToDirsResponse,
-        )
-        return replace(answers[-1], results=joined(each.results for each in answers))
 
     async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         defaults = self._settings.topic_defaults
@@ -538,13 +293,6 @@ class Controller:
             throttle_ms=quota.throttle_ms,
         )
 
-    async def _allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest
-    ) -> AllocateProducerIdsResponse:
-        return await self.perform_on_image(
-            lambda image: allocate_producer_ids(image, request), AllocateProducerIdsResponse
-        )
-
     # One operation
 
     async def perform_portions(
@@ -574,9 +322,9 @@ class Controller:
         return answers
 
     async def perform_on_image(self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R]) -> R:
-        return await self._perform(lambda active, _: decide(active.image), refuse)
+        return await self.perform(lambda active, _: decide(active.image), refuse)
 
-    async def _perform(
+    async def perform(
         self,
         decide: Callable[[Tenure, int | None], Outcome[R]],
         refuse: type[R],
@@ -599,7 +347,7 @@ class Controller:
                     outcome = decide(active, departed)
                     response = outcome.response
                     active.append(outcome.groups)
-                    self._begin_chores(active)
+                    self.begin_chores(active)
                     if answer is not None:
                         response = answer(active, response)
             except Exception as error:
@@ -638,7 +386,7 @@ class Controller:
                             await trio.lowlevel.checkpoint()
                             self._check_active(active)
                     wrote = True
-                self._begin_chores(active)
+                self.begin_chores(active)
         except Exception as error:
             return self._refusal(active, error, refuse, wrote=wrote)
         return outcome.response if await self._committed(active) else leadership_lost(refuse, wrote=wrote)
@@ -684,7 +432,7 @@ class Controller:
             self._lost(active)
         return committed
 
-    def _guarded(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None:
+    def guarded(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None:
         """Do what nobody asked for. `due`: when it should begin (s); now by default."""
         try:
             with self._measured(late_seconds=0.0 if due is None else trio.current_time() - due):

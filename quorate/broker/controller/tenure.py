@@ -9,11 +9,11 @@ from typing import Final, TypeVar
 import trio
 
 from quorate.broker.controller.chores import Chores
+from quorate.broker.controller.liveness import Sessions
 from quorate.broker.controller.metadata_log import MetadataLog, Pending
 from quorate.broker.controller.operations import Groups
 from quorate.broker.controller.packing import packed
 from quorate.broker.controller.rpc import Response
-from quorate.broker.controller.sessions import Sessions
 from quorate.broker.metadata import (
     AbortTransaction,
     BeginTransaction,

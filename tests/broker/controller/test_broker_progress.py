@@ -1,6 +1,6 @@
 """How far brokers are with their state changes, as the active controller knows it."""
 
-from quorate.broker.controller.broker_progress import BrokerProgress
+from quorate.broker.controller.liveness.broker_progress import BrokerProgress
 from quorate.broker.controller.rpc.rpc import BrokerHeartbeatRequest
 from quorate.broker.controller.state_machines import ReplicaPhase
 from quorate.broker.metadata.delta import MetadataDelta, apply_records

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
-from quorate.broker.controller.broker_watch import BrokerWatch
+from quorate.broker.controller.liveness.broker_watch import BrokerWatch
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import BrokerEndpoint, BrokerRegistrationChange, RegisterBroker
 from quorate.broker.metadata_cache import whole_image

@@ -1,5 +1,6 @@
 import pytest
 
+from quorate.broker.controller.liveness.sessions import Sessions
 from quorate.broker.controller.operations.brokers import (
     heartbeat,
     register_broker,
@@ -7,7 +8,6 @@ from quorate.broker.controller.operations.brokers import (
 )
 from quorate.broker.controller.operations.leaderships import settle_elrs
 from quorate.broker.controller.rpc.rpc import BrokerHeartbeatRequest, UnregisterBrokerRequest
-from quorate.broker.controller.sessions import Sessions
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerRegistrationChange,

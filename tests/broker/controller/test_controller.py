@@ -7,13 +7,13 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.controller.broker_watch import BrokerWatch, Fence
 from quorate.broker.controller.controller import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     Controller,
     ControllerSettings,
 )
+from quorate.broker.controller.liveness.broker_watch import BrokerWatch, Fence
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsItem,
@@ -561,7 +561,7 @@ async def test_a_broker_that_was_heard_while_its_fencing_waited_for_its_turn_sta
     async with trio.open_nursery() as nursery:
         nursery.start_soon(node.controller.run)
         await trio.testing.wait_all_tasks_blocked()
-        active = node.controller._active
+        active = node.controller.tenure
         assert active is not None
         async with active.alone():
             nursery.start_soon(node.watch.report, 1, node.epochs[1])
@@ -589,7 +589,7 @@ async def test_a_broker_that_leads_nearly_all_that_it_should_is_left_alone(
     firsts = [key for key, state in node.log.image.all_partitions() if state.replicas[0] == 1]
     assert len(firsts) == 4
     moved = PartitionChange(topic_id=firsts[0].topic_id, partition_id=firsts[0].partition_id, leader=2)
-    node.controller._active.append(((moved,),))
+    node.controller.tenure.append(((moved,),))
     assert node.log.image.imbalanced_count == 1
     async with trio.open_nursery() as nursery:
         nursery.start_soon(node.controller.run)

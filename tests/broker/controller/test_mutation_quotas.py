@@ -34,7 +34,7 @@ async def limited(rate: float = 1.0) -> Node:
     node = Node()
     node.activate()
     await node.start(1)
-    active = node.controller._active
+    active = node.controller.tenure
     assert active is not None
     quota = ClientQuota(entity=QuotaEntity(client_id=""), key=CONTROLLER_MUTATION_RATE, value=rate)
     active.append(((quota,),))
@@ -156,7 +156,7 @@ def test_a_client_gets_its_rate_one_burst_and_one_change(
 async def test_a_rate_that_was_removed_holds_nobody_back(autojump_clock: object, who: Requester) -> None:
     node = await limited()
     await create(node, "a", 100, who)
-    active = node.controller._active
+    active = node.controller.tenure
     assert active is not None
     active.append(
         ((ClientQuota(entity=QuotaEntity(client_id=""), key=CONTROLLER_MUTATION_RATE, value=None),),)

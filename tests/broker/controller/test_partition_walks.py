@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from quorate.broker.controller.broker_progress import BrokerProgress
+from quorate.broker.controller.liveness.broker_progress import BrokerProgress
 from quorate.broker.controller.partition_walks import PartitionWalks
 from quorate.broker.controller.state_machines import ReplicaPhase
 from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta, apply_records

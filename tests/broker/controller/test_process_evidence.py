@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.process_evidence import REFUSALS_MIN, ProcessEvidence
+from quorate.broker.controller.liveness.process_evidence import REFUSALS_MIN, ProcessEvidence
 
 CONFIRM_S = 0.15
 

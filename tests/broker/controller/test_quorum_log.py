@@ -8,7 +8,8 @@ from pathlib import Path
 
 import trio
 
-from quorate.broker.controller.controller import Controller, ControllerSettings
+from quorate.broker.controller.controller import Controller
+from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.rpc.rpc import (
     BrokerHeartbeatRequest,
     CreateTopicsRequest,

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.controller.controller import ControllerSettings
+from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.rpc.rpc import (
     Assignment,
     CreateTopicsRequest,
@@ -57,7 +57,7 @@ async def test_a_large_topic_is_created_in_pieces_as_one_change(autojump_clock) 
     topic = node.log.image.topic("t")
     assert topic is not None
     assert [each.replicas for each in node.log.image.partitions(topic.topic_id)] == [
-        each.replicas for each in node.controller._active.image.partitions(topic.topic_id)
+        each.replicas for each in node.controller.tenure.image.partitions(topic.topic_id)
     ]
     # And what follows is decided from it.
     assert await node.create("t", partitions=40) == [ErrorCode.TOPIC_ALREADY_EXISTS]
@@ -164,11 +164,11 @@ async def test_the_next_controller_aborts_what_the_last_one_left_open(committed:
         assert log.committed[-1] == AbortTransaction(reason="another controller")
     assert not log.loader.in_transaction
     assert log.image.partition_count() == 40 * ended
-    assert log.image == node.controller._active.image
+    assert log.image == node.controller.tenure.image
     again = await node.create("t", partitions=40, factor=2)
     assert again == [ErrorCode.TOPIC_ALREADY_EXISTS if ended else ErrorCode.NONE]
     assert log.image.partition_count() == 40
-    assert log.image == node.controller._active.image
+    assert log.image == node.controller.tenure.image
 
 
 async def test_who_waited_for_a_transaction_comes_before_the_requests_next_one() -> None:

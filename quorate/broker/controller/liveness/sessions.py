@@ -7,6 +7,7 @@ session to be heard of. Times are seconds on a monotonic clock.
 from dataclasses import dataclass
 
 from quorate.broker.metadata import MetadataImage
+from quorate.runtime import WallClock
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,10 +20,11 @@ class _Contact:
 
 
 class Sessions:
-    __slots__ = ("_contacts", "_last_check", "timeout")
+    __slots__ = ("_contacts", "_last_check", "_wall_clock", "timeout")
 
-    def __init__(self, *, timeout: float) -> None:
+    def __init__(self, *, timeout: float, wall_clock: WallClock | None = None) -> None:
         self.timeout = timeout
+        self._wall_clock = wall_clock
         self._contacts: dict[int, _Contact] = {}
         self._last_check: float | None = None
 
@@ -43,6 +45,13 @@ class Sessions:
         """When the broker was last heard of; None if it never was."""
         contact = self._contacts.get(broker_id)
         return None if contact is None else contact.heard_at
+
+    def last_heard_ms(self, broker_id: int, *, now: float) -> int | None:
+        """When the broker was last heard of, by the wall clock; None if it never was."""
+        heard_at = self.last_heard(broker_id)
+        if heard_at is None or self._wall_clock is None:
+            return None
+        return max(0, self._wall_clock.now_ms() - round((now - heard_at) * 1000))
 
     def end(self, broker_id: int) -> None:
         """The broker is fenced before its session has run out."""

@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from quorate.broker.controller.process_evidence import ProcessEvidence
+from quorate.broker.controller.liveness.process_evidence import ProcessEvidence
 from quorate.broker.metadata import BrokerState, MetadataDelta, MetadataImage
 from quorate.raft import Caller
 from quorate.runtime import Address, ConnectRefusedError, Network, NetworkError, Stream, Tasks

@@ -1,0 +1,209 @@
+"""The requests of brokers to the active controller.
+
+Each is a pure function of `operations`, beside the sessions that the controller keeps.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+
+import trio
+
+from quorate.broker.controller.liveness import BrokerProgress
+from quorate.broker.controller.metadata_log import MetadataLog
+from quorate.broker.controller.operations import (
+    Outcome,
+    allocate_producer_ids,
+    alter_partition,
+    assign_replicas_to_dirs,
+    heartbeat,
+    register_broker,
+    unregister_broker,
+)
+from quorate.broker.controller.performing import Performs
+from quorate.broker.controller.portions import joined
+from quorate.broker.controller.rpc import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    Request,
+    Response,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from quorate.broker.controller.tenure import Tenure
+from quorate.broker.metadata import PartitionKey
+from quorate.error_code import ErrorCode
+from quorate.runtime import WallClock, get_logger
+
+log = get_logger(__name__)
+
+
+class BrokerRequests:
+    """`operations`: by the type of their request."""
+
+    def __init__(
+        self,
+        controller: Performs,
+        metadata_log: MetadataLog,
+        *,
+        cluster_id: str,
+        progress: BrokerProgress,
+        wall_clock: WallClock | None,
+    ) -> None:
+        self._controller = controller
+        self._log = metadata_log
+        self._cluster_id = cluster_id
+        self._progress = progress
+        self._wall_clock = wall_clock
+        self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
+            AllocateProducerIdsRequest: self._allocate_producer_ids,
+            AlterPartitionRequest: self._alter_partition,
+            AssignReplicasToDirsRequest: self._assign_replicas_to_dirs,
+            BrokerHeartbeatRequest: self._heartbeat,
+            RegisterBrokerRequest: self._register_broker,
+            UnregisterBrokerRequest: self._unregister_broker,
+        }
+
+    async def _register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:
+        def decide(active: Tenure, departed: int | None) -> Outcome[RegisterBrokerResponse]:
+            now = trio.current_time()
+            held = active.image.broker(request.broker_id)
+            outcome = register_broker(
+                active.image,
+                request,
+                cluster_id=self._cluster_id,
+                live_session=held is not None
+                and not held.fenced
+                and active.sessions.live(request.broker_id, now=now),
+                next_offset=self._log.next_offset,
+                departed=departed,
+                last_heard_ms=active.sessions.last_heard_ms(request.broker_id, now=trio.current_time()),
+            )
+            registered = outcome.response
+            if (
+                outcome.first is None
+                and registered.error is ErrorCode.NONE
+                and (held is None or held.epoch != registered.broker_epoch)
+            ):
+                active.sessions.begin(request.broker_id, now=now)
+                log.info(
+                    "broker registered",
+                    broker_id=request.broker_id,
+                    broker_epoch=registered.broker_epoch,
+                    # Of the life before: whether it may have left records unsynced that are lost.
+                    previous="none"
+                    if held is None
+                    else "complete"
+                    if held.has_data_of(request.previous_broker_epoch)
+                    else "may have lost records",
+                )
+            return outcome
+
+        return await self._controller.perform(decide, RegisterBrokerResponse)
+
+    async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        active = self._controller.tenure
+        if active is not None:
+            # On arrival: it may have to wait for its turn.
+            self._touch(active, request)
+
+        def decide(active: Tenure, _: int | None) -> Outcome[BrokerHeartbeatResponse]:
+            now = trio.current_time()
+            held = active.image.broker(request.broker_id)
+            sessions = active.sessions
+            leaves = active.chores.leaves(request.broker_id)
+            return_offset = -1
+            if held is not None and held.fenced and not leaves:
+                return_offset = sessions.return_offset(held.broker_id, offset=active.image.offset, now=now)
+            return heartbeat(
+                active.image,
+                request,
+                return_offset=return_offset,
+                shutdown_offset=sessions.shutdown_offset(request.broker_id),
+                lowest_active_offset=sessions.lowest_active_offset(active.image),
+                leaves=leaves,
+                now_ms=None if self._wall_clock is None else self._wall_clock.now_ms(),
+            )
+
+        def answer(active: Tenure, response: BrokerHeartbeatResponse) -> BrokerHeartbeatResponse:
+            in_isrs = active.image.isr_count(request.broker_id) > 0
+            held = active.image.broker(request.broker_id)
+            if response.error is not ErrorCode.NONE or held is None:
+                return response
+            if response.should_shut_down:
+                if in_isrs:
+                    # Leaders wait for it until it has left: it may ask again.
+                    return replace(response, should_shut_down=False)
+                active.sessions.forget(request.broker_id)
+            elif held.in_controlled_shutdown and not held.fenced and not in_isrs:
+                # The last record there is: brokers report offsets of records.
+                active.sessions.fix_shutdown_offset(
+                    request.broker_id, offset=active.image.offset, now=trio.current_time()
+                )
+            return response
+
+        return await self._controller.perform(decide, BrokerHeartbeatResponse, answer=answer)
+
+    def _touch(self, active: Tenure, request: BrokerHeartbeatRequest) -> None:
+        held = active.image.broker(request.broker_id)
+        if held is not None and held.epoch == request.broker_epoch:
+            active.sessions.touch(
+                request.broker_id, now=trio.current_time(), metadata_offset=request.current_metadata_offset
+            )
+            self._progress.heard(request, now=trio.current_time())
+
+    async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        def decide(active: Tenure, departed: int | None) -> Outcome[UnregisterBrokerResponse]:
+            outcome = unregister_broker(
+                active.image,
+                request,
+                departed=departed,
+                last_heard_ms=active.sessions.last_heard_ms(request.broker_id, now=trio.current_time()),
+            )
+            if outcome.first is None and outcome.response.error is ErrorCode.NONE:
+                active.sessions.forget(request.broker_id)
+            return outcome
+
+        return await self._controller.perform(decide, UnregisterBrokerResponse)
+
+    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        seen: set[PartitionKey] = set()
+        answers = await self._controller.perform_portions(
+            request.partitions,
+            lambda part, image: alter_partition(
+                image, replace(request, partitions=part), static=self._controller.static, seen=seen
+            ),
+            AlterPartitionResponse,
+        )
+        return replace(answers[-1], partitions=joined(each.partitions for each in answers))
+
+    async def _assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> AssignReplicasToDirsResponse:
+        seen: set[PartitionKey] = set()
+        answers = await self._controller.perform_portions(
+            request.assignments,
+            lambda part, image: assign_replicas_to_dirs(
+                image,
+                replace(request, assignments=part),
+                static=self._controller.static,
+                asked=len(request.assignments),
+                seen=seen,
+            ),
+            AssignReplicasToDirsResponse,
+        )
+        return replace(answers[-1], results=joined(each.results for each in answers))
+
+    async def _allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        return await self._controller.perform_on_image(
+            lambda image: allocate_producer_ids(image, request), AllocateProducerIdsResponse
+        )

@@ -1,0 +1,131 @@
+"""The active controller looks after its brokers unasked.
+
+It fences those that are gone or silent, says who is behind, and brings leaders back to the brokers that
+should lead.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+import trio
+
+from quorate.broker.controller.controller_settings import ControllerSettings
+from quorate.broker.controller.controller_telemetry import ControllerTelemetry
+from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch
+from quorate.broker.controller.operations import fence_broker
+from quorate.broker.controller.tenure import Tenure
+from quorate.broker.metadata import ChangeReason
+from quorate.runtime import get_logger
+
+log = get_logger(__name__)
+
+FENCING_THE_DEAD: Final = "fencing a broker whose process is gone"
+"""The event of a log line; the simulation compares it with what runs."""
+_MAX_LEADER_MOVES: Final = 1000
+"""Per rebalance, so that one does not swamp the brokers."""
+
+
+class Guards(Protocol):
+    """Does what nobody asked for, as one step of the active controller: the `Controller`."""
+
+    @property
+    def tenure(self) -> Tenure | None: ...
+
+    def guarded(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None: ...
+
+    def begin_chores(self, active: Tenure) -> None: ...
+
+
+class BrokerTending:
+    """Its tasks act on whatever tenure there is when they wake up."""
+
+    def __init__(
+        self,
+        controller: Guards,
+        *,
+        settings: ControllerSettings,
+        telemetry: ControllerTelemetry,
+        watch: BrokerWatch | None,
+        progress: BrokerProgress,
+    ) -> None:
+        self._controller = controller
+        self._settings = settings
+        self._telemetry = telemetry
+        self._watch = watch
+        self._progress = progress
+
+    async def run(self) -> None:
+        """Tend the brokers until cancelled."""
+        async with trio.open_nursery() as nursery:
+            if self._watch is not None:
+                nursery.start_soon(self._watch.run, self._fence_gone)
+            await self._tend_in_turns()
+
+    async def _tend_in_turns(self) -> None:
+        interval = self._settings.broker_session_timeout_ms / 1000 / 10
+        while True:
+            due = trio.current_time() + interval
+            await trio.sleep_until(due)
+            active = self._controller.tenure
+            if active is not None:
+                await active.wait_turn()
+                if self._controller.tenure is active:
+                    self._controller.guarded(active, partial(self._tend, active, interval), due=due)
+
+    def _tend(self, active: Tenure, interval: float) -> None:
+        self._fence_silent(active, interval)
+        self._tell_who_is_behind()
+        settings = self._settings
+        if settings.auto_leader_rebalance_enable and trio.current_time() >= active.rebalance_at:
+            least = settings.leader_imbalance_per_broker_percentage / 100
+            image = active.image
+            brokers = frozenset(
+                each for each in image.brokers if image.is_active(each) and image.imbalance(each) > least
+            )
+            if brokers:
+                active.chores.prefer(most=_MAX_LEADER_MOVES, brokers=brokers)
+                self._controller.begin_chores(active)
+            active.rebalance_at = trio.current_time() + settings.leader_imbalance_check_interval_seconds
+
+    def _tell_who_is_behind(self) -> None:
+        for each in self._progress.newly_behind(now=trio.current_time(), patience=self._settings.patience_s):
+            log.warning(
+                "a broker is behind with the state changes of its replicas",
+                broker_id=each.broker_id,
+                oldest_seconds=round(each.oldest_s, 1),
+                completed_offset=each.completed_offset,
+                records_behind=each.lag,
+                pending=each.pending,
+            )
+
+    def _fence_silent(self, active: Tenure, interval: float) -> None:
+        now = trio.current_time()
+        for broker_id in active.sessions.expired(active.image, now=now, interval=interval):
+            log.warning("fencing a broker that went silent", broker_id=broker_id, epoch=active.epoch)
+            self._telemetry.broker_timed_out()
+            self._fence(active, broker_id, ChangeReason.BROKER_FENCED)
+        self._controller.begin_chores(active)
+
+    async def _fence_gone(self, broker_id: int, broker_epoch: int) -> None:
+        """Fence a registration whose process has ended, if this controller is active."""
+        active, watch = self._controller.tenure, self._watch
+        if active is None or watch is None:
+            return
+        await active.wait_turn()
+        # It may have been heard meanwhile.
+        if self._controller.tenure is active and watch.process_gone(broker_id, broker_epoch):
+            self._controller.guarded(active, lambda: self._fence_dead(active, broker_id, broker_epoch))
+
+    def _fence_dead(self, active: Tenure, broker_id: int, broker_epoch: int) -> None:
+        held = active.image.broker(broker_id)
+        if held is None or held.fenced or held.epoch != broker_epoch:
+            return
+        log.warning(FENCING_THE_DEAD, broker_id=broker_id, broker_epoch=broker_epoch, epoch=active.epoch)
+        active.sessions.end(broker_id)
+        self._fence(active, broker_id, ChangeReason.BROKER_GONE)
+        self._controller.begin_chores(active)
+
+    def _fence(self, active: Tenure, broker_id: int, reason: ChangeReason) -> None:
+        last_heard_ms = active.sessions.last_heard_ms(broker_id, now=trio.current_time())
+        active.append(fence_broker(active.image, broker_id, reason=reason, last_heard_ms=last_heard_ms))
