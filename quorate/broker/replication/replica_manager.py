@@ -6,26 +6,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import trio
 
 from quorate.broker.metadata import (
-    ConfigResource,
-    ConfigType,
     MetadataDelta,
     MetadataImage,
     PartitionDelta,
-    PartitionState,
-    TopicConfig,
-    effective,
 )
-from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
-from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeSummary
+from quorate.broker.replication.changes import ChangeSummary
 from quorate.broker.replication.damage import DiskFailures, Refetches, Scrubber, SpaceWatch, remedy_for
-from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
 from quorate.broker.replication.gauges import count_partitions
-from quorate.broker.replication.hosting import Hosting, log_config
-from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
+from quorate.broker.replication.hosting import HostedReplicas, Hosting, ReplicaOpening, configure, log_config
+from quorate.broker.replication.metadata_intake import MetadataIntake
+from quorate.broker.replication.partition_lookups import PartitionLookups
 from quorate.broker.replication.producing import BatchChecker
+from quorate.broker.replication.proposals import (
+    AlterPartition,
+    AssignDirectories,
+    DirectoryAssignments,
+    IsrUpdater,
+)
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica import Eligible, PartitionReplica, ReplicationQuotas, may_join
+from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import AllFoldersFailedError, PartitionError
 from quorate.broker.replication.requests import (
@@ -61,7 +61,6 @@ from quorate.broker.replication.storage import (
     DirectoryReport,
     LogManager,
     LogStarts,
-    PartitionIdentity,
     Proof,
     SetAsideFolder,
 )
@@ -83,19 +82,19 @@ class ReplicaManager:
 
     __slots__ = (
         "_assignments",
-        "_backlog",
         "_broker_epoch",
         "_cleaner",
         "_compute",
         "_config",
-        "_controller_silent_s",
         "_deletions",
         "_failures",
         "_fetches",
+        "_hosted",
         "_hosting",
-        "_image",
+        "_intake",
         "_isr_updater",
         "_logs",
+        "_lookups",
         "_moves",
         "_produces",
         "_purgatory",
@@ -104,11 +103,9 @@ class ReplicaManager:
         "_scrubber",
         "_session_fetches",
         "_space",
-        "_static",
         "_tasks",
         "_upkeep",
         "_wall_clock",
-        "began",
         "broker_id",
         "journal",
         "lost_leaders",
@@ -136,20 +133,37 @@ class ReplicaManager:
         self._compute = runtime.compute
         self._wall_clock = runtime.wall_clock
         self._logs = logs
-        self._static = static
         self._broker_epoch = -1
-        self._image = MetadataImage()
+        self._hosted = HostedReplicas(broker_id, logs.folders)
         self._failures = DiskFailures(
             broker_id,
             logs,
-            hosting=lambda: self._hosting,
+            hosted=self._hosted,
             report=disk_failed,
             damaged=self._found_damaged,
         )
         self._purgatory = Purgatory()
         self._quotas = ReplicationQuotas(broker_id)
+        self._intake = MetadataIntake(
+            broker_id,
+            hosted=self._hosted,
+            hosting=lambda: self._hosting,
+            folders=logs.folders,
+            quotas=self._quotas,
+            static=static,
+            now_ms=runtime.wall_clock.now_ms,
+        )
+        self.journal = self._intake.journal
+        config_of = self._intake.config
+        self._lookups = PartitionLookups(
+            hosted=self._hosted,
+            image=lambda: self._intake.image,
+            config_of=config_of,
+            controller_silent_s=controller_silent_s,
+            session_s=config.broker_session_timeout_ms / 1000,
+        )
         self._produces = ProduceService(
-            self._writable,
+            self._lookups.writable,
             self._purgatory,
             BatchChecker(
                 runtime.compute,
@@ -159,13 +173,13 @@ class ReplicaManager:
             self.stats,
         )
         reader = PartitionReader(
-            self.partition,
+            self._lookups.partition,
             disk_failed=self._failures.failed,
             damaged=lambda partition, error: self._scrubber.suspect(partition, error),
-            cut_off=self._is_cut_off,
+            cut_off=self._lookups.is_cut_off,
             quotas=self._quotas,
             stats=self.stats,
-            image=lambda: self._image,
+            image=lambda: self._intake.image,
             selects=config.reads_from_closest_replica,
         )
         self._fetches = FetchService(reader, self._purgatory, max_bytes=config.fetch_max_bytes)
@@ -175,7 +189,7 @@ class ReplicaManager:
             self._purgatory,
             self.sessions,
             max_bytes=config.fetch_max_bytes,
-            doubtful=self._is_controller_silent,
+            doubtful=self._lookups.is_controller_silent,
             tells_high_watermarks=config.reads_from_closest_replica,
         )
         self._isr_updater = IsrUpdater(
@@ -189,9 +203,9 @@ class ReplicaManager:
         )
         self._tasks = Tasks()
         log_starts = LogStarts(
-            logs, tasks=self._tasks, has=self._is_served, disk_failed=self._failures.failed
+            logs, tasks=self._tasks, has=self._lookups.is_served, disk_failed=self._failures.failed
         )
-        self._deletions = DeletionService(self._deletable, self._purgatory, log_starts.raised)
+        self._deletions = DeletionService(self._lookups.deletable, self._purgatory, log_starts.raised)
         self.lost_leaders = LostLeaders()
         fetcher_context = FetcherContext(
             broker_id=broker_id,
@@ -206,7 +220,6 @@ class ReplicaManager:
             log_starts_raised=log_starts.raised,
             lost=self.lost_leaders,
         )
-        self.journal = ChangeJournal()
         self._moves = DirectoryMoves(
             logs,
             MoveContext(
@@ -214,33 +227,38 @@ class ReplicaManager:
                 futures=logs.futures,
                 quota=self._quotas.moves,
                 pieces=DirectoryMoves.pieces(),
-                is_served=self._is_served,
-                configure=lambda partition: self._hosting.configure(
-                    partition, effective(self._image, partition.topic, static=static)
-                ),
+                is_served=self._lookups.is_served,
+                configure=lambda partition: configure(partition, config_of(partition.topic)),
                 report=lambda partition: self._hosting.report(partition),
                 disk_failed=self._failures.failed,
                 directory_failed=self._failures.directory_failed,
             ),
             tasks=self._tasks,
             entropy=runtime.entropy,
-            find=self.partition,
-            log_config=lambda topic: log_config(effective(self._image, topic, static=static)),
+            find=self._lookups.partition,
+            log_config=lambda topic: log_config(config_of(topic)),
+        )
+        opening = ReplicaOpening(
+            broker_id,
+            config,
+            logs,
+            disk=runtime.disk,
+            topic_config=config_of,
+            eligible=self._intake.eligible,
+            propose=self._isr_updater.submit,
+            stats=self.stats,
+            disk_failed=self._failures.failed,
         )
         self._hosting = Hosting(
             broker_id,
             config,
             logs,
+            self._hosted,
+            opening=opening,
             tasks=self._tasks,
             fetchers=Fetchers(fetcher_context, self._tasks),
-            disk=runtime.disk,
-            topic_config=lambda topic: effective(self._image, topic, static=static),
-            eligible=self._eligible_for,
             assignments=self._assignments,
             moves=self._moves,
-            propose=self._isr_updater.submit,
-            stats=self.stats,
-            disk_failed=self._failures.failed,
             failed=self._failures.cant_open,
             remedy=lambda topic, partition_id: remedy_for(topic, partition_id, broker_id),
             damaged=self._found_damaged,
@@ -249,17 +267,18 @@ class ReplicaManager:
         self._upkeep = Upkeep(
             config,
             logs,
-            self._hosting,
+            self._hosted,
             disk=runtime.disk,
-            topic_config=lambda topic: effective(self._image, topic, static=static),
+            topic_config=config_of,
             disk_failed=self._failures.failed,
+            now_ms=runtime.wall_clock.now_ms,
         )
         self._scrubber = Scrubber(
             logs,
             interval_ms=config.scrub_interval_ms,
             bytes_per_second=config.scrub_io_max_bytes_per_second,
             disk=runtime.disk,
-            find=lambda topic, partition_id: self._hosting.find(topic, partition_id),
+            find=self._hosted.find,
             now_ms=runtime.wall_clock.now_ms,
             stats=self.stats,
             found=lambda partition: self._found_damaged(partition.topic, partition.partition_id),
@@ -274,6 +293,7 @@ class ReplicaManager:
         self._refetches = Refetches(
             broker_id,
             hosting=self._hosting,
+            hosted=self._hosted,
             broker_epoch=lambda: self._broker_epoch,
             assign=assign_directories,
             entropy=runtime.entropy,
@@ -283,16 +303,12 @@ class ReplicaManager:
         self._cleaner = LogCleaner(
             config,
             logs,
-            partitions=self._hosting.each,
-            is_served=self._is_served,
+            partitions=self._hosted.each,
+            is_served=self._lookups.is_served,
             wall_clock=runtime.wall_clock,
             compute=runtime.compute,
             disk_failed=self._failures.failed,
         )
-        self._controller_silent_s = controller_silent_s
-        self.began = False
-        """True once any metadata was applied."""
-        self._backlog = Backlog()
 
     @classmethod
     async def open(
@@ -359,7 +375,7 @@ class ReplicaManager:
     def leads_in(self, directory: uuid.UUID) -> bool:
         """Return whether this broker leads, by the metadata that it knows, a partition with its replica in
         `directory`."""
-        return self._hosting.leads_in(directory)
+        return self._hosted.leads_in(directory)
 
     @property
     def proof(self) -> Proof:
@@ -388,7 +404,7 @@ class ReplicaManager:
             nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._cleaner.run)
             nursery.start_soon(self._space.run)
-            nursery.start_soon(self._backlog.run)
+            nursery.start_soon(self._intake.run)
             try:
                 await self._failures.out_of_folders.wait()
             finally:
@@ -405,8 +421,8 @@ class ReplicaManager:
         life proves nothing."""
         if not clean:
             self._logs.forsake()
-        complete = self.began and self._backlog.empty and self._hosting.settled
-        for partition in self._hosting.partitions():
+        complete = self._intake.complete and self._hosted.settled
+        for partition in self._hosted.partitions():
             partition.stop()
         try:
             with trio.move_on_after(self._config.log_close_timeout_ms / 1000) as closing:
@@ -435,193 +451,33 @@ class ReplicaManager:
         *,
         then: Callable[[PartitionDelta], None] = lambda each: None,
     ) -> None:
-        """Apply the changes of committed records. Never waits: logs are opened and removed in the background,
-        and a change of many partitions in pieces (`changes`). `then` is called with each partition when
-        it has its role here, but not with new ones of other brokers."""
-        self._image = image
-        cause = Cause(delta.end_offset - 1, trio.current_time(), self._wall_clock.now_ms())
-        self.journal.arrived(cause)
-        if not self.began:
-            self.began = True
-            self._backlog.add(self._remove_strays(image, cause))
-        self._backlog.add(self._take_in(delta, image, then, cause))
+        """Apply the changes of committed records; see `MetadataIntake.apply`."""
+        self._intake.apply(delta, image, then=then)
+
+    @property
+    def began(self) -> bool:
+        """True once any metadata was applied."""
+        return self._intake.began
 
     @property
     def changes(self) -> ChangeSummary:
         """How far this broker is with the state changes of its replicas."""
-        return self.journal.summary(now=trio.current_time())
-
-    def _take_in(
-        self,
-        delta: MetadataDelta,
-        image: MetadataImage,
-        then: Callable[[PartitionDelta], None],
-        cause: Cause,
-    ) -> Iterator[int]:
-        broker_id, gone = self.broker_id, list[PartitionDelta]()
-        for each in delta.looks_for(broker_id):
-            cost = LOOKED_AT
-            if each is None:
-                yield cost
-                continue
-            if each.after is not None and broker_id in each.after.replicas:
-                self._hosting.host(
-                    each.topic,
-                    each.topic_id,
-                    each.partition_id,
-                    each.after,
-                    first_epoch=each.first_epoch,
-                    cause=cause,
-                )
-                cost = CHANGED
-            elif each.before is not None and broker_id in each.before.replicas:
-                gone.append(each)
-            then(each)
-            yield cost
-        for each in gone:
-            self._hosting.drop(each.topic, each.topic_id, each.partition_id, cause=cause)
-            yield CHANGED
-        yield from self._configure(delta, image)
-        if delta.brokers:
-            # A changed broker may join an ISR or not, and holds the high watermark back accordingly.
-            for partition in self._hosting.each():
-                partition.advance_high_watermark()
-                partition.settle_deletions()
-                yield LOOKED_AT
-        self.journal.acted()
-
-    def _configure(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[int]:
-        topics = {each.name for each in delta.configs if each.type is ConfigType.TOPIC}
-        everywhere = any(self._is_ours(each) for each in delta.configs)
-        if not topics and not everywhere:
-            return
-        self._quotas.configure(image)
-        configs: dict[str, TopicConfig] = {}
-        for partition in self._hosting.each():
-            topic = partition.topic
-            if not everywhere and topic not in topics:
-                yield LOOKED_AT
-                continue
-            if topic not in configs:
-                configs[topic] = effective(image, topic, static=self._static)
-            self._hosting.configure(partition, configs[topic])
-            yield CHANGED
-
-    def _is_ours(self, resource: ConfigResource) -> bool:
-        """Return whether a resource is of this broker, or of all."""
-        return resource.type is ConfigType.BROKER and resource.name in ("", str(self.broker_id))
-
-    def _remove_strays(self, image: MetadataImage, cause: Cause) -> Iterator[int]:
-        """Remove replicas that were given to others, or whose topic was deleted or shrunk, while this broker
-        was down. `image` has the broker's registration, so that it is newer than all that it acted upon in an
-        earlier life."""
-        for key in self._logs.folders.namesakes.held():
-            known = image.topic(key[0])
-            if known is not None:
-                identity = PartitionIdentity(known.topic_id, known.first_epoch(key[1]))
-                self._logs.folders.namesakes.prefer(key, identity)
-        for topic, partition_id, (topic_id, first_epoch) in self._logs.folders.held():
-            held, state = image.topic_by_id(topic_id), image.partition(topic_id, partition_id)
-            if (
-                held is None
-                or state is None
-                or self.broker_id not in state.replicas
-                or held.first_epoch(partition_id) != first_epoch
-            ):
-                log.info("removing a stray replica", topic=topic, partition=partition_id)
-                self._hosting.drop(topic, topic_id, partition_id, cause=cause)
-            yield CHANGED
-
-    def _eligible_for(self, topic_id: uuid.UUID, partition_id: int) -> Eligible:
-        return lambda broker_id, broker_epoch: may_join(
-            self._image, topic_id, partition_id, broker_id, broker_epoch
-        )
+        return self._intake.changes
 
     # Lookups
 
     def partition(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
         """Return the replica. Raises `PartitionError` if it is not here (yet)."""
-        found = self._hosting.find(topic, partition_id)
-        if found is not None:
-            return found
-        if isinstance(topic, uuid.UUID):
-            known = self._image.topic_by_id(topic)
-            if known is None:
-                raise PartitionError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic}")
-        else:
-            known = self._image.topic(topic)
-        state: PartitionState | None = None
-        if known is not None:
-            state = self._image.partition(known.topic_id, partition_id)
-        if state is None:
-            raise PartitionError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition_id} of {topic}"
-            )
-        if known is not None and self._hosting.is_starved(known.name, partition_id):
-            raise PartitionError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"partition {partition_id} of {topic} can't be opened for now: too few file descriptors are "
-                "left",
-            )
-        damaged = None if known is None else self._hosting.damage_of(known.name, partition_id)
-        if damaged is not None:
-            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, damaged)
-        raise PartitionError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"partition {partition_id} of {topic} is led by broker {state.leader}, or not opened here yet",
-        )
-
-    def _is_cut_off(self, partition: PartitionReplica) -> bool:
-        """Return whether this broker believes to lead it while no other broker can confirm that: its clients
-        should look for another leader. While followers fetch, a quorum without a leader is no reason, because
-        their records can be committed."""
-        session_s = self._config.broker_session_timeout_ms / 1000
-        return (
-            partition.leading is not None
-            and self._is_controller_silent()
-            and partition.leading.unheard_by_others(now=trio.current_time(), after_s=session_s)
-        )
-
-    def _is_controller_silent(self) -> bool:
-        return self._controller_silent_s() >= self._config.broker_session_timeout_ms / 1000
-
-    def _writable(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
-        partition = self.partition(topic, partition_id)
-        if self._is_cut_off(partition):
-            raise PartitionError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"{partition}: neither the controller nor a follower has been heard of for a session; "
-                "another broker may lead by now",
-            )
-        return partition
-
-    def _is_served(self, partition: PartitionReplica) -> bool:
-        return self._hosting.has(partition)
-
-    def _deletable(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
-        """Return the replica, if its topic's records may be deleted. Raises `PartitionError`."""
-        partition = self._writable(topic, partition_id)
-        partition.check_leading()
-        config = effective(self._image, partition.topic, static=self._static)
-        if config.cleanup_compact and not config.cleanup_delete:
-            raise PartitionError(
-                ErrorCode.POLICY_VIOLATION,
-                f"records of {partition} can't be deleted: its topic has cleanup.policy=compact; add delete "
-                "to it, or write tombstones",
-            )
-        return partition
+        return self._lookups.partition(topic, partition_id)
 
     def is_cut_off(self, topic: TopicRef, partition_id: int) -> bool:
         """Return whether clients that ask for the leader should look for another one."""
-        found = self._hosting.find(topic, partition_id)
-        return found is not None and self._is_cut_off(found)
+        return self._lookups.sends_clients_away(topic, partition_id)
 
     @property
     def any_cut_off(self) -> bool:
-        # Every Metadata asks, and a node may host many partitions.
-        return self._is_controller_silent() and any(
-            self._is_cut_off(each) for each in self._hosting.partitions()
-        )
+        """True if clients should look for another leader of any partition."""
+        return self._lookups.any_cut_off
 
     # Requests
 
@@ -737,7 +593,7 @@ class ReplicaManager:
     async def damages(self) -> list[tuple[str, int, DamagedRange | str]]:
         """Return topic, partition and damage: a range that can't be read, or why the log can't be opened."""
         found, slices = list[tuple[str, int, DamagedRange | str]](), Slices()
-        for each in self._hosting.damages():
+        for each in self._hosted.damages():
             if each is not None:
                 found.append(each)
             await slices.pause()
@@ -757,8 +613,8 @@ class ReplicaManager:
     def counts(self) -> PartitionCounts:
         """Return gauges over the partitions of this broker."""
         return count_partitions(
-            self._hosting.partitions(),
-            offline_replicas=self._hosting.offline,
-            damaged_replicas=self._hosting.damaged,
+            self._hosted.partitions(),
+            offline_replicas=self._hosted.offline,
+            damaged_replicas=self._hosted.damaged,
             purgatory=self._purgatory,
         )

@@ -10,7 +10,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Partition, PartitionChange, Topic
 from quorate.broker.metadata.states import PartitionState
 from quorate.broker.metadata_cache import whole_image
-from quorate.broker.replication.backlog import CHANGED, Backlog
+from quorate.broker.replication.changes.backlog import CHANGED, Backlog
 from quorate.broker.replication.hosting import Hosting
 
 MANY = 1000

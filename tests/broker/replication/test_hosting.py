@@ -70,7 +70,7 @@ async def test_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(ma
     cluster[1].disk.release()
     await cluster[1].start(unfence=False)
     cluster[1].disk.stall()
-    assert not cluster[1].manager._hosting.settled
+    assert not cluster[1].manager._hosted.settled
     cluster.nursery.start_soon(release_later)
     assert not await closed(cluster[1])
     starting.cancel()
@@ -136,7 +136,7 @@ async def test_a_topic_deleted_while_it_is_opened_leaves_nothing(make_brokers, a
     cluster.controller.create(replicas=(1,))
     await trio.lowlevel.checkpoint()
     cluster.controller.delete()
-    await cluster.until(lambda: not cluster[1].manager._hosting._hosted)
+    await cluster.until(lambda: not cluster[1].manager._hosted.by_name)
     assert not cluster[1].disk.exists("data/t-0")
 
 
@@ -175,7 +175,7 @@ async def test_a_replica_is_removed_only_after_its_flush(make_brokers, autojump_
     cluster.controller.delete()
     await trio.sleep(0.1)
     disk.release()
-    await cluster.until(lambda: not cluster[1].manager._hosting._hosted)
+    await cluster.until(lambda: not cluster[1].manager._hosted.by_name)
     await trio.sleep(5)
     assert not cluster[1].errors
     assert cluster[1].manager.counts().offline_replica_count == 0

@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from quorate.broker.replication.isr_updater import IsrUpdater
 from quorate.broker.replication.producing.producer_state import ProducerState
+from quorate.broker.replication.proposals.isr_updater import IsrUpdater
 from quorate.broker.replication.replica.isr import IsrState
 from quorate.broker.replication.replica.leader_state import LeaderState
 from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable

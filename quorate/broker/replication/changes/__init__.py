@@ -1,5 +1,6 @@
-"""The state changes of replicas: the journal of them, and their lines in the log."""
+"""The state changes of replicas: the backlog and the journal of them, and their lines in the log."""
 
+from quorate.broker.replication.changes.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.changes.change_journal import (
     BOUNDS,
     ENDS,
@@ -15,8 +16,11 @@ from quorate.broker.replication.changes.role_lines import ROLE_CHANGED, RoleLine
 
 __all__ = [
     "BOUNDS",
+    "CHANGED",
     "ENDS",
+    "LOOKED_AT",
     "ROLE_CHANGED",
+    "Backlog",
     "Cause",
     "ChangeJournal",
     "ChangeKind",

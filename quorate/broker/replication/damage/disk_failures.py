@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from quorate.broker.replication.damage.scrubber import remedy_for
-from quorate.broker.replication.hosting import Hosting
+from quorate.broker.replication.hosting import HostedReplicas
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.storage import LogManager, failure_reason
 from quorate.log import DamagedLogError
@@ -24,7 +24,7 @@ class DiskFailures:
         broker_id: int,
         logs: LogManager,
         *,
-        hosting: Callable[[], Hosting],
+        hosted: HostedReplicas,
         report: Callable[[Sequence[uuid.UUID]], None],
         damaged: Callable[[str, int], None],
     ) -> None:
@@ -32,7 +32,7 @@ class DiskFailures:
         partition of a replica whose log is damaged."""
         self._broker_id = broker_id
         self._logs = logs
-        self._hosting = hosting
+        self._hosted = hosted
         self._report = report
         self._damaged = damaged
         self.out_of_folders = trio.Event()
@@ -40,7 +40,7 @@ class DiskFailures:
 
     def failed(self, partition: PartitionReplica, error: Exception) -> None:
         """A use of an open log has failed."""
-        if not self._hosting().has(partition):
+        if not self._hosted.has(partition):
             return  # its files are being removed
         if isinstance(error, DescriptorsExhaustedError):
             log.error("a partition's files can't be opened", partition=str(partition), reason=str(error))
@@ -77,7 +77,7 @@ class DiskFailures:
 
     def _fail_all(self, keys: Sequence[tuple[str, int]], reason: str) -> None:
         for topic, partition_id in keys:
-            partition = self._hosting().find(topic, partition_id)
+            partition = self._hosted.find(topic, partition_id)
             if partition is not None:
                 partition.fail(reason)
         self._report(self._logs.failed_ids)

@@ -17,7 +17,7 @@ from quorate.broker.controller.rpc import (
     DirectoryAssignment,
 )
 from quorate.broker.metadata import DISCARDED
-from quorate.broker.replication.hosting import HeldReplica, Hosting
+from quorate.broker.replication.hosting import HeldReplica, HostedReplicas, Hosting
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.error_code import ErrorCode
 from quorate.log import TopicPartition
@@ -40,6 +40,7 @@ class Refetches:
         broker_id: int,
         *,
         hosting: Hosting,
+        hosted: HostedReplicas,
         broker_epoch: Callable[[], int],
         assign: Callable[[AssignReplicasToDirsRequest], Awaitable[AssignReplicasToDirsResponse]],
         entropy: Entropy,
@@ -48,6 +49,7 @@ class Refetches:
     ) -> None:
         self._broker_id = broker_id
         self._hosting = hosting
+        self._hosted = hosted
         self._broker_epoch = broker_epoch
         self._assign = assign
         self._entropy = entropy
@@ -109,7 +111,7 @@ class Refetches:
 
     async def _try(self, key: TopicPartition) -> None:
         try:
-            while self._hosting.is_damaged(*key):
+            while self._hosted.is_damaged(*key):
                 try:
                     await self.refetch(*key)
                 except PartitionError as error:

@@ -5,102 +5,38 @@ in, and at most one task that brings it there. A partition that is open takes it
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 
 import trio
 
-from quorate.broker.metadata import LOST, LeaderRecoveryState, PartitionState, TopicConfig, is_reserved
+from quorate.broker.metadata import PartitionState, is_reserved
 from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeKind, RoleLines, kind_of
-from quorate.broker.replication.directory_assignments import DirectoryAssignments
 from quorate.broker.replication.following import Fetchers
-from quorate.broker.replication.producing import ProduceRules
+from quorate.broker.replication.hosting.hosted_replicas import HeldReplica, Hosted, HostedReplicas
+from quorate.broker.replication.hosting.replica_opening import ReplicaOpening
+from quorate.broker.replication.proposals import DirectoryAssignments
 from quorate.broker.replication.replica import (
-    CompactionSettings,
-    Eligible,
-    IsrProposal,
     PartitionReplica,
     RoleChange,
-    is_throttled,
 )
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import TopicRef
-from quorate.broker.replication.stats import ReplicationStats
-from quorate.broker.replication.storage import LogManager, PartitionIdentity, folder_name, may_open
+from quorate.broker.replication.storage import LogManager, PartitionIdentity, may_open
 from quorate.broker.replication.storage.moves import DirectoryMoves
 from quorate.error_code import ErrorCode
-from quorate.log import DamagedLogError, DamagedRange, LogConfig, LogError
+from quorate.log import DamagedLogError, LogError
 from quorate.present import present
-from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Tasks, get_logger, uuid_text
+from quorate.runtime import DescriptorsExhaustedError, DiskError, Tasks, get_logger, uuid_text
 from quorate.types import Epoch
 
 log = get_logger(__name__)
 
-_LARGEST_BATCH = 2**31 - 1
-_OPENED_AT_ONCE = 8
-"""Recovery holds a piece of each log in memory."""
-_DESCRIPTORS_KEPT = 16
-"""The file descriptors that no partition log may use. Votes, checkpoints and other nodes need some."""
 _GIVE_UP_SECONDS = 10.0
 """The pause between two reports of a damaged replica that has to lead: somebody else may be back by then."""
 _DESCRIPTORS_WAIT_SECONDS = 10.0
 """The pause between two tries to open a log while descriptors are short."""
-
-
-@dataclass(slots=True)
-class HeldReplica:
-    """A replica whose log is about to be set aside."""
-
-    topic: str
-    topic_id: uuid.UUID
-    partition_id: int
-    partition_epoch: int
-    """Of the state that was known when it was asked for."""
-    left: trio.Event = field(default_factory=trio.Event)
-    """Metadata says that the replica counts for nothing any more."""
-
-    def hear(self, broker_id: int, state: PartitionState) -> None:
-        """Take in a committed state."""
-        if state.partition_epoch > self.partition_epoch and state.directory_of(broker_id) == LOST:
-            self.left.set()
-
-
-@dataclass(slots=True)
-class _Hosted:
-    """One partition by name. A recreated topic has the same folder as its predecessor, and so has a partition
-    of a topic that was shrunk and has grown again."""
-
-    identity: PartitionIdentity
-    target: PartitionState | None
-    """The state to reach. None: the replica is to be removed."""
-    partition: PartitionReplica | None = None
-    stale: bool = False
-    """The folder's contents belong to another partition than `target`, and are removed first."""
-    removed: PartitionIdentity | None = None
-    """The partition that the folder's contents belong to, while it is `stale`."""
-    leaving: PartitionReplica | None = None
-    """The open replica that no longer serves anybody."""
-    busy: bool = False
-    """A task is at work. It reads `target` again when it is done."""
-    starved_at: float | None = None
-    """The time since which the log can't be opened for want of file descriptors."""
-    damage: str | None = None
-    """Why the log can't be opened although the disk works."""
-    gives_up: bool = False
-    """A task asks the controller to let another replica lead, as long as this one can't be opened."""
-    held: HeldReplica | None = None
-    """While its log is about to be set aside: it goes on in its present role, and takes no other."""
-    fresh: uuid.UUID | None = None
-    """The directory in which it begins anew, after its log was set aside there."""
-    waits: bool = False
-    """The replica is offline: metadata records it in a directory that isn't here."""
-
-    @property
-    def is_damaged(self) -> bool:
-        return self.damage is not None or (self.partition is not None and bool(self.partition.damage))
 
 
 class Hosting:
@@ -111,17 +47,13 @@ class Hosting:
         broker_id: int,
         config: ReplicationConfig,
         logs: LogManager,
+        replicas: HostedReplicas,
         *,
+        opening: ReplicaOpening,
         tasks: Tasks,
         fetchers: Fetchers,
-        disk: Disk,
-        topic_config: Callable[[str], TopicConfig],
-        eligible: Callable[[uuid.UUID, int], Eligible],
         assignments: DirectoryAssignments,
         moves: DirectoryMoves,
-        propose: Callable[[PartitionReplica, IsrProposal], None],
-        stats: ReplicationStats,
-        disk_failed: Callable[[PartitionReplica, Exception], None],
         failed: Callable[[str, int, Exception], None],
         remedy: Callable[[str, int], str],
         damaged: Callable[[str, int], None],
@@ -132,99 +64,21 @@ class Hosting:
         self._broker_id = broker_id
         self._config = config
         self._logs = logs
+        self._replicas = replicas
+        self._opening = opening
         self._tasks = tasks
         self._fetchers = fetchers
-        self._disk = disk
-        self._topic_config = topic_config
-        self._eligible = eligible
         self._assignments = assignments
         self._moves = moves
-        self._propose = propose
-        self._stats = stats
-        self._disk_failed = disk_failed
         self._failed = failed
         self._remedy = remedy
         self._found_damaged = damaged
-        self._opening = trio.CapacityLimiter(_OPENED_AT_ONCE)
-        self._hosted: dict[tuple[str, int], _Hosted] = {}
-        self._by_id: dict[tuple[uuid.UUID, int], PartitionReplica] = {}
         self._journal = journal
         self._lines = RoleLines()
 
     def end(self) -> None:
         """Log no more changes of roles. Metadata goes on arriving for a while."""
         self._lines.finish()
-
-    @property
-    def settled(self) -> bool:
-        """Return whether all replicas that are here and should be are open, and no others are."""
-        folders = self._logs.folders
-        return all(
-            not each.busy
-            and (each.partition is not None or (each.waits and folders.log_directory_of(*key) is None))
-            for key, each in self._hosted.items()
-        )
-
-    @property
-    def offline(self) -> int:
-        """Replicas that a failed disk has taken away, or that could not be opened."""
-        return sum(
-            each.target is not None
-            and (not each.busy if each.partition is None else each.partition.failure is not None)
-            for each in self._hosted.values()
-        )
-
-    def leads_in(self, directory: uuid.UUID) -> bool:
-        """Return whether metadata has this broker lead a partition whose replica is in `directory`."""
-        return any(
-            each.target is not None
-            and each.target.leader == self._broker_id
-            and self._logs.folders.directory_of(*key) == directory
-            for key, each in self._hosted.items()
-        )
-
-    def has(self, partition: PartitionReplica) -> bool:
-        """Return whether the partition is served, or would be if its disk worked."""
-        return self._by_id.get((partition.topic_id, partition.partition_id)) is partition
-
-    def is_starved(self, topic: str, partition_id: int) -> bool:
-        """Return whether a lack of file descriptors keeps its log from being opened."""
-        hosted = self._hosted.get((topic, partition_id))
-        return hosted is not None and hosted.starved_at is not None
-
-    def damage_of(self, topic: str, partition_id: int) -> str | None:
-        """Return why its log can't be opened although the disk works; None: it can, or it isn't here."""
-        hosted = self._hosted.get((topic, partition_id))
-        return None if hosted is None else hosted.damage
-
-    def is_damaged(self, topic: str, partition_id: int) -> bool:
-        """Return whether a part of its log is known to be damaged, or it can't be opened because of that."""
-        hosted = self._hosted.get((topic, partition_id))
-        return hosted is not None and hosted.is_damaged
-
-    @property
-    def damaged(self) -> int:
-        """Replicas of whose log a part is known to be damaged, or that can't be opened because of that."""
-        return sum(each.is_damaged for each in self._hosted.values())
-
-    def damages(self) -> Iterator[tuple[str, int, DamagedRange | str] | None]:
-        """Yield topic, partition and damage: a range that can't be read, or why the log can't be opened. None
-        for each replica that was looked at."""
-        for (topic, partition_id), hosted in list(self._hosted.items()):
-            yield None
-            if hosted.damage is not None:
-                yield topic, partition_id, hosted.damage
-            for each in () if hosted.partition is None else hosted.partition.damage:
-                yield topic, partition_id, each
-
-    def partitions(self) -> list[PartitionReplica]:
-        return [each.partition for each in self._hosted.values() if each.partition is not None]
-
-    def find(self, topic: TopicRef, partition_id: int) -> PartitionReplica | None:
-        if isinstance(topic, uuid.UUID):
-            return self._by_id.get((topic, partition_id))
-        hosted = self._hosted.get((topic, partition_id))
-        return None if hosted is None else hosted.partition
 
     def host(
         self,
@@ -239,10 +93,10 @@ class Hosting:
         """Bring this broker's replica to a committed state. `first_epoch`: with which the partition began;
         `cause`: the records that say so."""
         key, identity = (topic, partition_id), PartitionIdentity(topic_id, first_epoch)
-        hosted = self._hosted.get(key)
+        hosted = self._replicas.by_name.get(key)
         before: PartitionState | None = None
         if hosted is None:
-            hosted = self._hosted[key] = _Hosted(identity, state)
+            hosted = self._replicas.by_name[key] = Hosted(identity, state)
         elif hosted.identity != identity:
             earlier = hosted.identity.topic_id
             if hosted.target is not None:
@@ -265,9 +119,9 @@ class Hosting:
     def drop(self, topic: str, topic_id: uuid.UUID, partition_id: int, *, cause: Cause) -> None:
         """Stop serving a replica that this broker no longer has, and delete its data."""
         key = (topic, partition_id)
-        hosted = self._hosted.get(key)
+        hosted = self._replicas.by_name.get(key)
         if hosted is None:
-            hosted = self._hosted[key] = _Hosted(PartitionIdentity(topic_id), None)
+            hosted = self._replicas.by_name[key] = Hosted(PartitionIdentity(topic_id), None)
         elif hosted.identity.topic_id != topic_id:
             return  # of an earlier topic of this name, which is gone already
         self._journal.begin(topic, topic_id, partition_id, ChangeKind.DELETE, None, cause)
@@ -275,31 +129,7 @@ class Hosting:
         hosted.target = None
         self._bring(key, hosted)
 
-    def each(self) -> Iterator[PartitionReplica]:
-        """Yield the `partitions` for a walk in pieces. Those opened meanwhile are left out."""
-        for key in tuple(self._hosted):
-            hosted = self._hosted.get(key)
-            if hosted is not None and hosted.partition is not None:
-                yield hosted.partition
-
-    def configure(self, partition: PartitionReplica, config: TopicConfig) -> None:
-        """Apply changed topic settings to the partition."""
-        partition.min_isr = config.min_insync_replicas
-        partition.rules = ProduceRules.of(config)
-        partition.log.configure(log_config(config))
-        partition.compaction.configure(CompactionSettings.of(config))
-        partition.leader_throttled = self._throttled(partition, config.leader_replication_throttled_replicas)
-        partition.follower_throttled = self._throttled(
-            partition, config.follower_replication_throttled_replicas
-        )
-        partition.advance_high_watermark()
-
-    def _throttled(self, partition: PartitionReplica, replicas: str) -> bool:
-        return bool(replicas) and is_throttled(
-            replicas, partition_id=partition.partition_id, broker_id=self._broker_id
-        )
-
-    def _forget(self, hosted: _Hosted, partition_id: int) -> None:
+    def _forget(self, hosted: Hosted, partition_id: int) -> None:
         """Stop serving the partition. Its data is deleted, even if the same replica returns at once."""
         partition, hosted.partition = hosted.partition, None
         hosted.stale, hosted.starved_at, hosted.removed = True, None, hosted.identity
@@ -308,23 +138,23 @@ class Hosting:
         if partition is not None:
             hosted.leaving = partition
             partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self._by_id.pop((partition.topic_id, partition.partition_id), None)
+            self._replicas.by_id.pop((partition.topic_id, partition.partition_id), None)
             self._fetchers.unfollow(partition)
 
-    def _bring(self, key: tuple[str, int], hosted: _Hosted) -> None:
+    def _bring(self, key: tuple[str, int], hosted: Hosted) -> None:
         # Metadata goes on arriving for a while when tasks have ended.
         if not self._tasks.ended and not hosted.busy:
             hosted.busy = True
             self._tasks.start(partial(self._settle, key, hosted))
 
-    async def _settle(self, key: tuple[str, int], hosted: _Hosted) -> None:
+    async def _settle(self, key: tuple[str, int], hosted: Hosted) -> None:
         try:
             while not await self._try_step(key, hosted):
                 pass
         finally:
             hosted.busy = False
 
-    async def _try_step(self, key: tuple[str, int], hosted: _Hosted) -> bool:
+    async def _try_step(self, key: tuple[str, int], hosted: Hosted) -> bool:
         try:
             return await self._step(key, hosted)
         except DescriptorsExhaustedError as error:
@@ -356,7 +186,7 @@ class Hosting:
             self._journal.hindered(topic_id, key[1], problem)
         return ended
 
-    def _damaged(self, key: tuple[str, int], hosted: _Hosted, problem: str) -> None:
+    def _damaged(self, key: tuple[str, int], hosted: Hosted, problem: str) -> None:
         """The log can't be opened, but the disk works: the other replicas in the directory go on, and what
         this one leads another member of the ISR takes over."""
         if hosted.damage is None:
@@ -376,12 +206,12 @@ class Hosting:
             hosted.gives_up = True
             self._tasks.start(partial(self._go_on_giving_up, key, hosted))
 
-    def _give_up(self, key: tuple[str, int], hosted: _Hosted) -> None:
+    def _give_up(self, key: tuple[str, int], hosted: Hosted) -> None:
         if hosted.target is not None and hosted.target.leader == self._broker_id:
             self._assignments.give_up((hosted.identity.topic_id, key[1]))
 
-    async def _go_on_giving_up(self, key: tuple[str, int], hosted: _Hosted) -> None:
-        while self._hosted.get(key) is hosted:
+    async def _go_on_giving_up(self, key: tuple[str, int], hosted: Hosted) -> None:
+        while self._replicas.by_name.get(key) is hosted:
             await trio.sleep(_GIVE_UP_SECONDS)
             if hosted.damage is None:
                 break
@@ -392,7 +222,7 @@ class Hosting:
         """Let a replica go on in its present role, and take no other until `release`: its log is about to be
         set aside, and must not be fetched for in a later leader epoch. Raises `PartitionError`."""
         key = (topic, partition_id)
-        hosted = self._hosted.get(key)
+        hosted = self._replicas.by_name.get(key)
         if hosted is None or hosted.target is None or hosted.stale:
             raise PartitionError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no replica of {topic}-{partition_id}"
@@ -415,7 +245,7 @@ class Hosting:
     def release(self, held: HeldReplica) -> None:
         """Take the role that metadata gives it by now, whatever became of its log."""
         key = (held.topic, held.partition_id)
-        hosted = self._hosted.get(key)
+        hosted = self._replicas.by_name.get(key)
         if hosted is not None and hosted.held is held:
             hosted.held = None
             self._bring(key, hosted)
@@ -424,7 +254,7 @@ class Hosting:
         """Set the log of a replica aside that has `left`; it begins anew with `release`. Return the folder's
         path now. Raises `PartitionError`; the directory fails then if it was the disk."""
         key = (held.topic, held.partition_id)
-        hosted = self._hosted.get(key)
+        hosted = self._replicas.by_name.get(key)
         if hosted is None or hosted.held is not held or not held.left.is_set():
             raise PartitionError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{held.topic}-{held.partition_id} has gone meanwhile"
@@ -435,7 +265,7 @@ class Hosting:
             if partition is not None:
                 self._fetchers.unfollow(partition)
                 partition.stop()
-                self._by_id.pop((partition.topic_id, partition.partition_id), None)
+                self._replicas.by_id.pop((partition.topic_id, partition.partition_id), None)
             await self._moves.leave(key)
             async with AsyncExitStack() as locks:
                 if partition is not None:
@@ -455,7 +285,7 @@ class Hosting:
 
     def report(self, partition: PartitionReplica) -> None:
         """Tell the controller where the replica is, if metadata says otherwise."""
-        if partition.state is not None and self.has(partition):
+        if partition.state is not None and self._replicas.has(partition):
             self._report((partition.topic, partition.partition_id), partition.topic_id, partition.state)
 
     def _report(self, key: tuple[str, int], topic_id: uuid.UUID, state: PartitionState) -> None:
@@ -464,7 +294,7 @@ class Hosting:
         if actual is not None:
             self._assignments.reconcile((topic_id, key[1]), recorded=recorded, actual=actual)
 
-    def _may_open(self, key: tuple[str, int], hosted: _Hosted, target: PartitionState) -> bool:
+    def _may_open(self, key: tuple[str, int], hosted: Hosted, target: PartitionState) -> bool:
         moved = hosted.fresh or self._logs.futures.departed_to(key)
         if moved is not None:
             # Whoever counts on the folder that is left must learn of it, above all if this one can't be
@@ -494,7 +324,7 @@ class Hosting:
         hosted.waits = not allowed
         return allowed
 
-    def _starved(self, key: tuple[str, int], hosted: _Hosted) -> None:
+    def _starved(self, key: tuple[str, int], hosted: Hosted) -> None:
         """Let another replica lead for now. The disk is fine, but a leader must be able to serve."""
         now = trio.current_time()
         if hosted.partition is not None or hosted.target is None:
@@ -509,16 +339,16 @@ class Hosting:
             )
             self._assignments.give_up((hosted.identity.topic_id, key[1]))
 
-    def _later(self, key: tuple[str, int], hosted: _Hosted) -> None:
+    def _later(self, key: tuple[str, int], hosted: Hosted) -> None:
         async def wait() -> None:
             await trio.sleep(_DESCRIPTORS_WAIT_SECONDS)
-            if self._hosted.get(key) is hosted:
+            if self._replicas.by_name.get(key) is hosted:
                 self._bring(key, hosted)
 
         if not self._tasks.ended:
             self._tasks.start(wait)
 
-    async def _step(self, key: tuple[str, int], hosted: _Hosted) -> bool:
+    async def _step(self, key: tuple[str, int], hosted: Hosted) -> bool:
         """Take one step towards the target. Return True when it is reached and nothing has changed
         meanwhile."""
         if hosted.stale:
@@ -535,7 +365,7 @@ class Hosting:
             return False
         identity = hosted.identity
         if hosted.target is None:
-            self._hosted.pop(key, None)
+            self._replicas.by_name.pop(key, None)
             return True
         if hosted.held is not None:
             return True
@@ -545,18 +375,15 @@ class Hosting:
             directory = hosted.target.directory_of(self._broker_id)
             if is_reserved(directory):
                 directory = hosted.fresh or self._moves.wish(key) or directory
-            async with self._opening:
+            async with self._opening.turns:
                 if hosted.stale:
                     return False  # removed while it waited for its turn
-                self._check_descriptors(key)
-                partition = await self._open(key, identity, hosted.target, directory)
+                partition = await self._opening.open(key, identity, hosted.target, directory)
             if hosted.stale:
                 partition.log.close()
                 return False
-            # Metadata may have changed while it was opened.
-            self.configure(partition, self._topic_config(partition.topic))
             hosted.partition, hosted.starved_at, hosted.damage, hosted.fresh = partition, None, None, None
-            self._by_id[identity.topic_id, key[1]] = partition
+            self._replicas.by_id[identity.topic_id, key[1]] = partition
             self._moves.opened(partition)
         partition = hosted.partition
         # A truncation finishes first. Nothing runs between the release and what follows.
@@ -567,17 +394,7 @@ class Hosting:
         self._take_in(partition, hosted.target)
         return True
 
-    def _check_descriptors(self, key: tuple[str, int]) -> None:
-        """Raise while only the reserve is left: it is for votes, checkpoints and the connections of nodes."""
-        left = self._disk.descriptors_left()
-        if left is not None and left < _DESCRIPTORS_KEPT:
-            raise DescriptorsExhaustedError(
-                f"only {left} file descriptors are left; raise the limit (ulimit -n, LimitNOFILE= of "
-                "systemd, --ulimit nofile= of Docker). The disk is fine",
-                path=folder_name(*key),
-            )
-
-    async def _remove(self, key: tuple[str, int], hosted: _Hosted) -> None:
+    async def _remove(self, key: tuple[str, int], hosted: Hosted) -> None:
         leaving, hosted.leaving = hosted.leaving, None
         await self._moves.leave(key)
         if leaving is None:
@@ -586,48 +403,6 @@ class Hosting:
         # Tasks at work in its folder must end first.
         async with leaving.compaction.closed("the replica is being removed"), leaving.upkeep, leaving.lock:
             await self._logs.folders.remove(*key)
-
-    async def _open(
-        self,
-        key: tuple[str, int],
-        identity: PartitionIdentity,
-        target: PartitionState,
-        directory: uuid.UUID,
-    ) -> PartitionReplica:
-        topic, partition_id = key
-        topic_id = identity.topic_id
-        config = self._topic_config(topic)
-        opened = await self._logs.open_log(
-            topic,
-            partition_id,
-            identity,
-            log_config(config),
-            directory=directory,
-            counts=self._counts(target),
-        )
-        partition = PartitionReplica(
-            broker_id=self._broker_id,
-            topic=topic,
-            topic_id=topic_id,
-            partition_id=partition_id,
-            disk=self._disk,
-            log=opened,
-            min_isr=config.min_insync_replicas,
-            rules=ProduceRules.of(config),
-            lag_s=self._config.replica_lag_time_max_ms / 1000,
-            eligible=self._eligible(topic_id, partition_id),
-            propose=self._propose,
-            stats=self._stats,
-            disk_failed=self._disk_failed,
-        )
-        await partition.load_producers()
-        return partition
-
-    def _counts(self, state: PartitionState) -> bool:
-        """Return whether the partition counts on what this replica had before the start: the controller has
-        believed the broker's proof of it. An unclean leader may have lost records, and says so."""
-        may_lack = state.leader_recovery_state is LeaderRecoveryState.RECOVERING
-        return self._broker_id in (*state.isr, *state.elr) and not may_lack
 
     def _take_in(self, partition: PartitionReplica, state: PartitionState) -> None:
         if self._tasks.ended:
@@ -650,18 +425,3 @@ class Hosting:
         change = self._journal.completed(topic_id, partition_id, now=trio.current_time())
         if change is not None:
             self._lines.completed(change)
-
-
-def log_config(config: TopicConfig) -> LogConfig:
-    """Return the configuration of the log of a topic's partition."""
-    return LogConfig(
-        segment_bytes=config.segment_bytes,
-        # A record of a compacted topic must not wait for its segment to roll.
-        segment_ms=min(config.segment_ms, config.max_compaction_lag_ms)
-        if config.cleanup_compact
-        else config.segment_ms,
-        index_interval_bytes=config.index_interval_bytes,
-        segment_index_bytes=config.segment_index_bytes,
-        # Producers are held to max.message.bytes, which may shrink below what is there.
-        max_batch_bytes=_LARGEST_BATCH,
-    )
