@@ -2,6 +2,8 @@
 
 import uuid
 
+import pytest
+
 from quorate.broker.replication.following.follower_session import (
     FollowerSession,
     by_topic,
@@ -19,6 +21,7 @@ def begun(session_id=5):
     session = FollowerSession()
     assert not session.incremental
     assert session.name(KEY, FetchPartition(0, fetch_offset=1))
+    session.sent()
     session.answered(ErrorCode.NONE, session_id)
     return session
 
@@ -36,12 +39,14 @@ def test_a_partition_is_named_when_anything_of_it_differs():
     assert session.name(KEY, FetchPartition(0, fetch_offset=1))
 
 
-def test_each_answer_moves_the_epoch_on_and_it_never_returns_to_zero():
+def test_each_request_moves_the_epoch_on_and_it_never_returns_to_zero():
     session = begun()
+    session.sent()
+    assert session.epoch == 2, "before the answer, so that the next may be sent ahead"
     session.answered(ErrorCode.NONE, 5)
     assert session.epoch == 2
     session.epoch = 2**31 - 1
-    session.answered(ErrorCode.NONE, 5)
+    session.sent()
     assert (session.epoch, session.incremental) == (1, True)
 
 
@@ -63,6 +68,7 @@ def test_a_leader_without_room_is_asked_for_everything_each_time():
     assert session.name(KEY, FetchPartition(0, fetch_offset=1))
 
 
+@pytest.mark.bug("KAFKA-13079")
 def test_a_request_has_each_topic_once():
     parts = [FetchPartition(number) for number in range(3)]
     named = at_once(by_topic({(TOPIC, 0): parts[0], ("t", 1): parts[1], (TOPIC, 2): parts[2]}))

@@ -149,7 +149,7 @@ async def damaged(cluster):
 async def cut_off(cluster):
     cluster.cut_off(2)
     await trio.sleep(20)
-    cluster[1].manager._controller_silent_s = lambda: 100.0
+    cluster[1].manager._lookups._controller_silent_s = lambda: 100.0
 
 
 @pytest.mark.parametrize("during", [False, True], ids=["between two polls", "during a poll"])

@@ -3,14 +3,13 @@
 It fetches in a session (KIP-227): a request names the partitions that have changed here, an answer those
 that have changed there, and the others cost nothing. One Fetch is in flight at a time
 (num.replica.fetchers=1), and the next leaves as soon as an answer is appended: that next fetch is what
-acknowledges it. A partition that is new in an assignment breaks off a long poll in which it is missing, with
-its connection, because the answer could be half a second away. But the session is lost with it, and the next
-request names everything: where thousands are followed one after the other, most of them wait for that answer.
+acknowledges it. A partition that is new in an assignment doesn't wait for the end of a long poll in which it
+is missing: the next request, which names it, is sent ahead, and the leader answers the poll when it arrives.
 """
 
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -23,6 +22,7 @@ from quorate.broker.replication.following.follower_session import (
     forgotten_by_topic,
 )
 from quorate.broker.replication.following.lost_leaders import LostLeaders
+from quorate.broker.replication.following.polls import Poll, Polls
 from quorate.broker.replication.following.taking_in import Taken, asked_for, take_in
 from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_config import ReplicationConfig
@@ -53,9 +53,8 @@ from quorate.runtime import (
 log = get_logger(__name__)
 
 _FIRST_VERSION_WITH_IDS = 13
-_BREAK_OFF_S_PER_PARTITION: Final = 0.0005
-"""The least time between two long polls that are broken off, for each partition that the next request names.
-To name one takes both brokers a tenth of that."""
+_RECONNECT_APART_S: Final = 1.0
+"""The least time between two connects that are broken off for a partition that is new."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +67,8 @@ class _Followed:
     backoff_s: float = 0.0
     not_before: float = -math.inf
     failed: bool = False
+    asked_in: int = 0
+    """The number of the first request that asked for what is fetched next. Earlier ones are of no use."""
 
     @property
     def current(self) -> bool:
@@ -111,12 +112,12 @@ class LeaderFetcher:
         self._paused: dict[_Followed, None] = {}
         """What is not fetched for now, after an error or because of the throttle."""
         self._with_ids = True
-        self._changed = trio.Event()
+        self._polls = Polls(poll_s=context.config.replica_fetch_wait_max_ms / 1000)
         self._connection = trio.CancelScope()
-        self._interruptible = False
-        """True while connecting and while a fetch is in flight, never while an answer is processed."""
-        self._backoff_s = 0.0
+        self._connecting = False
         self._broke_off_at = -math.inf
+        self._requests = 0
+        self._backoff_s = 0.0
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -128,9 +129,10 @@ class LeaderFetcher:
         partition.watchers.attach(followed, follower=True)
         self._due[followed] = None
         self._backoff_s = 0.0
-        self._changed.set()
+        self._polls.tell_news()
         now = trio.current_time()
-        if self._interruptible and now - self._broke_off_at >= len(self) * _BREAK_OFF_S_PER_PARTITION:
+        if self._connecting and now - self._broke_off_at >= _RECONNECT_APART_S:
+            # The leader may be back at another address.
             self._broke_off_at = now
             self._connection.cancel()
 
@@ -149,7 +151,7 @@ class LeaderFetcher:
     async def run(self) -> None:
         while True:
             if not self._followed:
-                await self._wait(math.inf)
+                await self._polls.wait_for_news(math.inf)
                 continue
             try:
                 with trio.CancelScope() as self._connection:
@@ -161,8 +163,8 @@ class LeaderFetcher:
                     log.warning("can't fetch from a leader", leader=self.leader, reason=str(error))
                 self._backoff_s = self._longer(self._backoff_s)
             finally:
-                self._interruptible = False
-            await self._wait(trio.current_time() + self._backoff_s)
+                self._connecting = False
+            await self._polls.wait_for_news(trio.current_time() + self._backoff_s)
 
     def _longer(self, backoff_s: float) -> float:
         config = self._context.config
@@ -171,26 +173,20 @@ class LeaderFetcher:
             config.replica_fetch_backoff_ms / 1000,
         )
 
-    async def _wait(self, until: float) -> None:
-        """Wait for a changed assignment, at most until `until`."""
-        with trio.move_on_at(until):
-            await self._changed.wait()
-        self._changed = trio.Event()
-
     async def _connected(self) -> None:
         """Fetch over one connection. Returns when there is nothing left to fetch."""
         address = self._context.connect(self.leader)
         if address is None:
             raise NetworkError(f"broker {self.leader} has no address")
         config = self._context.config
-        self._interruptible = True
+        self._connecting = True
         async with open_client(
             self._context.network,
             address,
             client_id=f"broker-{self._context.broker_id}-fetcher",
             timeout_s=config.replica_socket_timeout_ms / 1000,
         ) as client:
-            self._interruptible = False
+            self._connecting = False
             self._context.lost.found(self.leader)
             try:
                 await self._fetch_all(client)
@@ -199,38 +195,49 @@ class LeaderFetcher:
                 raise
 
     async def _fetch_all(self, client: WireClient) -> None:
-        version = client.version(ApiKey.FETCH)
-        self._with_ids = version >= _FIRST_VERSION_WITH_IDS
+        self._with_ids = client.version(ApiKey.FETCH) >= _FIRST_VERSION_WITH_IDS
         session = self._session
         # Whether the leader had the last request of an earlier connection is unknown.
         session.restart()
+        self._polls.forget()
         while True:
-            self._changed = trio.Event()
-            request, retry_at = await self._request(version)
-            if self._changed.is_set():
-                # While the request was put together. What is new is not in it, and must not wait for it.
-                request = replace(request, max_wait_ms=0)
+            retry_at = math.inf if self._polls else await self._ask(client)
+            if self._polls and session.incremental and await self._goes_ahead():
+                retry_at = await self._ask(client)
             if not len(session):
+                self._polls.forget()
                 session.restart()
                 if not self._followed:
                     return
-                await self._wait(retry_at)
+                await self._polls.wait_for_news(retry_at)
                 continue
-            response = await self._fetch(client, request)
+            poll = await self._polls.answered()
+            try:
+                response = await poll.fetch.response()
+            finally:
+                poll.fetch.forget()
             error = ErrorCode(int(response.error))
             if error is ErrorCode.NONE:
                 self._backoff_s = 0.0
-                await self._take(response)
+                await self._take(response, poll.number)
             session.answered(error, response.session_id)
+            if not session.incremental:
+                self._polls.forget()
             if error is not ErrorCode.NONE and error not in LOST_SESSION:
                 raise KafkaError(response.error, f"broker {self.leader} refused a Fetch: {error.name}")
 
-    async def _fetch(self, client: WireClient, request: KafkaFetchRequest) -> KafkaFetchResponse:
-        self._interruptible = True
-        try:
-            return await client.fetch(request)
-        finally:
-            self._interruptible = False
+    async def _goes_ahead(self) -> bool:
+        return len(self._polls) == 1 and await self._polls.may_go_ahead()
+
+    async def _ask(self, client: WireClient) -> float:
+        """Send the next request, unless nothing is fetched. Return the time at which the first paused
+        partition is due."""
+        self._polls.take_news()
+        request, retry_at = await self._request(client.version(ApiKey.FETCH))
+        if len(self._session):
+            self._session.sent()
+            self._polls.begun(Poll(self._requests, await client.begin_fetch(request)))
+        return retry_at
 
     def _key(self, partition: PartitionReplica) -> FetchKey:
         return (partition.topic_id if self._with_ids else partition.topic, partition.partition_id)
@@ -240,6 +247,7 @@ class LeaderFetcher:
         config = self._context.config
         session = self._session
         now = trio.current_time()
+        self._requests += 1
         due, self._due = self._due, {}
         if not session.incremental:
             self._in_session.clear()
@@ -255,6 +263,13 @@ class LeaderFetcher:
             key = self._key(followed.partition)
             part = self._wanted(followed, now)
             if part is not None:
+                before = session.asks(key)
+                if (
+                    before is None
+                    or before.fetch_offset != part.fetch_offset
+                    or self._in_session.get(key) is not followed
+                ):
+                    followed.asked_in = self._requests
                 self._in_session[key] = followed
                 forgotten.pop(key, None)
                 if session.name(key, part):
@@ -311,7 +326,8 @@ class LeaderFetcher:
             and context.quotas.follower.exceeded(now=trio.current_time())
         )
 
-    async def _take(self, response: KafkaFetchResponse) -> None:
+    async def _take(self, response: KafkaFetchResponse, number: int) -> None:
+        """Take in the answer to the request of this number."""
         slices = Slices()
         raised: list[PartitionReplica] = []
         for key, part in _parts(response):
@@ -321,7 +337,11 @@ class LeaderFetcher:
                 continue
             self._due[followed] = None
             partition = followed.partition
-            if not followed.current or partition.log.end_offset != asked.fetch_offset:
+            if (
+                not followed.current
+                or followed.asked_in > number
+                or partition.log.end_offset != asked.fetch_offset
+            ):
                 continue  # not what was asked for any more
             try:
                 if await self._take_one(followed, part):

@@ -25,7 +25,8 @@ LOST_SESSION: Final = (
 
 
 class FollowerSession:
-    """`restart` at the beginning of each connection; then `ask` and `answered`, in turn."""
+    """`restart` at the beginning of each connection; then `name` and `forget`, `sent` and `answered`, in
+    turn. In a session, a request may be sent before the last one is answered."""
 
     __slots__ = ("_asked", "epoch", "session_id")
 
@@ -63,8 +64,13 @@ class FollowerSession:
         """Ask for it no longer. Return whether the request has to say so."""
         return self._asked.pop(key, None) is not None
 
+    def sent(self) -> None:
+        """A request was sent: the leader lets the epoch move on when it arrives."""
+        if self.incremental:
+            self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+
     def answered(self, error: ErrorCode, session_id: int) -> None:
-        """Take in the top of the leader's answer."""
+        """Take in the top of the leader's answer. The session is lost if it is not `incremental` then."""
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = _NO_SESSION
         if error is not ErrorCode.NONE or session_id == _NO_SESSION:
@@ -73,7 +79,8 @@ class FollowerSession:
             self.restart()
             return
         self.session_id = session_id
-        self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+        if not self.incremental:
+            self.epoch = 1
 
 
 def by_topic(parts: Mapping[FetchKey, FetchPartition]) -> Steps[Sequence[FetchTopic]]:

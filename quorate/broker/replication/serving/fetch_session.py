@@ -64,6 +64,10 @@ class SessionPartition:
             or result.log_start_offset != self._sent_log_start
         )
 
+    def not_sent(self) -> None:
+        """What was sent is of no use to the client any more."""
+        self._sent_high_watermark = self._sent_log_start = UNKNOWN_OFFSET
+
     def sent(self, result: FetchResult) -> None:
         """`result` is in an answer. After an error, the first good result is news."""
         failed = result.error is not ErrorCode.NONE
@@ -122,6 +126,10 @@ class FetchSession:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    @property
+    def closed(self) -> bool:
+        return self.epoch < 0
+
     def next_epoch(self) -> int:
         """Let the epoch move on, and return it."""
         self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
@@ -133,6 +141,8 @@ class FetchSession:
         found = self._partitions.get(key)
         if found is None:
             found = self._partitions[key] = SessionPartition(self, item)
+        elif found.item.current_leader_epoch != item.current_leader_epoch:
+            found.not_sent()
         found.item = item
         found.touched = True
         self.dirty[found] = None

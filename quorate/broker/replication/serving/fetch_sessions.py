@@ -48,7 +48,7 @@ class FetchSessions:
     def enter(self, ref: SessionRef, options: FetchOptions) -> FetchSession | None:
         """Return the session that a request belongs to; None for a full request without one, or without
         room for one. The epoch has moved on then. Raises `FetchSessionError`."""
-        if ref.epoch > FULL_IN_NEW_SESSION:
+        if ref.epoch not in (FULL_IN_NO_SESSION, FULL_IN_NEW_SESSION):
             return self._continued(ref, options)
         if ref.session_id:
             self.close(self._by_id.get(ref.session_id))
@@ -66,6 +66,9 @@ class FetchSessions:
         if session.with_ids != ref.with_ids:
             raise FetchSessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.next_epoch()
+        if session.from_follower and session.parked is not None:
+            # It has sent this one ahead, and waits for the other to be answered.
+            session.parked.complete()
         session.used_at = trio.current_time()
         self._by_id[session.session_id] = self._by_id.pop(session.session_id)
         return session

@@ -110,12 +110,15 @@ class SessionFetches:
     async def _read_or_park(
         self, session: FetchSession, epoch: int, options: FetchOptions, deadline: float, *, wait: bool
     ) -> list[FetchResult] | ParkedFetch:
+        # A follower has its session with the first answer, and can send requests ahead then.
+        wait = wait and (session.answered or not session.from_follower)
         while True:
+            if session.epoch != epoch:
+                return _overtaken(session)
             session.woken = False
             read = await self._read(session, options)
             if session.epoch != epoch:
-                # Another request came, or the session was closed.
-                raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+                return _overtaken(session)
             if read.size >= options.min_bytes or not wait or read.urgent:
                 return await self._answer(session, epoch, read, options)
             if not session.woken:
@@ -186,8 +189,16 @@ class SessionFetches:
             ):
                 session.dirty.pop(each, None)
             await slices.pause()
-        if session.epoch != epoch:
+        if session.epoch != epoch and not session.from_follower:
             # What counts as sent will not be.
             self._sessions.close(session)
             raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return results
+
+
+def _overtaken(session: FetchSession) -> list[FetchResult]:
+    """Return the answer to a request that another has followed: nothing for a follower, which has sent the
+    other ahead and gets there what there is. Raises `FetchSessionError` for others, or a closed session."""
+    if session.from_follower and not session.closed:
+        return []
+    raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
