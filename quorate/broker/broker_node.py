@@ -267,6 +267,7 @@ class BrokerNode:
                 metadata=self._metadata,
                 replicas=self.replicas,
                 connect=self._connect,
+                tasks=nursery,
             ),
             throttles=self.throttles,
             tasks=nursery,

@@ -18,10 +18,11 @@ from quorate.broker.wire.exchanges import (
     Response,
 )
 from quorate.broker.wire.feature_levels import Features, SupportedFeature
-from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.kafka_client import SentFetch, WireClient, open_client
 from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
 from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.newest_version import BY_NAME
+from quorate.broker.wire.throttle_times import with_throttle
 from quorate.broker.wire.wire_errors import ErrorTable, KafkaError, wire_code
 
 __all__ = [
@@ -41,9 +42,11 @@ __all__ = [
     "Request",
     "RequestContext",
     "Response",
+    "SentFetch",
     "SupportedFeature",
     "WireClient",
     "WireServer",
     "open_client",
     "wire_code",
+    "with_throttle",
 ]

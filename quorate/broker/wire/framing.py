@@ -4,7 +4,8 @@ Small frames are taken in bulk: one large receive, and every frame in it. A fram
 buffer of its own and the kernel writes straight into it, so its bytes are copied once, by the kernel (all
 but the first part, which came with the length, and the first megabytes of what is huge). A huge frame's
 buffer is mapped: the kernel gives memory to its pages when they are filled. To have 100 MiB cleared and the
-quarter of them copied that was there would hold the event loop for 50 ms.
+quarter of them copied that was there would hold the event loop for 50 ms. A buffer of about a megabyte is
+filled again by a later frame, once no view refers to it.
 """
 
 import mmap
@@ -13,7 +14,7 @@ from typing import Final
 
 import trio
 
-from quorate.broker.wire.budget import Account, MemoryBudget
+from quorate.broker.wire.budget import SPARE_BYTES, Account, MemoryBudget, SpareBuffers
 from quorate.broker.wire.codecs import MalformedError
 from quorate.runtime import Stream
 
@@ -24,9 +25,11 @@ _GROWTH: Final = 4
 """The factor by which a large frame's memory exceeds the bytes arrived; at least a receive's size, and
 `_SECOND_BYTES` for a peer that has sent half of that. A peer is charged for bytes sent, not for bytes
 claimed."""
-_SECOND_BYTES: Final = 1024 * 1024
-"""A producer's batch, by the limit of most clients: it is copied once, after the first receive. Less where
-the memory for all requests is less than 64 of them."""
+_SECOND_BYTES: Final = SPARE_BYTES
+"""A frame of this size is copied once, after the first receive. Less where the memory for all requests is
+less than 64 of them."""
+_OWN_SPARES: Final = 2
+"""Of a reader without a budget: one that is filled while the last frame is handled."""
 _MAPPED_BYTES: Final = 4 * 1024 * 1024
 """Buffers above this size are mapped, as large as the frame. To clear and copy less takes a millisecond."""
 _LENGTH = struct.Struct(">i")
@@ -40,7 +43,8 @@ class KafkaFrameReader:
     """
 
     __slots__ = ("_account", "_large", "_large_capacity", "_large_filled", "_large_size",
-                 "_max_frame_bytes", "_rest", "_second_bytes", "_stream", "frame_started_at")  # fmt: skip
+                 "_max_frame_bytes", "_rest", "_second_bytes", "_spares", "_stream",
+                 "frame_started_at")  # fmt: skip
 
     def __init__(
         self, stream: Stream, *, max_frame_bytes: int = MAX_FRAME_BYTES, budget: MemoryBudget | None = None
@@ -49,6 +53,7 @@ class KafkaFrameReader:
         self._max_frame_bytes = max_frame_bytes
         self._account = None if budget is None else Account(budget)
         self._second_bytes = _SECOND_BYTES if budget is None else min(_SECOND_BYTES, budget.limit // 64)
+        self._spares = SpareBuffers(_OWN_SPARES) if budget is None else budget.spares
         self._rest = b""
         self._large: bytearray | mmap.mmap | None = None
         self._large_capacity = 0
@@ -135,7 +140,8 @@ class KafkaFrameReader:
             if self._large_filled == size:
                 self._large = None
                 self.frame_started_at = None
-                return view.toreadonly()
+                self._leave(buffer)
+                return view[:size].toreadonly()
 
     async def _draw(self, capacity: int) -> None:
         """Draw up to `capacity` bytes for the frame, before they are reserved."""
@@ -148,10 +154,22 @@ class KafkaFrameReader:
             self.frame_started_at = started + trio.current_time() - asked
 
     def _grown(self, buffer: bytearray | mmap.mmap, capacity: int) -> bytearray | mmap.mmap:
-        larger = bytearray(capacity) if capacity <= _MAPPED_BYTES else mmap.mmap(-1, self._large_size)
+        larger = self._buffer_of(capacity)
         filled = self._large_filled
         larger[:filled] = memoryview(buffer)[:filled]
+        self._leave(buffer)
         return larger
+
+    def _leave(self, buffer: bytearray | mmap.mmap) -> None:
+        if isinstance(buffer, bytearray):
+            self._spares.keep(buffer)
+
+    def _buffer_of(self, capacity: int) -> bytearray | mmap.mmap:
+        if capacity > _MAPPED_BYTES:
+            return mmap.mmap(-1, self._large_size)
+        if SPARE_BYTES // 2 < capacity <= SPARE_BYTES:
+            return self._spares.take()
+        return bytearray(capacity)
 
     @property
     def arrived_bytes(self) -> int:

@@ -46,8 +46,48 @@ _VERSIONS_ASKED: Final = 3
 class _Call:
     """A request on its way, until its response or the end of the connection."""
 
+    api_key: int
+    version: int
+    correlation_id: int
+    timeout_s: float
+    deadline: float
+    """On trio's clock."""
     done: trio.Event
     frame: memoryview | None = None
+
+
+class SentFetch:
+    """A Fetch that was sent. A wait for its answer may be cancelled and begun again; `forget` it at last."""
+
+    __slots__ = ("_call", "_client")
+
+    def __init__(self, client: "WireClient", call: _Call) -> None:
+        self._client = client
+        self._call = call
+
+    @property
+    def deadline(self) -> float:
+        """The time at which it has taken too long, on trio's clock."""
+        return self._call.deadline
+
+    @property
+    def over(self) -> bool:
+        """Return whether there is an answer, or the connection has ended."""
+        return self._call.done.is_set()
+
+    async def wait(self) -> None:
+        """Wait until it is `over`, for any time."""
+        await self._call.done.wait()
+
+    async def response(self) -> KafkaFetchResponse:
+        """Return the answer, whose record bytes are views of the receive buffer. Raises as `WireClient`
+        says, and `RequestTimedOutError` if it isn't there."""
+        body = self._client._body_of(self._call)
+        return await in_slices(decode_fetch_response_steps(body, self._call.version))
+
+    def forget(self) -> None:
+        """Take no answer any more."""
+        self._client._end(self._call)
 
 
 class WireClient:
@@ -98,8 +138,7 @@ class WireClient:
                 client_software_name="quorate",
                 client_software_version="1",
             )
-            frame = await self._round_trip(ApiKey.API_VERSIONS, version, encode_entity(entity), None)
-            body = frame[4:]
+            body = await self._call(ApiKey.API_VERSIONS, version, encode_entity(entity), None)
             # A server that does not know the version answers in version 0 (KIP-511).
             refused = body[:2] == ErrorCode.unsupported_version.to_bytes(2, "big")
             response: object = decode_entity(
@@ -155,10 +194,20 @@ class WireClient:
     ) -> KafkaFetchResponse:
         """Send a Fetch. Record bytes of the response are views of the receive buffer. `timeout_s` is on top
         of the request's own `max_wait_ms`."""
+        under_way = await self.begin_fetch(request, timeout_s=timeout_s)
+        try:
+            with trio.move_on_at(under_way.deadline):
+                await under_way.wait()
+            return await under_way.response()
+        finally:
+            under_way.forget()
+
+    async def begin_fetch(self, request: KafkaFetchRequest, *, timeout_s: float | None = None) -> SentFetch:
+        """Send a Fetch, as `fetch` does, and return before its answer has come."""
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + request.max_wait_ms / 1000
         pieces = await in_slices(encode_fetch_request_steps(request))
-        body = await self._call(ApiKey.FETCH, request.version, pieces, wait_s)
-        return await in_slices(decode_fetch_response_steps(body, request.version))
+        call = await self._begin(ApiKey.FETCH, request.version, pieces, wait_s)
+        return SentFetch(self, call)
 
     async def produce(
         self, request: ProduceRequest, *, timeout_s: float | None = None
@@ -175,36 +224,47 @@ class WireClient:
     async def _call(
         self, api_key: int, version: int, body: Sequence[Buffer], timeout_s: float | None
     ) -> memoryview:
-        frame = await self._round_trip(api_key, version, body, timeout_s)
-        return frame[read_response_header(frame, api_key=api_key, version=version) :]
-
-    async def _round_trip(
-        self, api_key: int, version: int, body: Sequence[Buffer], timeout_s: float | None
-    ) -> memoryview:
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        correlation_id = self._draw_id()
-        call = _Call(trio.Event())
-        with trio.move_on_after(timeout_s):
-            await self._enter()
-            self._calls[correlation_id] = call
-            try:
-                self._put(api_key, version, correlation_id, body)
+        call = await self._begin(api_key, version, body, self._timeout_s if timeout_s is None else timeout_s)
+        try:
+            with trio.move_on_at(call.deadline):
                 await call.done.wait()
-            finally:
-                self._calls.pop(correlation_id, None)
-                self._in_flight.release()
-        if call.frame is not None:
-            return call.frame
-        if self._broken is not None:
-            raise NetworkError(f"{self.peer}: {self._broken}")
-        name = APIS[api_key].key.name
-        raise RequestTimedOutError(f"{self.peer} did not answer {name} within {timeout_s:g} s")
+            return self._body_of(call)
+        finally:
+            self._end(call)
 
-    async def _enter(self) -> None:
+    async def _begin(self, api_key: int, version: int, body: Sequence[Buffer], timeout_s: float) -> _Call:
+        deadline = trio.current_time() + timeout_s
+        call = _Call(api_key, version, self._draw_id(), timeout_s, deadline, trio.Event())
         try:
             self._in_flight.acquire_nowait()
         except trio.WouldBlock:
-            await self._in_flight.acquire()
+            with trio.move_on_at(call.deadline) as waiting:
+                await self._in_flight.acquire()
+            if waiting.cancelled_caught:
+                raise self._too_late(call) from None
+        self._calls[call.correlation_id] = call
+        try:
+            self._put(api_key, version, call.correlation_id, body)
+        except NetworkError:
+            self._end(call)
+            raise
+        return call
+
+    def _end(self, call: _Call) -> None:
+        if self._calls.pop(call.correlation_id, None) is not None:
+            self._in_flight.release()
+
+    def _body_of(self, call: _Call) -> memoryview:
+        if call.frame is not None:
+            header_bytes = read_response_header(call.frame, api_key=call.api_key, version=call.version)
+            return call.frame[header_bytes:]
+        if self._broken is not None:
+            raise NetworkError(f"{self.peer}: {self._broken}")
+        raise self._too_late(call)
+
+    def _too_late(self, call: _Call) -> RequestTimedOutError:
+        name = APIS[call.api_key].key.name
+        return RequestTimedOutError(f"{self.peer} did not answer {name} within {call.timeout_s:g} s")
 
     def _draw_id(self) -> int:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF

@@ -6,7 +6,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.broker.wire.budget import Account, MemoryBudget
+from quorate.broker.wire.budget import SPARE_BYTES, Account, MemoryBudget, SpareBuffers
 from quorate.broker.wire.framing import RECEIVE_BYTES, KafkaFrameReader
 from quorate.kafka_bytes import MalformedError
 
@@ -78,6 +78,37 @@ async def test_a_large_frame_is_received_into_its_own_buffer():
     stream = Scripted(framed(bytes(500_000)))
     assert [len(frame) for frame in await KafkaFrameReader(stream).receive()] == [500_000]
     assert stream.received_into > 430_000
+
+
+async def test_the_memory_of_a_frame_of_a_megabyte_is_filled_again_once_nobody_refers_to_it():
+    bodies = [bytes([number]) * 900_000 for number in range(4)]
+    reader = KafkaFrameReader(Scripted(framed(*bodies)), budget=MemoryBudget(256 << 20))
+    (first,) = await reader.receive()
+    part = first[10:20]
+    (second,) = await reader.receive()
+    assert (first, second) == (bodies[0], bodies[1])
+    assert second.obj is not first.obj
+    filled_first = id(first.obj)
+    del first
+    (third,) = await reader.receive()
+    assert id(third.obj) != filled_first, "a part of the frame is still in use"
+    assert (part, second, third) == (bodies[0][10:20], bodies[1], bodies[2])
+    del part
+    (fourth,) = await reader.receive()
+    assert id(fourth.obj) == filled_first
+    assert (second, third, fourth) == (bodies[1], bodies[2], bodies[3])
+
+
+def test_only_some_spare_buffers_are_kept():
+    spares = SpareBuffers(2)
+    taken = [spares.take() for _ in range(3)]
+    known = {id(buffer) for buffer in taken}
+    spares.keep(bytearray(10))
+    for buffer in taken:
+        spares.keep(buffer)
+    again = [spares.take() for _ in range(3)]
+    assert sum(id(buffer) in known for buffer in again) == 2
+    assert {len(buffer) for buffer in again} == {SPARE_BYTES}
 
 
 async def test_a_huge_frame_is_not_given_memory_before_some_of_it_has_arrived():

@@ -1,0 +1,87 @@
+"""The connections between brokers: their number doesn't depend on what is in the cluster, or on how many
+clients ask for something at once."""
+
+import random
+from collections import Counter
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import open_client
+from quorate.runtime import Address
+from quorate.simulation.brokers.broker_cluster import AGAIN, BrokerCluster, BrokerClusterSettings
+from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.world import Scheduler, Trace, logs_into, run
+from quorate.simulation.world.network_ends import SimulatedStream
+from quorate.simulation.world.simulated_network import SimulatedNetwork
+
+Pair = tuple[str, str]
+MOST = 5
+"""From one broker to another: the quorum's requests, what is forwarded to the active controller, the watch of
+a controller over the broker's process, the fetcher, and the question if leaders of new partitions serve."""
+CREATORS = 20
+PARTITIONS = 6
+
+
+async def create(cluster: BrokerCluster, name: str, *, partitions: int) -> None:
+    """Over a connection of its own, to the first broker."""
+    network = cluster.network.for_node("client")
+    async with open_client(network, cluster.nodes[0].address, timeout_s=100) as client:
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 3,
+            "assignments": (),
+            "configs": (),
+        }
+        answer: Any = await client.call(ApiKey.CREATE_TOPICS, topics=[topic], timeout=timedelta(seconds=30))
+        assert answer.topics[0].error_code is ErrorCode.none, answer
+
+
+def test_brokers_hold_a_bounded_number_of_connections_to_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    few: Counter[Pair] = Counter()
+    many: Counter[Pair] = Counter()
+    peaks: Counter[Pair] = Counter()
+    connect = SimulatedNetwork.connect
+
+    def held(network: SimulatedNetwork) -> Counter[Pair]:
+        return Counter(
+            (there.source, there.target)
+            for there, back in network._pipes
+            if not (there.over and back.over) and "client" not in (there.source, there.target)
+        )
+
+    async def counted(network: SimulatedNetwork, node: str, address: Address) -> SimulatedStream:
+        stream = await connect(network, node, address)
+        for pair, count in held(network).items():
+            peaks[pair] = max(peaks[pair], count)
+        return stream
+
+    async def program(scheduler: Scheduler) -> None:
+        settings = BrokerClusterSettings(min_isr=2, partitions=1, log_dirs=(FOLDER, AGAIN))
+        async with trio.open_nursery() as nursery:
+            cluster = BrokerCluster(settings, random.Random(1), scheduler, nursery, Trace(None))
+            await cluster.boot()
+            await cluster.converge(within_s=600)
+            await create(cluster, "first", partitions=3)
+            await trio.sleep(10)
+            few.update(held(cluster.network))
+            with monkeypatch.context() as patched:
+                patched.setattr(SimulatedNetwork, "connect", counted)
+                async with trio.open_nursery() as creators:
+                    for number in range(CREATORS):
+                        creators.start_soon(partial(create, cluster, f"t{number}", partitions=PARTITIONS))
+                await trio.sleep(10)
+            many.update(held(cluster.network))
+            nursery.cancel_scope.cancel()
+
+    with logs_into(Trace(None)):
+        run(1, program)
+    assert len(few) == 6, "each of three brokers to each other"
+    assert many == few, "topics cost no connection"
+    assert max(peaks.values()) <= MOST, f"while {CREATORS} topics were created at once"
