@@ -5,7 +5,10 @@ Kafka answers CreateTopics before that, and its clients try again for tens of mi
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -36,8 +39,20 @@ _PATIENCE_S: Final = 3.0
 _Partition = tuple[str, int]
 
 
+@dataclass(slots=True, eq=False)
+class _SharedClient:
+    """A connection to a leader, open while somebody uses it. One that breaks has no users soon: each asks
+    every 50 ms, and leaves."""
+
+    users: int = 0
+    client: WireClient | None = None
+    """None until `settled`, and then if there is no connection."""
+    settled: trio.Event = field(default_factory=trio.Event)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
 class LeaderReadiness:
-    """Asks the leaders. `connect`: where another broker listens for brokers; None if it isn't known."""
+    """Asks the leaders, each over one connection however many creations wait for it."""
 
     def __init__(
         self,
@@ -47,12 +62,17 @@ class LeaderReadiness:
         metadata: MetadataCache,
         replicas: ReplicaManager,
         connect: Callable[[int], Address | None],
+        tasks: trio.Nursery,
     ) -> None:
+        """`connect`: where another broker listens for brokers; None if it isn't known. `tasks` holds the
+        connections."""
         self._network = network
         self._broker_id = broker_id
         self._metadata = metadata
         self._replicas = replicas
         self._connect = connect
+        self._tasks = tasks
+        self._clients: dict[int, _SharedClient] = {}
 
     async def wait(self, topics: Iterable[str], *, deadline: float) -> None:
         """Return when every leader of these topics serves its partitions, or at `deadline` on trio's clock.
@@ -96,18 +116,50 @@ class LeaderReadiness:
         waiting = partitions
         pause = _FIRST_PAUSE_S
         while waiting:
-            address = self._connect(leader)
-            if address is not None:
-                try:
-                    async with open_client(self._network, address, timeout_s=_PATIENCE_S) as client:
-                        while waiting := await self._not_yet(client, waiting):
-                            await trio.sleep(pause)
-                            pause = min(2 * pause, _LONGEST_PAUSE_S)
-                    return
-                except (NetworkError, KafkaError, MalformedError):
-                    pass  # It may be restarting.
+            try:
+                async with self._client_of(leader) as client:
+                    while waiting := await self._not_yet(client, waiting):
+                        await trio.sleep(pause)
+                        pause = min(2 * pause, _LONGEST_PAUSE_S)
+                return
+            except (NetworkError, KafkaError, MalformedError):
+                pass  # It may be restarting.
             await trio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    @asynccontextmanager
+    async def _client_of(self, leader: int) -> AsyncIterator[WireClient]:
+        """Use the connection to a leader together with the others who wait for it. Raises `NetworkError`."""
+        shared = self._clients.get(leader)
+        if shared is None:
+            address = self._connect(leader)
+            if address is None:
+                raise NetworkError(f"broker {leader} has no address")
+            shared = self._clients[leader] = _SharedClient()
+            self._tasks.start_soon(partial(self._keep, shared, address))
+        shared.users += 1
+        try:
+            await shared.settled.wait()
+            if shared.client is None:
+                raise NetworkError(f"no connection to broker {leader}")
+            yield shared.client
+        finally:
+            shared.users -= 1
+            if not shared.users:
+                shared.scope.cancel()
+                del self._clients[leader]
+
+    async def _keep(self, shared: _SharedClient, address: Address) -> None:
+        with shared.scope:
+            try:
+                async with open_client(self._network, address, timeout_s=_PATIENCE_S) as client:
+                    shared.client = client
+                    shared.settled.set()
+                    await trio.sleep_forever()
+            except (NetworkError, KafkaError, MalformedError):
+                pass  # Its users hear of it.
+            finally:
+                shared.settled.set()
 
     async def _not_yet(self, client: WireClient, partitions: list[_Partition]) -> list[_Partition]:
         """Return the partitions that the leader does not serve, of the first request that has any."""

@@ -1,0 +1,155 @@
+"""Creations that wait for the leaders of their partitions: each for its own, and all together over one
+connection to each leader."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.leader_readiness import LeaderReadiness
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.codecs.entities import build, response_type
+from quorate.broker.wire.exchanges import RequestContext
+from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.runtime import Address, Listener
+from quorate.simulation.world.simulated_network import SimulatedNetwork
+
+LEADER = Address("leader", 9092)
+
+
+class Leader:
+    """Serves the topics in `served`."""
+
+    def __init__(self) -> None:
+        self.served: set[str] = set()
+        self.server: WireServer | None = None
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        assert context.api_key == ApiKey.LIST_OFFSETS
+        return build(
+            response_type(context.api_key, context.version),
+            topics=[
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": part.partition_index,
+                            "error_code": ErrorCode.none
+                            if topic.name in self.served
+                            else ErrorCode.not_leader_or_follower,
+                        }
+                        for part in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ],
+        )
+
+    async def run(self, listener: Listener) -> None:
+        self.server = WireServer(listener, cast(Any, self), KafkaServerConfig())
+        await self.server.run()
+
+    @property
+    def connections(self) -> tuple[int, int]:
+        """Open now, and ever opened."""
+        assert self.server is not None
+        found = self.server.statistics()
+        return found.connections, found.connections_accepted
+
+
+def metadata_of_any_topic() -> Any:
+    """Broker 2 leads every topic's one partition."""
+    return SimpleNamespace(
+        image=SimpleNamespace(
+            topic=lambda name: SimpleNamespace(topic_id=name),
+            partitions=lambda topic_id: [SimpleNamespace(leader=2)],
+            broker=lambda broker_id: SimpleNamespace(fenced=False),
+        )
+    )
+
+
+@asynccontextmanager
+async def asking(leader: Leader) -> AsyncIterator[tuple[LeaderReadiness, SimulatedNetwork, trio.Nursery]]:
+    network = SimulatedNetwork(random.Random(1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leader.run, await network.for_node("leader").listen(LEADER))
+        yield (
+            LeaderReadiness(
+                network.for_node("broker"),
+                broker_id=1,
+                metadata=metadata_of_any_topic(),
+                replicas=cast(Any, None),
+                connect=lambda broker_id: LEADER,
+                tasks=nursery,
+            ),
+            network,
+            nursery,
+        )
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_thousand_creations_share_a_connection_and_each_waits_for_its_own_topic(
+    autojump_clock: object,
+) -> None:
+    leader, ready = Leader(), []
+
+    async def create(readiness: LeaderReadiness, name: str) -> None:
+        await readiness.wait([name], deadline=trio.current_time() + 100)
+        ready.append((name, trio.current_time()))
+
+    async with asking(leader) as (readiness, _, nursery):
+        leader.served = {f"t{number}" for number in range(999)}
+        for number in range(1000):
+            nursery.start_soon(create, readiness, f"t{number}")
+        await trio.sleep(0.5)
+        assert len(ready) == 999
+        assert leader.connections == (1, 1)
+        leader.served.add("t999")
+        await trio.sleep(0.5)
+        assert ready[-1][0] == "t999"
+        assert leader.connections == (0, 1), "nobody waits any more"
+
+
+async def test_a_creation_that_gives_up_leaves_the_connection_to_the_others(autojump_clock: object) -> None:
+    leader, ready = Leader(), []
+
+    async def create(readiness: LeaderReadiness, name: str, patience_s: float) -> None:
+        await readiness.wait([name], deadline=trio.current_time() + patience_s)
+        ready.append(name)
+
+    async with asking(leader) as (readiness, _, nursery):
+        nursery.start_soon(create, readiness, "impatient", 0.3)
+        await trio.sleep(0.1)
+        nursery.start_soon(create, readiness, "patient", 2.0)
+        await trio.sleep(0.5)
+        assert ready == ["impatient"]
+        assert leader.connections == (1, 1)
+        leader.served = {"patient"}
+        await trio.sleep(0.2)
+        assert ready == ["impatient", "patient"]
+        assert leader.connections == (0, 1)
+
+
+async def test_a_connection_that_breaks_is_opened_again_once_for_all(autojump_clock: object) -> None:
+    leader, ready = Leader(), []
+
+    async def create(readiness: LeaderReadiness, name: str) -> None:
+        await readiness.wait([name], deadline=trio.current_time() + 100)
+        ready.append(name)
+
+    async with asking(leader) as (readiness, network, nursery):
+        for number in range(20):
+            nursery.start_soon(create, readiness, f"t{number}")
+            await trio.sleep(0.007)  # so that somebody always has it
+        await trio.sleep(0.5)
+        network.cut("broker", "leader")
+        await trio.sleep(0.5)
+        assert leader.connections == (1, 2)
+        leader.served = {f"t{number}" for number in range(20)}
+        await trio.sleep(0.5)
+        assert len(ready) == 20
+        assert leader.connections == (0, 2)
