@@ -17,7 +17,16 @@ from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.metadata import CONSUMER_BYTE_RATE
 from quorate.broker.replication import FetchItem, FetchOptions, FetchResult, SessionRef
 from quorate.broker.replication.serving import FetchSession, FetchSessionError, ParkedFetch, PartitionKey
-from quorate.broker.wire import Answer, Deferred, EncodedResponse, RequestContext, Response, wire_code
+from quorate.broker.wire import (
+    Answer,
+    ApiKey,
+    Deferred,
+    EncodedResponse,
+    RequestContext,
+    Response,
+    wire_code,
+    with_throttle,
+)
 from quorate.broker.wire.codecs import (
     PER_STEP,
     FetchedPartition,
@@ -29,9 +38,11 @@ from quorate.broker.wire.codecs import (
     encode_fetch_response,
     encode_fetch_steps,
 )
-from quorate.runtime import Mapped, Steps, at_once, in_slices, let_go
+from quorate.runtime import Buffer, Mapped, Steps, at_once, in_slices, let_go
 
 _IN_NO_SESSION: Final = -1
+_FULL: Final = (_IN_NO_SESSION, 0)
+"""The session epochs of requests that name everything."""
 _CONTROLLER_BYTES_MAX: Final = 1024 * 1024
 _ZSTD_FROM: Final = 10
 _STORAGE_ERROR_SINCE: Final = 6
@@ -53,7 +64,7 @@ async def handle(broker: Broker, context: RequestContext, request: KafkaFetchReq
         with_metadata = await in_slices(_of_cluster_metadata(request))
     session: FetchSession | None = None
     if request.session_id or request.session_epoch != _IN_NO_SESSION:
-        if with_metadata and request.session_epoch > 0:
+        if with_metadata and request.session_epoch not in _FULL:
             # The metadata log is read from the quorum and has no sessions.
             return _session_error(request, ErrorCode.fetch_session_id_not_found)
         try:
@@ -206,10 +217,10 @@ def _incremental(
         node_endpoints=leader_endpoints(broker, context, leaders),
     )
     body = yield from encode_fetch_steps(response)
-    _count(broker, context, request, size)
+    counted = _counted(broker, context, request, size, body)
     if len(results) > _AT_ONCE:
         yield from let_go(results)
-    return EncodedResponse(body)
+    return EncodedResponse(counted)
 
 
 def _of_cluster_metadata(request: KafkaFetchRequest) -> Steps[bool]:
@@ -278,20 +289,25 @@ def _response(
     body = yield from encode_fetch_steps(
         response, node_endpoints=lambda: leader_endpoints(broker, context, leaders)
     )
-    _count(broker, context, request, size)
+    counted = _counted(broker, context, request, size, body)
     if len(results) > _AT_ONCE:
         yield from let_go(results)
         yield from request.let_go_steps()
-    return EncodedResponse(body)
+    return EncodedResponse(counted)
 
 
-def _count(broker: Broker, context: RequestContext, request: KafkaFetchRequest, size: int) -> None:
+def _counted(
+    broker: Broker, context: RequestContext, request: KafkaFetchRequest, size: int, body: Sequence[Buffer]
+) -> Sequence[Buffer]:
+    """Count the record bytes of an answer, which tells a consumer above its quota how long to wait."""
     if request.replica_id >= 0:
         broker.replicas.stats.bytes_to_followers += size
-    else:
-        broker.replicas.stats.bytes_to_consumers += size
-        if broker.image.has_quotas:
-            broker.throttles.charge(CONSUMER_BYTE_RATE, context, size)
+        return body
+    broker.replicas.stats.bytes_to_consumers += size
+    wait_s = broker.throttles.charge(CONSUMER_BYTE_RATE, context, size) if broker.image.has_quotas else 0.0
+    if wait_s <= 0:
+        return body
+    return with_throttle(body, api_key=ApiKey.FETCH, version=request.version, seconds=wait_s)
 
 
 def _nothing_yet(request: KafkaFetchRequest, seconds: float, session: FetchSession | None) -> Response:
@@ -306,7 +322,12 @@ def _nothing_yet(request: KafkaFetchRequest, seconds: float, session: FetchSessi
 
 
 def _encoded(
-    broker: Broker, context: RequestContext, request: KafkaFetchRequest, topics: Sequence[FetchedTopic]
+    broker: Broker,
+    context: RequestContext,
+    request: KafkaFetchRequest,
+    topics: Sequence[FetchedTopic],
+    *,
+    size: int,
 ) -> Steps[Response]:
     leaders: dict[int, None] = {}
     for topic in topics:
@@ -315,7 +336,8 @@ def _encoded(
     response = KafkaFetchResponse(
         version=request.version, topics=topics, node_endpoints=leader_endpoints(broker, context, leaders)
     )
-    return EncodedResponse((yield from encode_fetch_steps(response)))
+    body = yield from encode_fetch_steps(response)
+    return EncodedResponse(_counted(broker, context, request, size, body))
 
 
 def _known(error: ErrorCode, version: int) -> ErrorCode:
@@ -364,7 +386,6 @@ async def _with_cluster_metadata(
             if others:
                 nursery.start_soon(watch_others)
     results = await broker.replicas.fetch(await in_slices(_options(context, request, others, max_wait_ms=0)))
-    _count(broker, context, request, sum(result.size for result in results))
     fetched = iter(results)
     topics: list[FetchedTopic] = []
     for topic in request.topics:
@@ -374,4 +395,5 @@ async def _with_cluster_metadata(
         else:
             parts = [_fetched(next(fetched), request.version) for _ in topic.partitions]
         topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
-    return await in_slices(_encoded(broker, context, request, topics))
+    size = sum(result.size for result in results)
+    return await in_slices(_encoded(broker, context, request, topics, size=size))

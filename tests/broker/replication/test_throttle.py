@@ -70,6 +70,18 @@ async def test_a_replica_that_copies_is_held_to_the_rate_by_either_side(
     assert 8 <= await catches_up(cluster) <= 14
 
 
+@pytest.mark.bug("KAFKA-13614")
+async def test_the_throttle_of_a_leader_is_not_of_its_consumers(make_brokers, autojump_clock) -> None:
+    cluster = await backlog(make_brokers)
+    await cluster.until(lambda: cluster[1].partition().high_watermark == 40)
+    limit(cluster, "leader", "*")
+    cluster.heal()
+    began = trio.current_time()
+    assert len(await cluster[1].consumed()) == 40
+    assert trio.current_time() - began < 1, "2 MB, ten seconds' worth of the throttle"
+    assert cluster[3].partition().log.end_offset < 40, "the replica is still held to it"
+
+
 @pytest.mark.parametrize(
     ("side", "replicas", "broker"),
     [("follower", "0:2,1:3", "3"), ("follower", "0:3", "2"), ("leader", "0:3", "1"), ("leader", "", "1")],
@@ -82,6 +94,7 @@ async def test_neither_what_is_not_listed_nor_another_brokers_rate_holds_anybody
     assert await catches_up(cluster) < 3
 
 
+@pytest.mark.bug("KAFKA-4313")
 @pytest.mark.parametrize("side", ["leader", "follower"])
 async def test_a_member_of_the_isr_is_never_held_back(make_brokers, autojump_clock, side: str) -> None:
     cluster = make_brokers(**SMALL_FETCHES)

@@ -1,6 +1,7 @@
 """Quotas of clients over the wire, and clients that are slowed down to them."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +12,11 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.metadata import CONTROLLER_MUTATION_RATE
 from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.runtime import NetworkError
 from quorate.runtime.real import SyncStrategy, real_runtime
-from tests.broker.server.test_apis import create
+from tests.broker.server.test_apis import batch, create, produce, values_of
 
 MakeNodes = Callable[..., Any]
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -349,3 +351,110 @@ async def test_a_consumer_above_its_quota_waits_and_gets_everything(make_nodes: 
         assert slow > 1.0, (
             f"{records} s worth of quota, of which 10 at once, took {slow:.2f} s ({quick:.2f} s without)"
         )
+
+
+def reader_of(nodes: Any, client_id: str, *, node: int = 1) -> AbstractAsyncContextManager[WireClient]:
+    network = real_runtime(sync=SyncStrategy.INLINE).network
+    return open_client(network, nodes.address(node), client_id=client_id, timeout_s=20)
+
+
+async def fetched(client: WireClient, offset: int) -> tuple[list[bytes | None], float]:
+    """Ask for far more than a quota's window. The values, and for how long the client is told to wait (s)."""
+    request = KafkaFetchRequest(
+        version=12,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=50 << 20,
+        topics=[FetchTopic("t", None, [FetchPartition(0, -1, offset, max_bytes=50 << 20)])],
+    )
+    answer = await client.fetch(request)
+    values = [value for topic in answer.topics for part in topic.partitions for value in values_of(part)]
+    return values, answer.throttle_ms / 1000
+
+
+@pytest.mark.bug("KAFKA-9677")
+async def test_an_answer_is_no_larger_than_the_window_of_the_quota(make_nodes: MakeNodes) -> None:
+    """It was what the client asked for, and its throttle time grew with that for ever."""
+    nodes = await make_nodes(1)
+    batches = 13
+    async with nodes.client(1) as client, reader_of(nodes, "reader") as reader:
+        await create(client, "t")
+        for _ in range(batches):
+            assert (await produce(client, "t", batch(b"x" * QUOTA))).error is ErrorCode.none
+        await alter(client, {"client-id": "reader"}, consumer_byte_rate=QUOTA)
+        began = trio.current_time()
+        counts: list[int] = []
+        waits: list[float] = []
+        with trio.fail_after(20):
+            while sum(counts) < batches:
+                values, told = await fetched(reader, sum(counts))
+                counts.append(len(values))
+                waits.append(told)
+        took = trio.current_time() - began
+    assert 5 < max(counts) <= 10, f"{counts} records of a second each in answers, of a window of 10 s"
+    assert max(waits) < 2, f"told to wait {waits} s"
+    assert 1 < took < 8, f"{batches} s worth of quota, of which 10 at once, took {took:.1f} s"
+
+
+@pytest.mark.bug("redpanda PR 18218")
+async def test_who_has_waited_as_told_waits_no_more_and_who_has_not_waits_the_rest(
+    make_nodes: MakeNodes,
+) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        for _ in range(14):
+            await produce(client, "t", batch(b"x" * QUOTA))
+        for name in ("patient", "hasty"):
+            await alter(client, {"client-id": name}, consumer_byte_rate=QUOTA)
+    async with reader_of(nodes, "patient") as patient, reader_of(nodes, "hasty") as hasty:
+        for reader in (patient, hasty):
+            offset, told = 0, 0.0
+            with trio.fail_after(20):
+                while told < 0.5:
+                    values, told = await fetched(reader, offset)
+                    offset += len(values)
+            assert told < 1.1, "of a record of a second's worth"
+            asked = trio.current_time()
+            if reader is patient:
+                await trio.sleep(told)
+            began = trio.current_time()
+            await fetched(reader, offset)
+            answered = trio.current_time()
+            assert answered - asked >= told - 0.1, "the connection is not read meanwhile"
+            assert answered - began < 0.4 or reader is hasty, "it has waited"
+
+
+@pytest.mark.bug("KAFKA-14215")
+async def test_a_request_that_is_passed_on_to_the_controller_waits_for_the_longer_of_both_quotas(
+    make_nodes: MakeNodes,
+) -> None:
+    nodes = await make_nodes(2)
+
+    async def create_topic(client: WireClient, name: str) -> float:
+        answer: Any = await client.call(
+            ApiKey.CREATE_TOPICS,
+            at_most=5,
+            topics=[{"name": name, "num_partitions": 12, "replication_factor": 1}],
+            timeout=timedelta(seconds=10),
+        )
+        assert answer.topics[0].error_code is ErrorCode.none
+        told: float = answer.throttle_time.total_seconds()
+        return told
+
+    async with nodes.client(1) as client:
+        await alter(client, {"client-id": "app"}, request_percentage=0.001)
+        with trio.fail_after(5):
+            while not all(server.broker.throttles.counts for server in nodes.servers.values()):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        # One of the two brokers passes it on.
+        for node in (1, 2):
+            async with reader_of(nodes, "app", node=node) as app:
+                assert await create_topic(app, f"first-{node}") == 1.0, "the most for request time"
+        await alter(client, {"client-id": "app"}, controller_mutation_rate=1)
+        told = [1.0]
+        for node in (1, 2):
+            async with reader_of(nodes, "app", node=node) as app:
+                told.append(await create_topic(app, f"second-{node}"))
+        assert told[0] <= told[1] <= told[2], f"told {told} s"
+        assert told[2] > 2, "24 partitions at one a second, of which 11 at once"
