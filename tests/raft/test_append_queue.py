@@ -121,6 +121,7 @@ async def test_committed_records_in_memory_are_applied_without_a_checkpoint(rig)
     own = pending(b"a", b"b")
     rig.append(b"a", b"b", own=own)
     rig.applier.advance(2)
+    rig.applier.catch_up()
     assert rig.machine.applied == [(0, [b"a", b"b"])]
     assert own.waiter.ended == [(0, 1, (None, None))]
     assert rig.told == [(0, 2, 2)]
@@ -132,8 +133,21 @@ async def test_nothing_above_the_high_watermark_is_applied(rig, nursery):
     rig.append(b"b")
     rig.append(b"c", own=pending(b"c"))
     rig.applier.advance(2)
+    rig.applier.catch_up()
     await trio.testing.wait_all_tasks_blocked()
     assert rig.machine.applied == [(0, [b"a"]), (1, [b"b"])]
+
+
+async def test_what_the_log_has_in_memory_is_applied_without_a_checkpoint(rig):
+    own = pending(b"b")
+    rig.append(b"a")
+    rig.append(b"b", own=own)
+    rig.append(b"c")
+    rig.applier.advance(2)
+    assert rig.machine.applied == [], "a follower answers before it applies"
+    rig.applier.catch_up()
+    assert rig.machine.applied == [(0, [b"a"]), (1, [b"b"])]
+    assert own.waiter.ended == [(1, 1, (None,))], "told from the proposals, though the log has it too"
 
 
 async def test_memory_waits_for_what_has_to_be_read_first(rig, nursery):
@@ -141,6 +155,7 @@ async def test_memory_waits_for_what_has_to_be_read_first(rig, nursery):
     rig.append(b"a")
     rig.append(b"b", own=own)
     rig.applier.advance(2)
+    rig.applier.leave_to_task()
     assert rig.machine.applied == []
     nursery.start_soon(rig.applier.run)
     await trio.testing.wait_all_tasks_blocked()
@@ -152,9 +167,11 @@ async def test_a_high_watermark_within_a_batch_waits_for_the_whole_and_does_not_
     nursery.start_soon(rig.applier.run)
     rig.append(b"a", b"b")
     rig.applier.advance(1)
+    rig.applier.catch_up()
     await trio.testing.wait_all_tasks_blocked()
     assert rig.machine.applied == []
     rig.applier.advance(2)
+    rig.applier.catch_up()
     await trio.testing.wait_all_tasks_blocked()
     assert rig.machine.applied == [(0, [b"a", b"b"])]
 
@@ -177,7 +194,9 @@ async def test_a_long_catch_up_lets_others_run(rig):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(rig.applier.run)
         rig.applier.advance(100)
+        rig.applier.catch_up()
         clock = len(rig.machine.applied)
+        assert 0 < clock <= 10, "the step that commits applies a slice"
         while len(rig.machine.applied) < 100:
             await trio.lowlevel.checkpoint()
             gaps.append(len(rig.machine.applied) - clock)
@@ -193,6 +212,7 @@ async def test_an_error_of_apply_names_the_offset_and_leaves_later_appends_waiti
     rig.append(b"bad", own=own)
     with pytest.raises(StateMachineError, match="ValueError") as raised:
         rig.applier.advance(2)
+        rig.applier.catch_up()
     assert raised.value.offset == 1
     assert rig.applier.applied_offset == 1
     assert own.waiter.ended == []
@@ -213,6 +233,7 @@ async def test_much_that_commits_at_once_is_applied_in_slices(rig, nursery):
     for own in owns:
         rig.append(*own.records, own=own)
     rig.applier.advance(40)
+    rig.applier.catch_up()
     in_the_step = len(rig.machine.applied)
     assert 0 < in_the_step < 20, "the step that commits applies a slice"
     slices = [in_the_step]
@@ -233,6 +254,7 @@ async def test_records_in_memory_are_preferred_to_records_read_from_the_log(rig,
         rig.append(*own.records, own=own)
     nursery.start_soon(rig.applier.run)
     rig.applier.advance(3)
+    rig.applier.catch_up()
     await trio.testing.wait_all_tasks_blocked()
     assert [own.waiter.ended for own in owns] == [[(1, 1, (None,))], [(2, 1, (None,))]]
     assert [base for base, _ in rig.machine.applied] == [0, 1, 2]

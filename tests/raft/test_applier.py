@@ -61,6 +61,7 @@ async def test_records_applied_from_memory_during_a_log_read_are_not_applied_aga
     async with trio.open_nursery() as nursery:
         nursery.start_soon(applier.run)
         applier.advance(Offset(2))
+        applier.leave_to_task()
         await log.asked.wait()
         appends.in_log.append(
             Proposal(

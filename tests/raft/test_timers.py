@@ -11,7 +11,7 @@ class Fired(list):
     """What fired, and when."""
 
     def __init__(self):
-        self.timers = Timers(lambda name: self.append((name, round(trio.current_time() - self.started, 3))))
+        self.timers = Timers(lambda name: self.append((name, round(trio.current_time() - self.started, 5))))
         self.started = trio.current_time()
 
 
@@ -82,13 +82,44 @@ async def test_moving_a_deadline_back_and_forth_keeps_no_leftovers(autojump_cloc
     assert len(fired) == 1
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_random_lives_fire_as_a_naive_twin_does(seed):
+class Steps(trio.abc.Instrument):
+    """Counts the steps of one task."""
+
+    def __init__(self):
+        self.task, self.count = None, 0
+
+    def before_task_step(self, task):
+        self.count += task is self.task
+
+
+async def test_arming_short_timers_again_and_again_does_not_wake_the_task(autojump_clock, nursery):
+    """As each commit does with what it waits 2 ms for: two timers, armed in either order."""
+    fired, steps = Fired(), Steps()
+
+    async def run():
+        steps.task = trio.lowlevel.current_task()
+        await fired.timers.run()
+
+    trio.lowlevel.add_instrument(steps)
+    nursery.start_soon(run)
+    for number in range(1000):
+        for name in ("one", "other")[:: 1 if number % 3 else -1]:
+            fired.timers.arm(name, 0.002)
+        await trio.sleep(0.001)
+    assert steps.count <= 2
+    await trio.sleep(5)
+    assert sorted(fired) == [("one", 1.001), ("other", 1.001)]
+    trio.lowlevel.remove_instrument(steps)
+
+
+@settings(max_examples=120, deadline=None)
+@given(seed=st.integers(0, 2**32), step=st.sampled_from((0.1, 0.001)))
+def test_random_lives_fire_as_a_naive_twin_does(seed, step):
+    """In steps of a tenth of a second, and of a ms, where an armed timer is about to wake the task."""
     draw = random.Random(seed)
-    # Whole tenths for the steps, odd hundredths for the durations: no deadline falls on a step.
+    # Whole steps to wait, odd halves of one for the durations: no deadline falls on a step.
     steps = [
-        (draw.choice("abc"), draw.choice(("arm", "arm", "cancel")), draw.randint(0, 9) / 10 + 0.05)
+        (draw.choice("abc"), draw.choice(("arm", "arm", "cancel")), (draw.randint(0, 9) + 0.5) * step)
         for _ in range(40)
     ]
 
@@ -99,13 +130,13 @@ def test_random_lives_fire_as_a_naive_twin_does(seed):
         def pass_time(now):
             for name, deadline in sorted(deadlines.items(), key=lambda item: item[1]):
                 if deadline <= now:
-                    expected.append((name, round(deadline, 3)))
+                    expected.append((name, round(deadline, 5)))
                     del deadlines[name]
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fired.timers.run)
             for number, (name, action, seconds) in enumerate(steps):
-                now = number / 10
+                now = number * step
                 pass_time(now)
                 if action == "arm":
                     fired.timers.arm(name, seconds)
@@ -113,7 +144,7 @@ def test_random_lives_fire_as_a_naive_twin_does(seed):
                 else:
                     fired.timers.cancel(name)
                     deadlines.pop(name, None)
-                await trio.sleep(0.1)
+                await trio.sleep(step)
             await trio.sleep(5)
             pass_time(100)
             nursery.cancel_scope.cancel()

@@ -230,26 +230,29 @@ class Driver:
         try:
             self._step_all()
             self._routes.flush()
-            if self._fetched:
-                self._acknowledge()
+            if self._fetched and not self._acknowledge():
+                self.applier.leave_to_task()
+            else:
+                self.applier.catch_up()
         except Exception as error:
             self.fail(error)
         finally:
             self._stepping = False
         self._times.worked(started)
 
-    def _acknowledge(self) -> None:
+    def _acknowledge(self) -> bool:
         """A follower's answer to records is its next Fetch, once they are durable. Where a sync holds up the
-        loop anyway it is done here and now: the leader waits for it, and a pass of the loop would apply what
-        was committed before first."""
+        loop anyway it is done here and now, because the leader waits for it. False if it has to wait for
+        another thread's sync."""
         self._fetched = False
         end_offset = self.log.sync_at_once()
         if end_offset is None:
             self._sync_wake.set()
-            return
+            return False
         self._events.append(Durable(self.core.generation, end_offset))
         self._step_all()
         self._routes.flush()
+        return True
 
     def _step_all(self) -> None:
         core, events = self.core, self._events

@@ -1,8 +1,8 @@
 """Feeds committed records to the state machine, in order and once.
 
-On the leader the records are still in memory when they commit, and applying is part of the step that
-committed them, for as long as a step may take; a task of its own goes on from there. Elsewhere, and after a
-start, that task reads them back from the log.
+On the leader the proposals are still in memory when they commit, and applying is part of the step that
+committed them, for as long as a step may take. A follower applies what is in the log's memory, once it has
+answered. A task of its own goes on from there, and reads back from the log what is in no memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from quorate.log import Log, OffsetOutOfRangeError
-from quorate.log.batches import read_batches, values_of
+from quorate.log.batches import Batch, read_batches, values_of
 from quorate.raft.quorum_errors import StateMachineError
 from quorate.raft.state_machine.append_queue import AppendQueue, Proposal
 from quorate.raft.state_machine.interface import CommittedBatch, StateMachine
@@ -52,10 +52,22 @@ class Applier:
         self._bytes_wake = trio.Event()
 
     def advance(self, high_watermark: Offset) -> None:
-        """Apply what is committed, now if it is in memory. Raises `StateMachineError`."""
+        """Apply the proposals that are committed. `catch_up` or `leave_to_task` has to follow. Raises
+        `StateMachineError`."""
         self._high_watermark = high_watermark
         self._apply_from_memory()
-        if self.applied_offset < high_watermark:
+
+    def catch_up(self) -> None:
+        """Apply one slice of what is committed and in the log's memory, and leave the rest to the task.
+        Raises `StateMachineError`."""
+        if self.applied_offset < self._high_watermark:
+            self._apply_from_tail()
+            self._apply_from_memory()
+            self.leave_to_task()
+
+    def leave_to_task(self) -> None:
+        """Let the task apply what is committed."""
+        if self.applied_offset < self._high_watermark:
             self._wake.set()
 
     def replace_state(self, end_offset: Offset, *, last_timestamp_ms: int) -> None:
@@ -151,6 +163,19 @@ class Applier:
             )
         return results
 
+    def _apply_from_tail(self) -> None:
+        """One slice of what is next in the log's memory."""
+        if self.applied_offset < self._log.log_start_offset:
+            return  # a snapshot has taken the log's place
+        records = self._log.read_tail(self.applied_offset, _READ_BYTES, end_offset=self._high_watermark)
+        slice_end = trio.current_time() + SLICE_SECONDS
+        for batch in read_batches(records or b""):
+            if self._next_in_memory() is not None:
+                return  # those who wait for it are told from there
+            self._apply_batch(batch)
+            if trio.current_time() >= slice_end:
+                return
+
     async def run(self) -> None:
         """Apply what has to be read from the log. Runs until cancelled; raises `StateMachineError`."""
         while True:
@@ -183,19 +208,21 @@ class Applier:
                 await slices.pause()
             if self._next_in_memory() is not None:
                 break  # those who wait for it are told from there
-            header = batch.header
-            if header.base_offset != self.applied_offset:
-                # Meanwhile applied from memory.
-                continue
-            end = Offset(header.end_offset)
-            if header.is_control:
-                self._advance_to(end, batch_bytes=header.size, timestamp_ms=header.max_timestamp)
-                self._on_applied(Offset(header.base_offset), (), end)
-            else:
-                committed = CommittedBatch(
-                    base_offset=Offset(header.base_offset),
-                    epoch=Epoch(header.leader_epoch),
-                    timestamp_ms=header.max_timestamp,
-                    records=values_of(batch),
-                )
-                self._apply(committed, end=end, batch_bytes=header.size)
+            # Otherwise it was applied from memory meanwhile.
+            if batch.header.base_offset == self.applied_offset:
+                self._apply_batch(batch)
+
+    def _apply_batch(self, batch: Batch) -> None:
+        header = batch.header
+        base, end = Offset(header.base_offset), Offset(header.end_offset)
+        if header.is_control:
+            self._advance_to(end, batch_bytes=header.size, timestamp_ms=header.max_timestamp)
+            self._on_applied(base, (), end)
+        else:
+            committed = CommittedBatch(
+                base_offset=base,
+                epoch=Epoch(header.leader_epoch),
+                timestamp_ms=header.max_timestamp,
+                records=values_of(batch),
+            )
+            self._apply(committed, end=end, batch_bytes=header.size)
