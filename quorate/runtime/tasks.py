@@ -2,12 +2,16 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 
 import trio
 
 
 class Tasks:
-    """Runs each task that is given to `start`, in the nursery of `running`."""
+    """Runs each task that is given to `start`, in the nursery of `running`.
+
+    A task has the context variables of `running`, not those of the call that started it, which it outlives.
+    """
 
     __slots__ = ("_early", "_start", "ended")
 
@@ -25,7 +29,12 @@ class Tasks:
     async def running(self) -> AsyncIterator[trio.Nursery]:
         """Run tasks until the block ends and they have."""
         async with trio.open_nursery() as nursery:
-            self._start = nursery.start_soon
+            context = copy_context()
+
+            def start(task: Callable[[], Awaitable[object]]) -> None:
+                context.run(nursery.start_soon, task)
+
+            self._start = start
             for task in self._early:
                 nursery.start_soon(task)
             try:

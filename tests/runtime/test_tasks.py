@@ -1,7 +1,10 @@
 """Tasks that synchronous code starts."""
 
+from contextvars import ContextVar
+
 import pytest
 import trio
+import trio.testing
 
 from quorate.runtime import Tasks
 
@@ -40,3 +43,23 @@ async def test_the_block_ends_with_its_tasks_and_none_starts_afterwards() -> Non
     assert cleaned.is_set()
     with pytest.raises(RuntimeError):
         tasks.start(task)
+
+
+async def test_a_task_has_the_context_of_who_runs_it_and_not_of_who_started_it() -> None:
+    """What an embedder's request notes in its context must not be in the log lines of a node for good."""
+    tasks, request = Tasks(), ContextVar[str]("request", default="none")
+    seen: list[str] = []
+
+    async def task() -> None:
+        seen.append(request.get())
+        request.set("of the task")
+
+    async with tasks.running():
+        token = request.set("of a caller")
+        tasks.start(task)
+        await trio.testing.wait_all_tasks_blocked()
+        tasks.start(task)
+        await trio.testing.wait_all_tasks_blocked()
+        assert request.get() == "of a caller"
+        request.reset(token)
+    assert seen == ["none", "none"]
