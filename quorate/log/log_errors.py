@@ -11,6 +11,11 @@ AS_NEW_REPLICA: Final = (
     "or move the folder away and let the node come back empty as a new replica: "
     "docs/how-to/replace-a-disk.md says when that is safe"
 )
+_OTHERWISE: Final = (
+    "If that can't be: a partition's replica is fetched anew (docs/how-to/recover-a-damaged-replica.md), and "
+    "its folder stays where it is. A node whose metadata log is damaged comes back as a new replica: move "
+    "the folder away, docs/how-to/replace-a-disk.md says when that is safe"
+)
 
 
 class LogError(Exception):
@@ -77,9 +82,9 @@ class DamagedLogError(LogError):
 
     def __init__(self, path: str, position: int, problem: str) -> None:
         if problem.endswith(NEWER_WROTE_IT):
-            remedy = f"{START_NEWER}. If none did, restore the folder from this node's disk, {AS_NEW_REPLICA}"
+            remedy = f"{START_NEWER}. If none did, restore the folder from this node's disk. {_OTHERWISE}"
         else:
-            remedy = f"Restore the folder from this node's disk, {AS_NEW_REPLICA}"
+            remedy = f"Restore the folder from this node's disk. {_OTHERWISE}"
         super().__init__(f"{path}, byte {position}: {problem}. {self._why}. {remedy}")
         self.path = path
         self.position = position

@@ -13,6 +13,7 @@ on such a log, a start that would make it shorter is an error (`IncompleteLogErr
 fewer records than it acknowledged would have the others cut theirs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quorate.log.epoch_cache import EpochCache, load_epochs
@@ -28,10 +29,10 @@ from quorate.log.segments import (
     HeaderWalk,
     Segment,
     Steps,
+    bases_among,
     finish_swaps,
     is_torn_append,
     read_cold,
-    segment_bases,
 )
 from quorate.runtime import Disk, Slices, get_logger
 from quorate.types import EpochStart, Offset
@@ -107,9 +108,9 @@ class _Recovery:
         self._rewritten_bytes = 0
 
     async def run(self, *, recovery_point: int, log_start_offset: int | None) -> RecoveredFiles:
-        await finish_swaps(self._disk, self._folder, self._config)
-        self._remove_leftovers()
-        bases = segment_bases(self._disk, self._folder)
+        names = await finish_swaps(self._disk, self._folder, self._config)
+        self._remove_leftovers(names)
+        bases = bases_among(names)
         if not bases:
             start = log_start_offset or 0
             if recovery_point > start:
@@ -156,8 +157,7 @@ class _Recovery:
             ),
         )
 
-    def _remove_leftovers(self) -> None:
-        names = self._disk.list(self._folder)
+    def _remove_leftovers(self, names: Sequence[str]) -> None:
         present = set(names)
         for name in names:
             stem, _, suffix = name.rpartition(".")

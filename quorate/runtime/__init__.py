@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         DiskSpace,
         File,
         read_file,
+        replace_file,
         write_file_atomically,
     )
     from quorate.runtime.entropy import Entropy, parse_uuid, uuid_text
@@ -58,6 +59,7 @@ _HOMES = {
     "DiskSpace": "quorate.runtime.disk",
     "File": "quorate.runtime.disk",
     "read_file": "quorate.runtime.disk",
+    "replace_file": "quorate.runtime.disk",
     "write_file_atomically": "quorate.runtime.disk",
     "Entropy": "quorate.runtime.entropy",
     "parse_uuid": "quorate.runtime.entropy",
@@ -138,6 +140,7 @@ __all__ = [
     "need",
     "parse_uuid",
     "read_file",
+    "replace_file",
     "set_log_level",
     "tell_forked",
     "uuid_text",

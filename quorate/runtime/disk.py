@@ -187,6 +187,13 @@ async def write_file_atomically(disk: Disk, path: str, data: Buffer) -> None:
     It writes a temporary file, syncs it, renames it and syncs the folder. It is durable when this returns.
     Raises `DiskError`.
     """
+    await replace_file(disk, path, data)
+    await disk.sync_folder(path.rpartition("/")[0] or ".")
+
+
+async def replace_file(disk: Disk, path: str, data: Buffer) -> None:
+    """Do the same as `write_file_atomically`, but for the last step: it is durable after the folder's next
+    sync."""
     temporary = f"{path}.tmp"
     if disk.exists(temporary):
         disk.remove(temporary)
@@ -197,7 +204,6 @@ async def write_file_atomically(disk: Disk, path: str, data: Buffer) -> None:
     finally:
         file.close()
     disk.rename(temporary, path)
-    await disk.sync_folder(path.rpartition("/")[0] or ".")
 
 
 def read_file(disk: Disk, path: str) -> bytes:

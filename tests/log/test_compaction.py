@@ -613,6 +613,7 @@ async def test_a_compaction_reaches_to_the_first_segment_that_is_too_young(open_
 # Beside others
 
 
+@pytest.mark.bug("pulsar PR 12522")
 async def test_appends_and_reads_go_on_meanwhile(open_log: OpenLog) -> None:
     log = await open_log(SimulatedDisk(sync_delay=lambda path: 0.01), config=SMALL)
     for number in range(40):

@@ -309,6 +309,33 @@ async def test_concurrent_syncs_each_cover_what_was_there_at_their_call(
     assert all(durable >= end for end, durable in done)
 
 
+async def test_a_log_is_flushed_if_nothing_has_changed_since(open_log: Opener, batch: Builder) -> None:
+    disk = SimulatedDisk()
+    log = await open_log(disk)
+    assert log.is_flushed, "opening makes durable what it shows"
+    await fill(log, batch, 1)
+    assert not log.is_flushed
+    await log.sync()
+    assert not log.is_flushed, "its epochs and its recovery point are not"
+    await log.flush()
+    assert log.is_flushed
+    end = log.end_offset
+    await log.truncate(Offset(0))
+    await fill(log, batch, 1)
+    assert log.end_offset == end
+    assert not log.is_flushed, "other records end at the same offset"
+    await log.flush()
+    assert log.is_flushed
+    log.start_epoch(Epoch(2))
+    assert not log.is_flushed
+    disk.fail(Operation.SYNC)
+    await fill(log, batch, 1, epoch=2)
+    with pytest.raises(DiskError):
+        await log.flush()
+    assert not log.is_flushed
+
+
+@pytest.mark.bug("KAFKA-5634")
 async def test_retention_removes_old_segments_below_the_high_watermark_only(
     open_log: Opener, batch: Builder
 ) -> None:

@@ -137,6 +137,7 @@ async def test_a_search_reads_little_however_long_the_log(open_log: Opener, monk
         assert read < 30_000, f"{read} bytes of {log.size_bytes} for {timestamp}"
 
 
+@pytest.mark.bug("KAFKA-4734")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("damage", ["missing", "empty", "half", "odd", "last", "zeros", "of another"])
 async def test_a_missing_or_damaged_index_is_rebuilt(clean: bool, damage: str, open_log: Opener) -> None:

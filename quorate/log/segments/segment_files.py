@@ -6,6 +6,7 @@ are renamed to `.deleted`, the new ones lose the ending, and the old ones are re
 between any two of these steps, so that each is durable before the next begins.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from quorate.log.log_config import LogConfig
@@ -24,24 +25,26 @@ _ALL: Final = 2**63 - 1
 
 def segment_bases(disk: Disk, folder: str) -> list[int]:
     """Return the base offsets of the segments in `folder`, in ascending order."""
-    return _bases(disk, folder, LOG_SUFFIX)
+    return bases_among(disk.list(folder))
 
 
-def _bases(disk: Disk, folder: str, suffix: str) -> list[int]:
-    names = (name.removesuffix(suffix) for name in disk.list(folder) if name.endswith(suffix))
-    return sorted(int(name) for name in names if len(name) == _DIGITS and name.isdecimal())
+def bases_among(names: Iterable[str], suffix: str = LOG_SUFFIX) -> list[int]:
+    """Return the base offsets of the segments that have a file with one of these names, in ascending
+    order."""
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if len(stem) == _DIGITS and stem.isdecimal())
 
 
-async def finish_swaps(disk: Disk, folder: str, config: LogConfig) -> None:
+async def finish_swaps(disk: Disk, folder: str, config: LogConfig) -> list[str]:
     """Bring the swaps to their end that a crash interrupted after the new files counted. It is durable when
-    this returns. Raises `DamagedLogError`, `DiskError`."""
+    this returns the names that are in the folder then. Raises `DamagedLogError`, `DiskError`."""
     names = disk.list(folder)
     if not any(name.endswith(SWAP) for name in names):
-        return
-    for base in _bases(disk, folder, LOG_SUFFIX + SWAP):
+        return names
+    for base in bases_among(names, LOG_SUFFIX + SWAP):
         end = await _end_of_swap(disk, folder, base, config)
         for suffix in _SUFFIXES:
-            for replaced in _bases(disk, folder, suffix):
+            for replaced in bases_among(disk.list(folder), suffix):
                 if base <= replaced < end:
                     disk.remove(f"{folder}/{replaced:020}{suffix}")
         # Otherwise a power loss could show the new segment and some of those that it replaces.
@@ -56,6 +59,7 @@ async def finish_swaps(disk: Disk, folder: str, config: LogConfig) -> None:
             # An index whose batches have had their name before it: it is rebuilt.
             disk.remove(f"{folder}/{name}")
     await disk.sync_folder(folder)
+    return disk.list(folder)
 
 
 async def _end_of_swap(disk: Disk, folder: str, base: int, config: LogConfig) -> int:

@@ -158,7 +158,7 @@ class SegmentIndexes:
     @property
     def times_unsynced(self) -> bool:
         """Whether `sync_times` has something to do."""
-        return self.times is not None and self.times.unsynced
+        return self.times is not None and self.times.unsynced and self.last_position > 0
 
     async def sync_times(self) -> None:
         """The entries by time are on the device when this returns: what is durable is not read again for

@@ -159,14 +159,16 @@ async def store(disk: Disk, folder: str, snapshot: ProducerSnapshot) -> None:
         disk.remove(path)
 
 
-async def forget_above(disk: Disk, folder: str, end_offset: int) -> None:
+async def forget_above(disk: Disk, folder: str, end_offset: int) -> list[tuple[int, str]]:
     """Delete snapshots above the log's new end. They must never be read, even after a power loss once the log
-    has grown to their offsets again."""
-    gone = [path for offset, path in _found(disk, folder) if offset > end_offset]
-    for path in gone:
+    has grown to their offsets again. Return (end offset, path) of the others, oldest first."""
+    found = _found(disk, folder)
+    kept = [each for each in found if each[0] <= end_offset]
+    for _, path in found[len(kept) :]:
         disk.remove(path)
-    if gone:
+    if len(kept) < len(found):
         await disk.sync_folder(folder)
+    return kept
 
 
 async def load(disk: Disk, folder: str, partition_log: Log, state: ProducerState) -> None:
@@ -174,9 +176,9 @@ async def load(disk: Disk, folder: str, partition_log: Log, state: ProducerState
 
     Nothing may be appended meanwhile. Raises `DiskError`.
     """
-    await forget_above(disk, folder, partition_log.end_offset)
+    found = await forget_above(disk, folder, partition_log.end_offset)
     state.end_offset = partition_log.log_start_offset
-    for offset, path in reversed(_found(disk, folder)):
+    for offset, path in reversed(found):
         if offset < partition_log.log_start_offset:
             break
         try:

@@ -17,6 +17,7 @@ from quorate.broker.replication.storage.future_folders import MOVED_MARK, Unread
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.storage.log_starts import LogStarts
+from quorate.broker.replication.storage.partition_folders import PartitionFolders
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory, may_open
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "LogDirectory",
     "LogManager",
     "LogStarts",
+    "PartitionFolders",
     "PartitionIdentity",
     "Proof",
     "SetAsideFolder",

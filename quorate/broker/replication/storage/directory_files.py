@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from quorate.runtime import Disk, parse_uuid, read_file, uuid_text, write_file_atomically
+from quorate.runtime import Disk, parse_uuid, read_file, replace_file, uuid_text, write_file_atomically
 from quorate.types import Epoch
 
 PARTITION_METADATA: Final = "partition.metadata"
@@ -72,11 +72,12 @@ class PartitionIdentity(NamedTuple):
 
 
 async def store_partition_metadata(disk: Disk, folder: str, identity: PartitionIdentity) -> None:
-    """Write the file durably. Kafka does not read beyond the topic's id."""
+    """Write the file of a folder that is being made. It is durable when the log in the folder is open. Kafka
+    does not read beyond the topic's id."""
     content = f"version: {_VERSION}\ntopic_id: {uuid_text(identity.topic_id)}\n"
     if identity.first_epoch:
         content += f"{_FIRST_EPOCH}: {identity.first_epoch}\n"
-    await write_file_atomically(disk, f"{folder}/{PARTITION_METADATA}", content.encode())
+    await replace_file(disk, f"{folder}/{PARTITION_METADATA}", content.encode())
 
 
 def load_partition_metadata(disk: Disk, folder: str) -> PartitionIdentity | None:

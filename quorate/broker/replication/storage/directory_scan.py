@@ -28,7 +28,7 @@ from quorate.broker.replication.storage.future_folders import (
 )
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.replica_directories import Directory
-from quorate.log import TopicPartition
+from quorate.log import TopicPartition, segment_bases
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger
 
 log = get_logger(__name__)
@@ -147,7 +147,7 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
         identity = load_partition_metadata(disk, folder)
         begun = any(file.endswith(".log") for file in files)
         if identity is None:
-            if begun and future_of is None:
+            if future_of is None and _has_begun(disk, folder):
                 raise UnreadablePartitionMetadataError(f"{folder}/{PARTITION_METADATA}", "missing")
             # Its creation was interrupted before anything could be written to it.
             await remove_folder(disk, folder)
@@ -169,3 +169,16 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
     for known in (where.recovery_points, where.high_watermarks, where.log_starts, where.cleaned):
         for key in [key for key in known if key not in where.identities and key not in where.futures]:
             del known[key]
+
+
+def _has_begun(disk: Disk, folder: str) -> bool:
+    """Return whether there is more than the first segment without a record: that one and the metadata become
+    durable together, and a power loss may show either alone."""
+    bases = segment_bases(disk, folder)
+    if bases != [0]:
+        return bool(bases)
+    first = disk.open(f"{folder}/{0:020}.log")
+    try:
+        return first.size > 0
+    finally:
+        first.close()

@@ -126,7 +126,7 @@ class FutureLogs:
             await where.forget_durably(key)
             self._disk.make_folder(folder)
             await store_partition_metadata(self._disk, folder, identity)
-            await self._disk.sync_folder(where.path)
+            await where.entries.sync()
             future.log = await Log.open(self._disk, folder, config, now_ms=self._now_ms)
         except BaseException:
             if where.futures.get(key) is future and future.log is None:
@@ -212,7 +212,7 @@ class FutureLogs:
         """Make the name, the log start and the end of what is compacted durable, of a replica that took its
         place."""
         where = present(next((each for each in self._directories if key in each.identities), None), "place")
-        await self._disk.sync_folder(where.path)
+        await where.entries.sync()
         await where.store_log_starts((key,))
         await where.store_cleaned()
 

@@ -7,6 +7,7 @@ import trio
 
 from quorate.broker.replication.storage.damaged_folders import SetAsideFolder
 from quorate.broker.replication.storage.directory_files import PartitionIdentity, Proof
+from quorate.broker.replication.storage.folder_sync import FolderSync
 from quorate.broker.replication.storage.future_folders import Departed, FutureFolder, MovedTo
 from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log import (
@@ -139,6 +140,8 @@ class LogDirectory:
         self.expected = 0
         """Folders that are being made."""
         self.failure: str | None = None
+        self.entries = FolderSync(disk, path)
+        """Makes the partition folders that are in it durable."""
         self._cuts: dict[TopicPartition, Offset] = {}
         """The future ends of logs that are being cut."""
 

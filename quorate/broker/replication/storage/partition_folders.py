@@ -83,14 +83,14 @@ class PartitionFolders:
         return min(usable, key=lambda each: len(each.identities) + len(each.futures) + each.expected)
 
     async def create(self, where: LogDirectory, key: TopicPartition, identity: PartitionIdentity) -> None:
-        """Make the folder of a new replica, durably. Raises `DiskError`."""
+        """Make the folder of a new replica. It is durable when the log in it is open. Raises `DiskError`."""
         where.expected += 1
         try:
             await where.forget_durably(key)
             folder = f"{where.path}/{folder_name(*key)}"
             self._disk.make_folder(folder)
             await store_partition_metadata(self._disk, folder, identity)
-            await self._disk.sync_folder(where.path)
+            await where.entries.sync()
             for each in self._directories:
                 each.vanished.pop(key, None)
             where.identities[key] = identity
@@ -131,7 +131,7 @@ class PartitionFolders:
         self._disk.rename(f"{where.path}/{folder_name(*key)}", path)
         where.set_aside.append(SetAsideFolder(path, topic, partition_id))
         # Before a folder of the old name is made: otherwise a power loss could bring the damaged one back.
-        await self._disk.sync_folder(where.path)
+        await where.entries.sync()
         await self._futures.forget_departed(key)
         return path
 
