@@ -84,6 +84,21 @@ class Durability(OpenLog):
         self._unsynced_bytes = 0
         return self.end_offset
 
+    @property
+    def is_flushed(self) -> bool:
+        """Return whether a `flush` would find nothing to make durable."""
+        return (
+            self._recovery_point == self._durable_end_offset == self.end_offset
+            and self._folder_synced == self._folder_writes
+            and self._failure is None
+            and not self._changing
+            and not self._epochs.dirty
+            and all(
+                segment.synced == segment.writes and not segment.indexes.times_unsynced
+                for segment in self._segments
+            )
+        )
+
     async def flush(self) -> Offset:
         """Do the same as `sync`, and make the epoch checkpoint and an own recovery point durable:
         `recovery_point` is then the returned offset."""

@@ -418,7 +418,7 @@ async def test_a_leader_that_is_cut_off_sends_its_clients_away(make_brokers, aut
     await cluster.caught_up()
     manager = cluster[1].manager
     silent_since = trio.current_time()
-    manager._controller_silent_s = lambda: trio.current_time() - silent_since
+    manager._lookups._controller_silent_s = lambda: trio.current_time() - silent_since
     await trio.sleep(10)
     assert not manager.any_cut_off, "the followers fetch, though the quorum has no leader"
     cluster.cut_off(1)
@@ -440,7 +440,7 @@ async def test_a_leader_that_is_cut_off_sends_its_clients_away(make_brokers, aut
 async def test_a_leader_without_followers_serves_without_a_controller(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
-    cluster[1].manager._controller_silent_s = lambda: 1000.0
+    cluster[1].manager._lookups._controller_silent_s = lambda: 1000.0
     await trio.sleep(1000)
     assert not (await cluster[1].produced("a")).error
 

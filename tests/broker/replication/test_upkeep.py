@@ -65,6 +65,28 @@ async def test_a_producer_snapshot_never_passes_what_is_durable(make_brokers, au
     assert snapshots == [f"{1:020}.producers"]
 
 
+async def test_a_log_that_is_flushed_is_left_alone_until_it_changes(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
+    await cluster.with_topic(replicas=(1,))
+    log, flushes = cluster[1].partition().log, []
+    flush = log.flush
+
+    async def counted():
+        flushes.append(log.end_offset)
+        return await flush()
+
+    log.flush = counted
+    await cluster[1].produced("a")
+    await trio.sleep(10)
+    assert flushes == [1]
+    await cluster[1].produced("b")
+    await trio.sleep(10)
+    assert flushes == [1, 2]
+    await cluster[1].produced("c", producer=(7, 0, 0))
+    await trio.sleep(3.5)
+    assert len(flushes) >= 5 and set(flushes[2:]) == {3}, "a producer may expire"
+
+
 async def test_a_recovery_point_is_never_written_above_a_cut_under_way(make_brokers, autojump_clock):
     """A flush has raised it in memory, a cut below begins, and the checkpoint is written in between."""
     cluster = make_brokers(brokers=3, min_isr=1, log_flush_offset_checkpoint_interval_ms=100_000_000)

@@ -176,6 +176,10 @@ class LeaderState:
         self.isr.take_back(proposal)
         return proposal
 
+    def is_reached(self, log_end_offset: Offset) -> bool:
+        """Return whether every follower has fetched up to the log's end."""
+        return all(remote.log_end_offset == log_end_offset for remote in self.remotes.values())
+
     def propose_shrink(self, *, log_end_offset: Offset, rule: LagRule) -> IsrProposal | None:
         """Leave out the members that have been behind for longer than the lag time."""
         if self.isr.pending is not None:

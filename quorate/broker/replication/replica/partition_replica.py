@@ -485,6 +485,8 @@ class PartitionReplica:
         leader = self.leading
         if leader is None or self.failure is not None:
             return
+        if self.log.high_watermark == self.log.end_offset and leader.is_reached(self.log.end_offset):
+            return
         rule = LagRule(now=trio.current_time(), lag_s=self._lag_s, eligible=self._eligible)
         # A follower that stopped being "about to join" no longer holds the high watermark back.
         self.advance_high_watermark()
