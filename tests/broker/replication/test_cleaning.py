@@ -103,6 +103,28 @@ async def test_a_tombstone_goes_after_its_time_though_nothing_is_written(compact
     assert cluster[1].manager.cleaning.passes == passes
 
 
+@pytest.mark.bug("KAFKA-8522")
+async def test_a_tombstone_goes_after_its_time_however_seldom_something_is_written(
+    compacting, autojump_clock
+):
+    hour_ms = 3_600_000
+    cluster = await compacting(
+        topic={"delete_retention_ms": 5 * hour_ms, "min_cleanable_dirty_ratio": "0.01"},
+        log_cleaner_backoff_ms=60_000,
+    )
+    await write(cluster[1], "a=1", "a", "b=1")
+    await trio.sleep(600)
+    for hour in range(4):
+        assert "1:a" in await held(cluster[1]), hour
+        await write(cluster[1], f"c={hour}")
+        await trio.sleep(hour_ms / 1000)
+    for _ in range(2):
+        await write(cluster[1], "c=last")
+        await trio.sleep(hour_ms / 1000)
+    assert "1:a" not in await held(cluster[1])
+    assert "2:b=1" in await held(cluster[1])
+
+
 async def test_a_log_is_compacted_once_it_is_dirty_enough(compacting, autojump_clock):
     cluster = await compacting(topic={"min_cleanable_dirty_ratio": "0.5"})
     await write(cluster[1], *(f"k{number}=1" for number in range(10)), "end=1")
@@ -441,6 +463,40 @@ async def test_a_full_disk_pauses_compaction_and_nothing_else(compacting, autoju
     assert await held(cluster[1]) == ["1:a=2", "2:end=1"]
 
 
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("space", range(0, 720, 40))
+async def test_a_disk_that_fills_at_any_place_of_a_pass_costs_no_key(
+    compacting, autojump_clock, space, killed
+):
+    """700 bytes are enough for the whole pass and its checkpoints."""
+    cluster = await compacting(log_cleaner_threads=0, topic={"segment_bytes": 400})
+    await write(cluster[1], *(f"k{number % 3}={number}" for number in range(30)), "end=1")
+    before, disk = await held(cluster[1]), cluster[1].disk
+    after = ["27:k0=27", "28:k1=28", "29:k2=29", "30:end=1"]
+    disk.space_left = space
+    cluster[1].manager._cleaner.reconfigure(
+        ReplicationConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=1000)
+    )
+    await trio.sleep(10)
+    now = await held(cluster[1])
+    assert (now == after) == (space > 660)
+    assert [each for each in now if each in after] == after
+    assert all(each in before for each in now)
+    assert cluster[1].partition().failure is None
+    assert not [name for name in disk.list("data/t-0") if name.endswith((".cleaned", ".swap", ".deleted"))]
+    if killed:
+        await cluster[1].crash()
+    disk.space_left = None
+    if killed:
+        await cluster[1].start()
+        await cluster.opened()
+        assert await held(cluster[1]) == now
+    else:
+        await trio.sleep(120)
+        assert await held(cluster[1]) == after
+        assert load_offsets(disk, PATH) == {("t", 0): 30}
+
+
 async def test_a_pass_keeps_to_the_rate(compacting, autojump_clock):
     cluster = await compacting(
         topic={"segment_bytes": 1000}, log_cleaner_io_max_bytes_per_second=10_000.0, log_cleaner_threads=0
@@ -499,6 +555,21 @@ async def test_more_keys_than_the_table_takes_are_compacted_in_several_passes(co
     await trio.sleep(60)
     assert cluster[1].manager.cleaning.passes > 1
     assert [each.partition(":")[0] for each in await held(cluster[1])] == [*map(str, range(20, 31))]
+
+
+@pytest.mark.parametrize("threads", [2, 1000, 2**31 - 1])
+async def test_as_many_passes_run_at_once_as_have_a_table_to_speak_of(compacting, autojump_clock, threads):
+    """Divided among a thousand, 1 MiB would take no batch of a hundred keys."""
+    cluster = await compacting(
+        topic={"segment_bytes": 10_000}, log_cleaner_threads=threads, log_cleaner_dedupe_buffer_size=1 << 20
+    )
+    for number in range(3):
+        pending = cluster[1].send(keyed(*(f"k{key}={number}" for key in range(500))))
+        await pending.wait()
+    await cluster.until(lambda: cluster[1].manager.cleaning.passes)
+    await write(cluster[1], "end=1")
+    assert len(await held(cluster[1])) < 1501
+    assert cluster[1].manager.cleaning.uncleanable["data"] == (0, 0)
 
 
 @pytest.mark.bug("KAFKA-8002")

@@ -32,6 +32,8 @@ log = get_logger(__name__)
 _SHORTAGE_S: Final = 60.0
 """The pause of a log after the disk was full or no file descriptor was left."""
 _BACKOFF_MIN_S: Final = 0.01
+_TABLE_MIN_BYTES: Final = 1 << 20
+"""The keys' table of one of several passes at once. Kafka doesn't start with less."""
 
 
 class LogCleaner:
@@ -78,12 +80,18 @@ class LogCleaner:
                 await self._reconfigured.wait()
             self._reconfigured = trio.Event()
 
+    @property
+    def _threads(self) -> int:
+        """How many passes may run at once, as each has its part of the keys' table."""
+        parts = max(1, self._config.log_cleaner_dedupe_buffer_size // _TABLE_MIN_BYTES)
+        return min(self._config.log_cleaner_threads, parts)
+
     async def _round(self) -> None:
         before = (self.stats.bytes_before, self.stats.bytes_after)
         longest_s, self.stats.longest_s = self.stats.longest_s, 0.0
         passes = -1
         # As long as it gets on: what fails at once is tried again after the pause.
-        while self.stats.passes > passes and (threads := self._config.log_cleaner_threads):
+        while self.stats.passes > passes and (threads := self._threads):
             passes = self.stats.passes
             found = await self._choose()
             if not found:
@@ -191,7 +199,7 @@ class LogCleaner:
     # The passes
 
     async def _work(self, found: deque[PartitionReplica], threads: int) -> None:
-        while found and self._config.log_cleaner_threads >= threads:
+        while found and self._threads >= threads:
             partition = found.popleft()
             state = self._states.get(partition)
             settings = partition.compaction.settings
