@@ -204,8 +204,13 @@ class BrokerLifecycle:
         return self._contact.silent_s()
 
     async def _register(self, deadline: float) -> None:
+        """Register with the directories that work; wait for the end where none does."""
         identity = self._identity
         while True:
+            log_dirs = self._log_dirs()
+            if not log_dirs:
+                # The broker is about to end and to say that: `AllFoldersFailedError`.
+                await trio.sleep_forever()
             request = RegisterBrokerRequest(
                 broker_id=identity.broker_id,
                 cluster_id=identity.cluster_id,
@@ -213,7 +218,7 @@ class BrokerLifecycle:
                 listeners=identity.listeners,
                 features=SUPPORTED_FEATURES,
                 rack=identity.rack,
-                log_dirs=self._log_dirs(),
+                log_dirs=log_dirs,
                 previous_broker_epoch=self._proof.broker_epoch,
                 previous_log_dirs=tuple(sorted(self._proof.directories)),
             )

@@ -22,6 +22,7 @@ from quorate.broker.replication.storage.directory_files import NO_PROOF, Proof
 from quorate.error_code import ErrorCode
 
 INTERVAL_S, SESSION_S = 2.0, 9.0
+DIRECTORY = uuid.UUID(int=200)
 
 
 class Controller:
@@ -54,7 +55,13 @@ class Controller:
         return BrokerHeartbeatResponse(should_shut_down=request.want_shut_down)
 
 
-def lifecycle(controller: Controller, *, proof: Proof = NO_PROOF, metadata: Any = None) -> BrokerLifecycle:
+def lifecycle(
+    controller: Controller,
+    *,
+    proof: Proof = NO_PROOF,
+    metadata: Any = None,
+    log_dirs: Callable[[], tuple[uuid.UUID, ...]] = lambda: (DIRECTORY,),
+) -> BrokerLifecycle:
     metadata = metadata or SimpleNamespace(
         subscribe=lambda listener: None, image=SimpleNamespace(broker=lambda broker_id: None)
     )
@@ -71,7 +78,7 @@ def lifecycle(controller: Controller, *, proof: Proof = NO_PROOF, metadata: Any 
         channel=channel,
         metadata=metadata,
         contact=ControllerContact(),
-        log_dirs=lambda: (),
+        log_dirs=log_dirs,
         failed_dirs=lambda: (),
         proof=proof,
         changes=ChangeSummary,
@@ -126,3 +133,20 @@ async def test_a_broker_proves_what_it_has_until_it_is_active(
         await trio.sleep(3 * INTERVAL_S)
         nursery.cancel_scope.cancel()
     assert controller.proven == proven
+
+
+async def test_a_broker_whose_directories_have_all_failed_does_not_register_again(
+    autojump_clock: object,
+) -> None:
+    """It was refused with "No directories specified in request", and ended with that instead of saying that
+    its disk has failed (seed 9304073)."""
+    controller = Controller()
+    works = [DIRECTORY]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lifecycle(controller, log_dirs=lambda: tuple(works)).run)
+        await trio.sleep(INTERVAL_S)
+        works.clear()
+        controller.replaced = 1
+        await trio.sleep(3 * INTERVAL_S)
+        nursery.cancel_scope.cancel()
+    assert (controller.replaced, len(controller.proven)) == (0, 1)
