@@ -15,6 +15,7 @@ from quorate.broker.metadata.config_key import (
     ValueType,
     number,
     ratio,
+    real_number,
     split_list,
 )
 from quorate.broker.metadata.topic_keys import BROKER_KEYS
@@ -143,11 +144,7 @@ _THROTTLES: Final = (
 
 
 def _rate_of_compaction(value: str) -> None:
-    try:
-        rate = float(value)
-    except ValueError:
-        raise ValueError("it must be a number") from None
-    if not rate >= 1:
+    if not real_number(value) >= 1:
         raise ValueError("it must be at least 1")
 
 
@@ -179,8 +176,10 @@ _CLEANER: Final = (
         ValueType.INT,
         "1",
         number(0, INT_MAX),
-        "The maximum number of logs that a broker compacts at once. 0: none.",
-        why="Each is a task of the one event loop. Kafka at most doubles or halves it in one change.",
+        "The maximum number of logs that a broker compacts at once. 0: none. Each takes a part of "
+        "log.cleaner.dedupe.buffer.size, of at least 1 MiB: with less, fewer are compacted at once.",
+        why="Each is a task of the one event loop. Kafka refuses less than 1 MiB each, and at most doubles "
+        "or halves the number in one change.",
     ),
     _cleaner(
         "log.cleaner.io.max.bytes.per.second",

@@ -115,12 +115,19 @@ def number(low: int, high: int) -> Callable[[str], None]:
     return check
 
 
-def ratio(value: str) -> None:
+def real_number(value: str) -> float:
+    """Return the number. `float` alone takes digits of every script, and underscores between them, which
+    other programs that read the value don't."""
+    if not value.isascii() or "_" in value:
+        raise ValueError("it must be a number")
     try:
-        share = float(value)
+        return float(value)
     except ValueError:
         raise ValueError("it must be a number") from None
-    if not 0 <= share <= 1:
+
+
+def ratio(value: str) -> None:
+    if not 0 <= real_number(value) <= 1:
         raise ValueError("it must be between 0 and 1")
 
 

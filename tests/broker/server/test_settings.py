@@ -14,7 +14,7 @@ import pytest
 from quorate import broker, cli
 from quorate.broker.broker_node import group_config, lifecycle_times, replication_config, wire_config
 from quorate.broker.controller_node import controller_settings
-from quorate.broker.metadata.config_key import INT_MAX, Effect, ValueType
+from quorate.broker.metadata.config_key import INT_MAX, LONG_MAX, Effect, ValueType
 from quorate.broker.metadata.configs import TopicConfig, effective, unclean_elections
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Config, ConfigType
@@ -306,3 +306,77 @@ def test_producers_are_forgotten_and_leaders_brought_back_as_kafkas_keys_say() -
     assert not settings.auto_leader_rebalance_enable
     assert settings.leader_imbalance_check_interval_seconds == 9
     assert settings.leader_imbalance_per_broker_percentage == 25
+
+
+A_NUMBER, A_WHOLE_NUMBER = "it must be a number", "it must be a whole number"
+BETWEEN = "it must be between {} and {}"
+LONG, INT = BETWEEN.format(0, LONG_MAX), BETWEEN.format(0, INT_MAX)
+NO_CLEANING: dict[str, dict[str, str]] = {
+    "log.cleaner.enable": dict.fromkeys(["", "yes", "1", "True;"], "it must be true or false"),
+    "log.cleaner.threads": {"-1": INT, "2147483648": INT, "1.0": A_WHOLE_NUMBER, "": A_WHOLE_NUMBER},
+    "log.cleaner.io.max.bytes.per.second": {
+        "0": "it must be at least 1",
+        "-1": "it must be at least 1",
+        "NaN": "it must be at least 1",
+        "10MB": A_NUMBER,
+        "1_000": A_NUMBER,
+        "\u0661": A_NUMBER,
+    },
+    "log.cleaner.dedupe.buffer.size": {
+        "1048575": BETWEEN.format(1 << 20, LONG_MAX),
+        "-1": BETWEEN.format(1 << 20, LONG_MAX),
+        "128MB": A_WHOLE_NUMBER,
+    },
+    "log.cleaner.backoff.ms": {"-1": LONG, "9223372036854775808": LONG, "15s": A_WHOLE_NUMBER},
+    "log.cleaner.io.buffer.size": {"-1": INT, "2147483648": INT},
+    "log.cleaner.io.buffer.load.factor": {"1.1": BETWEEN.format(0, 1), "nan": BETWEEN.format(0, 1)},
+    "log.cleaner.delete.retention.ms": {"-1": LONG, "1d": A_WHOLE_NUMBER, "0x10": A_WHOLE_NUMBER},
+    "log.cleaner.min.cleanable.ratio": {
+        "-0.1": BETWEEN.format(0, 1),
+        "50%": A_NUMBER,
+        "inf": "between 0 and",
+    },
+    "log.cleaner.min.compaction.lag.ms": {"-1": LONG, "1e3": A_WHOLE_NUMBER},
+    "log.cleaner.max.compaction.lag.ms": {"0": BETWEEN.format(1, LONG_MAX), "": A_WHOLE_NUMBER},
+    "log.cleanup.policy": dict.fromkeys(
+        ["", "compress", "compact;delete"], "one or more of: compact, delete"
+    ),
+}
+"""What can't stand there, and what the error says may."""
+
+
+def test_every_key_of_the_cleaner_has_its_bad_values() -> None:
+    assert {name for name in CONFIG_KEYS if name.startswith("log.clean")} == set(NO_CLEANING)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [(name, value, remedy) for name, values in NO_CLEANING.items() for value, remedy in values.items()],
+)
+def test_a_bad_value_of_the_cleaner_stops_the_start_with_its_line_and_what_may_stand_there(
+    name: str, value: str, remedy: str
+) -> None:
+    with pytest.raises(ServerConfigError) as caught:
+        with_key(name, value)
+    said = str(caught.value)
+    assert said.startswith(f"line {len(NODE) + 1}: {name} is {value!r}; ")
+    assert remedy in said
+
+
+GREATEST = {
+    "log.cleaner.threads": "2147483647",
+    "log.cleaner.io.max.bytes.per.second": "Infinity",
+    "log.cleaner.dedupe.buffer.size": str(LONG_MAX),
+    "log.cleaner.backoff.ms": str(LONG_MAX),
+    "log.cleaner.delete.retention.ms": str(LONG_MAX),
+    "log.cleaner.min.cleanable.ratio": "1",
+    "log.cleaner.min.compaction.lag.ms": str(LONG_MAX),
+    "log.cleaner.max.compaction.lag.ms": "1",
+}
+
+
+@pytest.mark.parametrize("name", GREATEST)
+def test_the_extremes_of_the_cleaners_keys_are_taken(name: str) -> None:
+    config = with_key(name, GREATEST[name])
+    assert replication_config(config).log_cleaner_enable
+    assert effective(MetadataImage(), "t", static=config.static)
