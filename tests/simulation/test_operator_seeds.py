@@ -1,19 +1,26 @@
 """Operators at work in every run: seeds in which planted faults of administration must show."""
 
+import random
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import trio
+from kio.schema.errors import ErrorCode
 
-from quorate.broker.metadata import BrokerRegistrationChange
+from quorate.broker.metadata import BrokerRegistrationChange, ConfigResource, ConfigType
+from quorate.simulation.administration import AdminHistory, Answer, alter_config, unregister_broker
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
 from quorate.simulation.brokers.broker_run import BrokerRun, BrokerRunResult
 from quorate.simulation.brokers.metadata_invariants import MetadataChangesAreLegal
+from quorate.simulation.brokers.operating.operator_client import OperatorClient
 from quorate.simulation.brokers.operating.operators import OperatorSettings
 from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import SafetyViolation
 
-FIRST = 20
-SEEDS = 20
+SEEDS = (*range(19, 40), 45)
+"""Each planted fault of administration shows in at least one of them."""
 PARTS = 4
 
 
@@ -38,8 +45,8 @@ def executed(seed: int) -> BrokerRunResult:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_what_operators_were_answered_is_so(part: int) -> None:
-    calls = sum(executed(seed).calls for seed in range(FIRST + part, FIRST + SEEDS, PARTS))
-    assert calls > 20 * SEEDS / PARTS
+    seeds = SEEDS[part::PARTS]
+    assert sum(executed(seed).calls for seed in seeds) > 20 * len(seeds)
 
 
 def test_a_run_reads_what_the_cluster_commits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,4 +60,18 @@ def test_a_run_reads_what_the_cluster_commits(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(MetadataChangesAreLegal, "take", take)
     with pytest.raises(SafetyViolation, match="MetadataChangesAreLegal: a broker was unfenced"):
-        operated(FIRST).execute()
+        operated(SEEDS[0]).execute()
+
+
+def test_that_a_broker_is_not_registered_ends_its_removal_and_no_change_of_its_settings() -> None:
+    """A change whose first attempt was lost, and whose second came after the removal, was taken for done
+    (seeds 9316998 and 9318329)."""
+    budget: Any = SimpleNamespace(is_one_unregistered=True)
+    cluster: Any = None
+    history = AdminHistory(owned=lambda name: True)
+    operator = OperatorClient(cluster, history, 1, random.Random(1), trio.Event(), budget)
+    resource = ConfigResource(ConfigType.BROKER, "3")
+    code = ErrorCode.broker_id_not_registered
+    assert operator._answer_of(unregister_broker(3), code) is Answer.ALREADY
+    changed = alter_config(resource, {"producer.id.expiration.ms": "1"})
+    assert operator._answer_of(changed, code) is Answer.UNKNOWN

@@ -16,6 +16,7 @@ from quorate.simulation.administration.admin_changes import (
 )
 from quorate.simulation.administration.admin_history import AdminCall, AdminHistory, Answer
 from quorate.simulation.administration.drained_brokers import still_there
+from quorate.simulation.administration.duplicate_replicas import duplicates, keep_one_of_two
 from quorate.simulation.administration.group_offsets import GroupOffset
 from quorate.simulation.administration.intents import (
     Intent,
@@ -65,8 +66,10 @@ __all__ = [
     "alter_quota",
     "create_topic",
     "delete_topic",
+    "duplicates",
     "elect_leader",
     "grow_topic",
+    "keep_one_of_two",
     "nothing",
     "reassign",
     "shrink_topic",

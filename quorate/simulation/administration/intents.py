@@ -33,7 +33,9 @@ class Intent:
     explains: Callable[[AdminChange], bool]
     """Whether the call may be the cause of a change."""
     passes: bool = False
-    """What it explains may be undone by the cluster itself before any image shows it."""
+    """What it explains may be undone, by the cluster itself or by another call, before any image shows it."""
+    unregisters: bool = False
+    """It is done where the broker is not registered."""
 
 
 def nothing(what: str) -> Intent:
@@ -161,15 +163,27 @@ def alter_config(
         return replaces and change.value is None
 
     verb = "replace" if replaces else "alter"
-    return Intent(f"{verb} configs of {resource.type.name} {resource.name!r}: {changes}", holds, explains)
+    what = f"{verb} configs of {resource.type.name} {resource.name!r}: {changes}"
+    # Two operators may set one key of a broker, and both be committed before an image shows the first.
+    return Intent(what, holds, explains, passes=len(changes) == 1 and not replaces)
 
 
-def alter_quota(entity: QuotaEntity, key: str, value: float | None) -> Intent:
-    return Intent(
-        f"set {key} of {entity} to {value}",
-        holds=lambda image: image.quotas(entity).get(key) == value,
-        explains=lambda change: change == QuotaSet(entity, key, value),
-    )
+def alter_quota(entity: QuotaEntity, changes: Mapping[str, float | None]) -> Intent:
+    """An entity's quotas are altered wholly or not at all. None: the quota is removed."""
+
+    def holds(image: MetadataImage) -> bool:
+        held = image.quotas(entity)
+        return all(held.get(key) == value for key, value in changes.items())
+
+    def explains(change: AdminChange) -> bool:
+        return (
+            isinstance(change, QuotaSet)
+            and change.entity == entity
+            and change.key in changes
+            and changes[change.key] == change.value
+        )
+
+    return Intent(f"alter quotas of {entity}: {dict(changes)}", holds, explains)
 
 
 def update_feature(feature: str, level: int) -> Intent:
@@ -187,6 +201,7 @@ def unregister_broker(broker_id: int) -> Intent:
         holds=lambda image: image.broker(broker_id) is None,
         explains=lambda change: change == BrokerUnregistered(broker_id),
         passes=True,
+        unregisters=True,
     )
 
 

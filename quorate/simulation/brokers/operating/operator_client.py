@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.metadata import QuotaEntity
 from quorate.broker.wire import KafkaError, WireClient, open_client
 from quorate.raft import OutcomeUnknownError
 from quorate.runtime import NetworkError
@@ -99,6 +100,8 @@ class OperatorClient:
         self.budget = budget
         self.topics: list[OwnTopic] = []
         self.groups: list[GroupOffset] = []
+        self.quotas: list[tuple[QuotaEntity, str]] = []
+        """Those that it asked for, and did not ask to be removed since."""
         self._serial = 0
 
     @property
@@ -172,7 +175,7 @@ class OperatorClient:
         return answers
 
     def _answer_of(self, intent: Intent, code: ErrorCode | None) -> Answer:
-        if code is ErrorCode.broker_id_not_registered and intent.passes:
+        if code is ErrorCode.broker_id_not_registered and intent.unregisters:
             return Answer.ALREADY
         if code in _FEWER_BROKERS and self.budget.is_one_unregistered:
             return Answer.UNKNOWN
@@ -195,13 +198,15 @@ class OperatorClient:
     async def insist(
         self, ask: Callable[[], Awaitable[tuple[Answer, ErrorCode | None]]]
     ) -> tuple[Answer, int]:
-        """Ask again and again until the answer is one; and how often."""
+        """Ask again and again until the answer is one; and how often, without the times when the operator was
+        above its quota."""
         asked = 0
         while True:
-            asked += 1
-            answer, _ = await ask()
-            if answer is not Answer.UNKNOWN:
-                return answer, asked
+            answer, code = await ask()
+            if code is not ErrorCode.throttling_quota_exceeded:
+                asked += 1
+                if answer is not Answer.UNKNOWN:
+                    return answer, asked
             await trio.sleep(0.2)
 
     @contextmanager

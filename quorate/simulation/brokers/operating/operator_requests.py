@@ -163,7 +163,11 @@ async def alter_configs(
 
 
 async def alter_quota(
-    connection: WireClient, entity: QuotaEntity, key: str, value: float | None, *, validate_only: bool = False
+    connection: WireClient,
+    entity: QuotaEntity,
+    changes: Mapping[str, float | None],
+    *,
+    validate_only: bool = False,
 ) -> ErrorCode:
     parts = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
     received = await connection.call(
@@ -175,7 +179,10 @@ async def alter_quota(
                     for kind, name in parts.items()
                     if name is not None
                 ],
-                "ops": [{"key": key, "value": float(value or 0), "remove": value is None}],
+                "ops": [
+                    {"key": key, "value": value or 0.0, "remove": value is None}
+                    for key, value in changes.items()
+                ],
             }
         ],
         validate_only=validate_only,

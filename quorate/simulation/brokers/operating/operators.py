@@ -22,12 +22,12 @@ from quorate.simulation.brokers.loss_budget import LossBudget
 from quorate.simulation.brokers.operating.broker_actions import drain, unregister
 from quorate.simulation.brokers.operating.group_actions import check_groups, offsets_topic, use_group
 from quorate.simulation.brokers.operating.operator_client import PREFIX, Counted, OperatorClient, OwnTopic
+from quorate.simulation.brokers.operating.quota_actions import set_quotas
 from quorate.simulation.brokers.operating.record_actions import delete_records, produce
 from quorate.simulation.brokers.operating.setting_actions import (
     alter_broker_config,
     alter_group_config,
     alter_topic_config,
-    set_quota,
     upgrade,
 )
 from quorate.simulation.brokers.operating.topic_actions import (
@@ -56,7 +56,7 @@ ACTIONS: Final[tuple[tuple[int, Action], ...]] = (
     (3, alter_topic_config),
     (2, alter_broker_config),
     (1, alter_group_config),
-    (2, set_quota),
+    (6, set_quotas),
     (1, upgrade),
     (5, ask_wrongly),
     (1, unregister),

@@ -1,4 +1,4 @@
-"""Operators set configs of topics, brokers and groups, quotas and features. Values are drawn once, and have
+"""Operators set configs of topics, brokers and groups, and features. Values are drawn once, and have
 no effect on what other clients may expect."""
 
 from typing import Final
@@ -6,19 +6,16 @@ from typing import Final
 from quorate.broker.metadata import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
-    PRODUCER_BYTE_RATE,
     ConfigResource,
     ConfigType,
-    QuotaEntity,
 )
-from quorate.simulation.administration import alter_config, alter_quota, update_feature
+from quorate.simulation.administration import alter_config, update_feature
 from quorate.simulation.brokers.broker_cluster import BrokerHost
 from quorate.simulation.brokers.operating import operator_requests as requests
 from quorate.simulation.brokers.operating.operator_client import OperatorClient
 
 _MONTH_MS: Final = 30 * 86_400_000
 """Longer than clocks jump: retention deletes nothing."""
-_AMPLE_BYTES_PER_S: Final = 100_000_000
 
 
 async def alter_topic_config(operator: OperatorClient) -> None:
@@ -68,18 +65,6 @@ async def _alter(
         alter_config(resource, changes, replaces=replaces),
         lambda connection: requests.alter_configs(connection, resource, changes, replaces=replaces),
         to=to,
-    )
-
-
-async def set_quota(operator: OperatorClient) -> None:
-    """An ample quota of a producer that there is, of all clients, or of nobody; or the end of one."""
-    random = operator.random
-    client = random.choice(("idempotent-0-0", "", operator.new_name()))
-    entity = QuotaEntity(client_id=client) if random.random() < 0.7 else QuotaEntity(user=client)
-    value = None if random.random() < 0.2 else float(_AMPLE_BYTES_PER_S + operator.serial())
-    await operator.ask(
-        alter_quota(entity, PRODUCER_BYTE_RATE, value),
-        lambda connection: requests.alter_quota(connection, entity, PRODUCER_BYTE_RATE, value),
     )
 
 
