@@ -307,3 +307,22 @@ def test_no_topic_is_created_on_a_directory_that_is_gone() -> None:
         values={"quorate.controller.refusal.confirm.ms": "0"},
         log_dirs=(FOLDER, MORE),
     )
+
+
+def test_the_last_member_of_a_topic_that_was_created_while_a_broker_was_away_loses_nothing() -> None:
+    """Its two members lost what they had within the budget, and only an unclean election could have helped
+    (seed 9309316)."""
+
+    async def story(scene: BrokerScene) -> None:
+        cluster = scene.cluster
+        away, one, other = cluster.nodes
+        budget = LossBudget(cluster)
+        assert budget.take(one) and budget.take(other), "every partition has a third member"
+        budget = LossBudget(cluster)
+        await cluster.crash(away, power_loss=False)
+        await until(lambda: not away.is_unfenced(cluster.metadata.image), every_s=0.1)
+        await Administrator(cluster, random.Random(1)).create("another", partitions=1)
+        assert budget.take(one)
+        assert not budget.take(other)
+
+    tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), min_isr=3)

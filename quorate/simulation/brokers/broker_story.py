@@ -48,6 +48,7 @@ def tell(
     *,
     clients: BrokerClientSettings,
     partitions: int = 1,
+    min_isr: int = 2,
     values: Mapping[str, str] | None = None,
     log_dirs: tuple[str, ...] = (FOLDER,),
     show: Callable[[str], None] | None = None,
@@ -59,7 +60,7 @@ def tell(
     """
     settings = BrokerRunSettings(
         cluster=BrokerClusterSettings(
-            partitions=partitions, min_isr=2, values=QUICK | dict(values or {}), log_dirs=log_dirs
+            partitions=partitions, min_isr=min_isr, values=QUICK | dict(values or {}), log_dirs=log_dirs
         ),
         clients=clients,
     )

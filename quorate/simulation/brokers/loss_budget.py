@@ -70,7 +70,13 @@ class LossBudget:
         self._forget_who_recovered()
         if self._rotten not in (None, node):
             return False
-        return len(self._lost.keys() | self._unregistered | {node}) < self._cluster.settings.min_isr
+        lost = self._lost.keys() | self._unregistered | {node}
+        if len(lost) >= self._cluster.settings.min_isr:
+            return False
+        # A partition that was created while a broker was away has fewer members, none of whom may be left.
+        ids = {each.id for each in lost}
+        members = ({*state.isr, *state.elr} for _, state in self._cluster.metadata.image.all_partitions())
+        return all(each - ids for each in members if each)
 
     def _forget_who_recovered(self) -> None:
         leader = self._cluster.leader()
