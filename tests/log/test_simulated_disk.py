@@ -248,6 +248,21 @@ async def test_a_folder_is_listed_again_if_its_removal_is_lost() -> None:
     assert seen == {True, False}
 
 
+async def test_a_removal_that_an_operator_has_synced_is_not_undone() -> None:
+    """Of the folder that an operator had given up, a power loss brought back all but partition.metadata, and
+    the broker refused to start (seed 9307546)."""
+    disk = SimulatedDisk()
+    disk.make_folder("d/old")
+    await disk.open("d/old/first", create=True).sync()
+    await disk.sync_folder("d/old")
+    disk.remove_folder("d/old")
+    disk.settle("d")
+    for seed in range(20):
+        copy = deepcopy(disk)
+        copy.lose_power(random.Random(seed))
+        assert copy.list("d") == []
+
+
 async def test_a_folder_does_not_take_the_place_of_one_that_has_something() -> None:
     disk = SimulatedDisk()
     for folder in ("old", "new"):
@@ -255,3 +270,22 @@ async def test_a_folder_does_not_take_the_place_of_one_that_has_something() -> N
         disk.open(f"{folder}/file", create=True)
     with pytest.raises(DiskError, match="not empty"):
         disk.rename("old", "new")
+
+
+async def test_a_stalled_disk_that_is_cut_holds_up_nobody(autojump_clock: object) -> None:
+    """A killed process waited for its disk in a step that can't be cancelled, and whoever was to release the
+    disk had ended: the run never did (seed 9305477)."""
+    disk = SimulatedDisk()
+    disk.make_folder("data")
+    disk.stall()
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+
+            async def sync() -> None:
+                with pytest.raises(DiskError, match="the disk is gone"):
+                    await disk.sync_folder("data")
+
+            nursery.start_soon(sync)
+            await trio.testing.wait_all_tasks_blocked()
+            disk.cut()
+    assert not disk.is_stalled

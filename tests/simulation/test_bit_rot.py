@@ -4,14 +4,19 @@ the replica is fetched anew. What may be lost or read meanwhile is checked by ev
 from dataclasses import replace
 
 import pytest
+import trio
 
+from quorate.broker.wire import WireClient
+from quorate.broker.wire.codecs import FetchedPartition
 from quorate.simulation.brokers.bit_rot import ROT_VALUES, RotSettings
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import MORE
 from quorate.simulation.brokers.broker_run import BrokerRun
+from quorate.simulation.brokers.broker_story import BrokerScene, tell
 from quorate.simulation.faults import FOLDER
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.seeds import broker_run
+from quorate.simulation.violations import SafetyViolation
 
 
 def with_bit_rot(seed: int, *kinds: Fault, mends_itself: bool, lines: list[str]) -> BrokerRun:
@@ -32,7 +37,7 @@ def with_bit_rot(seed: int, *kinds: Fault, mends_itself: bool, lines: list[str])
 
 
 @pytest.mark.parametrize(
-    ("seed", "mends_itself", "folder"), [(1, True, FOLDER), (1, False, FOLDER), (3, True, MORE)]
+    ("seed", "mends_itself", "folder"), [(7, True, FOLDER), (1, False, FOLDER), (3, True, MORE)]
 )
 def test_flipped_bits_lose_nothing_and_their_replicas_come_back(
     seed: int, mends_itself: bool, folder: str
@@ -43,3 +48,42 @@ def test_flipped_bits_lose_nothing_and_their_replicas_come_back(
     assert any(f"a bit flips in {folder}/" in line for line in lines), f"no bit has flipped in {folder}"
     assert sum("the flipped bit is gone" in line for line in lines) == result.flips
     assert sum("a damaged log was set aside" in line for line in lines) == result.flips
+
+
+@pytest.mark.parametrize("flipped", [True, False])
+def test_a_consumer_takes_no_record_of_a_batch_with_a_wrong_checksum(
+    flipped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the run (seed 9305122): a bit had flipped just before the batch was read. Where none has,
+    what is served is whole."""
+
+    async def story(scene: BrokerScene) -> None:
+        cluster, clients = scene.cluster, scene.clients
+        fetch_at = clients.fetch_at
+        spoiled: list[FetchedPartition] = []
+
+        async def spoiling(
+            connection: WireClient, client: str, partition: int, offset: int, *, rack: str = ""
+        ) -> FetchedPartition:
+            fetched = await fetch_at(connection, client, partition, offset, rack=rack)
+            if not spoiled and fetched.records:
+                data = bytearray(b"".join(fetched.records))
+                data[-1] ^= 1
+                spoiled.append(replace(fetched, records=[data]))
+                return spoiled[0]
+            return fetched
+
+        await trio.sleep(2)
+        cluster.has_flipped = flipped
+        monkeypatch.setattr(clients, "fetch_at", spoiling)
+        await clients.consume_partition("late", 0, until=1)
+        assert spoiled
+
+    def run() -> None:
+        tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=0))
+
+    if flipped:
+        run()
+    else:
+        with pytest.raises(SafetyViolation, match="WhatIsServedIsWhole: "):
+            run()

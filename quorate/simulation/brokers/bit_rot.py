@@ -92,7 +92,7 @@ class BitRot:
         position = self._random.randrange(len(node.disk.content(path)))
         node.disk.flip(path, position, bit=self._random.randrange(8))
         byte = node.disk.content(path)[position]
-        node.rotten = True
+        node.rotten = self._cluster.has_flipped = True
         self._flip = _Flip(node, partition, posixpath.basename(path), position, byte)
         self.flips += 1
         self._cluster.trace.add(node.name, f"a bit flips in {path} at {position}")

@@ -20,7 +20,7 @@ from quorate.broker.wire.codecs import (
     ProduceRequest,
     ProduceTopic,
 )
-from quorate.log import Log
+from quorate.log import InvalidBatchError, Log
 from quorate.log.batches import build_batch, read_batches, records_of
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, rack_of
 from quorate.simulation.brokers.partition_clients import TIMEOUT_S, PartitionClients, UnusableError
@@ -194,7 +194,7 @@ class BrokerClients(PartitionClients):
             if until is not None and position >= until:
                 return True
             rack = "" if until is not None else rack_of(1 + partition % len(self._cluster.nodes))
-            fetched = await self.fetch_at(connection, partition, position, rack=rack)
+            fetched = await self.fetch_at(connection, client, partition, position, rack=rack)
             if fetched.preferred_read_replica > 0:
                 await self._read_nearby(client, partition, fetched.preferred_read_replica, got)
                 return False
@@ -219,7 +219,7 @@ class BrokerClients(PartitionClients):
         async with open_client(network, address, client_id=client, timeout_s=TIMEOUT_S) as connection:
             while True:
                 position = got[-1][0] + 1 if got else 0
-                fetched = await self.fetch_at(connection, partition, position)
+                fetched = await self.fetch_at(connection, client, partition, position)
                 if fetched.error is not ErrorCode.none:
                     return
                 before = len(got)
@@ -227,14 +227,21 @@ class BrokerClients(PartitionClients):
                 self.read_nearby += len(got) - before
 
     def _take_in(self, client: str, fetched: FetchedPartition, got: list[tuple[int, bytes]]) -> None:
+        """Take the whole batches. Raises `UnusableError` for one with a wrong checksum, where a bit has
+        flipped: brokers leave that check to consumers, and look for such batches later."""
         position = got[-1][0] + 1 if got else 0
-        for batch in read_batches(b"".join(fetched.records)):
-            for record in records_of(batch):
-                if record.offset < position:
-                    continue  # of a batch that the position lies in
-                self._check_read(client, position, record.offset, fetched.high_watermark)
-                got.append((record.offset, record.value or b""))
-                position = record.offset + 1
+        try:
+            for batch in read_batches(b"".join(fetched.records)):
+                for record in records_of(batch):
+                    if record.offset < position:
+                        continue  # of a batch that the position lies in
+                    self._check_read(client, position, record.offset, fetched.high_watermark)
+                    got.append((record.offset, record.value or b""))
+                    position = record.offset + 1
+        except InvalidBatchError as error:
+            if not self._cluster.has_flipped:
+                raise SafetyViolation(f"WhatIsServedIsWhole: {client}, offset {position}: {error}") from error
+            raise UnusableError from error
 
     def _check_read(self, client: str, position: int, offset: int, high_watermark: int) -> None:
         if offset != position:

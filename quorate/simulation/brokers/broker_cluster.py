@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -19,7 +19,7 @@ from quorate.quorum_state import META_PROPERTIES
 from quorate.raft import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
-from quorate.simulation.administration import OneLeaderPerLeaderEpoch
+from quorate.simulation.administration import OneLeaderPerLeaderEpoch, duplicates, keep_one_of_two
 from quorate.simulation.brokers.committed_metadata import CommittedMetadata
 from quorate.simulation.brokers.metadata_invariants import MetadataChangesAreLegal
 from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry, validate_quorum
@@ -119,6 +119,11 @@ class BrokerHost(VotingNode):
             if key == "directory.id"
         }
 
+    def duplicates(self) -> Iterator[str]:
+        """Yield the folders that are in both of its directories, of which it can't tell the replica."""
+        if len(self.log_dirs) == 2:
+            yield from duplicates(self.disk, *self.log_dirs)
+
     @property
     def degraded(self) -> bool:
         """Return whether it serves without one of its folders of log.dirs, which has failed."""
@@ -211,6 +216,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         """Topics whose creation was asked for and not answered yet."""
         self.unregistering = 0
         """Brokers whose registration an operator asked to remove, and no answer said what came of it."""
+        self.has_flipped = False
+        """Whether a bit has ever flipped at rest (`BitRot`)."""
         self.fenced_dead = 0
         """How often a controller has fenced a broker because its process was gone."""
 
@@ -331,7 +338,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
 
     def start(self, node: BrokerHost) -> None:
         super().start(node)
-        if node.log_dirs != self.settings.log_dirs:
+        if node.log_dirs != self.settings.log_dirs or any(node.duplicates()):
             # It says what it misses, or refuses to start.
             node.disk_failing = True
 
@@ -342,14 +349,19 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
                 nursery.start_soon(self._mend_folders)
 
     async def _mend_folders(self) -> None:
-        """Start brokers again that run on without a folder that has failed."""
+        """Start brokers again that run on without a folder that has failed, and choose where one is down and
+        has a partition in both folders by then."""
         while True:
             await trio.sleep(1)
             for node in self.nodes:
-                if node.degraded:
+                degraded = node.degraded
+                if degraded:
                     await self.crash(node, power_loss=False)
-                    if not node.up and not node.damaged:
-                        self.start(node)
+                leader = self.leader()
+                if not node.up and leader is not None and any(node.duplicates()):
+                    keep_one_of_two(node.disk, node.id, leader.image, *node.log_dirs)
+                if degraded and not node.up and not node.damaged:
+                    self.start(node)
 
     async def _process(self, node: BrokerHost) -> None:
         watched = _WatchedQuorum(node, self.checker)

@@ -20,6 +20,11 @@ class CommittedMetadata(Invariant):
         self.rules = list(rules)
 
     @property
+    def image(self) -> MetadataImage:
+        """The newest, whichever nodes know it."""
+        return self._legal.image
+
+    @property
     def in_transaction(self) -> bool:
         """Return whether the newest committed record is within a transaction."""
         return self._legal.in_transaction
@@ -28,4 +33,4 @@ class CommittedMetadata(Invariant):
         records = self._legal.take_visible()
         if records:
             for rule in self.rules:
-                rule(records, self._legal.image)
+                rule(records, self.image)

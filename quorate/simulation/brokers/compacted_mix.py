@@ -17,8 +17,10 @@ COMPACTING: Final = {
     "log.cleaner.backoff.ms": "200",
     "log.cleaner.min.cleanable.ratio": "0.01",
     "offsets.topic.segment.bytes": "1000",
+    "replica.socket.timeout.ms": "5000",
 }
-"""Settings of brokers that compact often, the committed offsets too."""
+"""Settings of brokers that compact often, the committed offsets too. A follower whose connection goes silent
+is back before tombstones go (`CompactedSettings.retention_ms`)."""
 _DAY_MS: Final = 86_400_000
 
 

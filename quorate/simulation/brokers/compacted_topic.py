@@ -194,7 +194,7 @@ class CompactedTopic(PartitionClients):
             nonlocal position
             if until is not None and position >= until:
                 return True
-            fetched = await self.fetch_at(connection, partition, position)
+            fetched = await self.fetch_at(connection, client, partition, position)
             if fetched.error is not ErrorCode.none:
                 raise UnusableError
             for batch in read_batches(b"".join(fetched.records)):

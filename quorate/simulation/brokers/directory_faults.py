@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from quorate.broker.metadata import MetadataImage
-from quorate.broker.replication.storage import MOVED_MARK, load_partition_metadata, parse_folder_name
-from quorate.quorum_state import META_PROPERTIES, load_meta_properties
+from quorate.quorum_state import META_PROPERTIES
+from quorate.simulation.administration import keep_one_of_two
 from quorate.simulation.brokers.broker_cluster import AGAIN, MORE, BrokerCluster, BrokerHost
 from quorate.simulation.brokers.loss_budget import LossBudget
 from quorate.simulation.faults import FOLDER
@@ -92,26 +91,8 @@ class DirectoryFaults:
         node.disk.mount(MORE, node.away)
         node.away = None
         node.log_dirs = (FOLDER, MORE)
-        self._keep_one_of_two(node, leader.image)
+        keep_one_of_two(node.disk, node.id, leader.image, FOLDER, MORE)
         self._start(node)
-
-    def _keep_one_of_two(self, node: BrokerHost, image: MetadataImage) -> None:
-        if not node.disk.exists(f"{MORE}/{META_PROPERTIES}"):
-            return  # a new disk, taken away before its first start
-        back = load_meta_properties(node.disk, MORE).directory_id
-        for name in set(node.disk.list(FOLDER)) & set(node.disk.list(MORE)):
-            key = parse_folder_name(name)
-            topic = None if key is None else image.topic(key[0])
-            if key is None or topic is None:
-                continue
-            if any(node.disk.exists(f"{each}/{name}/{MOVED_MARK}") for each in (FOLDER, MORE)):
-                continue  # one says itself that it isn't the replica
-            first, second = (load_partition_metadata(node.disk, f"{each}/{name}") for each in (FOLDER, MORE))
-            if first != second:
-                continue  # the broker knows which is of an earlier partition
-            state = image.partition(topic.topic_id, key[1])
-            named = None if state is None else state.directory_of(node.id)
-            node.disk.remove_folder(f"{FOLDER if named == back else MORE}/{name}")
 
     async def mount_twice(self) -> None:
         """The second folder is in log.dirs under another name too: the process must refuse to start."""

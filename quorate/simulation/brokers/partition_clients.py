@@ -14,7 +14,7 @@ from quorate.broker.wire.codecs import FetchedPartition, FetchPartition, FetchTo
 from quorate.runtime import NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
 from quorate.simulation.cluster_run import Clients
-from quorate.types import UNKNOWN_EPOCH, Offset
+from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 
 if TYPE_CHECKING:
     from kio.schema.init_producer_id.v4.response import InitProducerIdResponse
@@ -34,6 +34,8 @@ class PartitionClients(Clients[BrokerCluster]):
     def __init__(self, cluster: BrokerCluster, topic: str, source: random.Random) -> None:
         super().__init__(cluster, source)
         self.topic = topic
+        self._leader_epochs: dict[tuple[str, int], int] = {}
+        """The newest that each client knows of a partition. It goes back to no earlier one (KIP-320)."""
 
     async def with_leader(
         self,
@@ -56,7 +58,7 @@ class PartitionClients(Clients[BrokerCluster]):
                     client_id=client,
                     timeout_s=timeout_s,
                 ) as connection:
-                    leader = await self._leader_of(connection, partition)
+                    leader = await self._leader_of(connection, client, partition)
                     while leader is target:
                         if await use(connection):
                             return
@@ -66,7 +68,7 @@ class PartitionClients(Clients[BrokerCluster]):
                 await trio.sleep(source.uniform(0.05, 0.2))
             target = leader or source.choice(self._cluster.nodes)
 
-    async def _leader_of(self, connection: WireClient, partition: int) -> BrokerHost | None:
+    async def _leader_of(self, connection: WireClient, client: str, partition: int) -> BrokerHost | None:
         received = await connection.call(
             ApiKey.METADATA, topics=[{"name": self.topic}], allow_auto_topic_creation=False
         )
@@ -74,6 +76,10 @@ class PartitionClients(Clients[BrokerCluster]):
         for topic in answer.topics:
             for each in topic.partitions:
                 if each.partition_index == partition and each.leader_id > 0:
+                    newest = self._leader_epochs.get((client, partition), UNKNOWN_EPOCH)
+                    if each.leader_epoch < newest:
+                        return None
+                    self._leader_epochs[client, partition] = each.leader_epoch
                     return self._cluster.nodes[each.leader_id - 1]
         return None
 
@@ -88,14 +94,19 @@ class PartitionClients(Clients[BrokerCluster]):
         return answer.producer_id, answer.producer_epoch
 
     async def fetch_at(
-        self, connection: WireClient, partition: int, offset: int, *, rack: str = ""
+        self, connection: WireClient, client: str, partition: int, offset: int, *, rack: str = ""
     ) -> FetchedPartition:
+        """Fetch once, in the leader epoch that the client knows; a client above its quota waits until it may
+        fetch more, and asks again."""
+        epoch = Epoch(self._leader_epochs.get((client, partition), UNKNOWN_EPOCH))
         request = KafkaFetchRequest(
             version=_FETCH_VERSION,
             max_wait_ms=300,
             min_bytes=1,
             max_bytes=1 << 20,
             rack_id=rack,
-            topics=[FetchTopic(self.topic, None, [FetchPartition(partition, UNKNOWN_EPOCH, Offset(offset))])],
+            topics=[FetchTopic(self.topic, None, [FetchPartition(partition, epoch, Offset(offset))])],
         )
-        return (await connection.fetch(request)).topics[0].partitions[0]
+        while not (answer := await connection.fetch(request)).topics:  # noqa: ASYNC110
+            await trio.sleep(answer.throttle_ms / 1000)
+        return answer.topics[0].partitions[0]

@@ -131,8 +131,10 @@ class SimulatedDisk:
         return released
 
     def cut(self) -> None:
-        """Raise `DiskError` in every operation from now on, until a crash or power loss."""
+        """Raise `DiskError` in every operation from now on, until a crash or power loss, and in those that a
+        stalled disk holds up: some can't be cancelled, and their process is to end now."""
         self._cut = True
+        self.release()
 
     def crash_process(self) -> None:
         """Open files and locks die; the page cache survives. The disk is usable again at once."""
@@ -326,6 +328,11 @@ class SimulatedDisk:
                 apply_change(self._durable_names, change)
         if self.on_sync is not None:
             self.on_sync(path)
+
+    def settle(self, folder: str) -> None:
+        """Make the names in a folder durable at once, as an operator's sync does when no process runs."""
+        for change in self._name_changes.pop(self.enter(None, folder), ()):
+            apply_change(self._durable_names, change)
 
     def in_background(self) -> "SimulatedDisk":
         return self

@@ -1,0 +1,42 @@
+"""A run with a compacted topic keeps to Kafka's rule: nobody is away for longer than tombstones stay."""
+
+import random
+
+import trio
+
+from quorate.simulation.brokers.broker_admin import Administrator
+from quorate.simulation.brokers.broker_clients import BrokerClientSettings
+from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.compacted_mix import COMPACTING, CompactedMix
+from quorate.simulation.brokers.compacted_topic import COMPACTED, CompactedSettings
+
+PATIENCE_S = 60.0
+
+
+def test_a_follower_behind_a_half_open_connection_is_back_before_tombstones_go() -> None:
+    """It waited for half a minute, and had keys that were deleted meanwhile (seed 9303803)."""
+
+    async def story(scene: BrokerScene) -> None:
+        cluster = scene.cluster
+        source = random.Random(1)
+        settings = CompactedSettings(keys=20, segment_bytes=300)
+        admin = Administrator(cluster, source)
+        mix = await CompactedMix.begin(cluster, admin, settings, source, reassigns=False)
+        assert mix is not None
+        await cluster.converge(within_s=PATIENCE_S)
+        async with trio.open_nursery() as consumers:
+            consumers.start_soon(mix.clients.consume)
+            async with trio.open_nursery() as producers:
+                producers.start_soon(mix.run)
+                await trio.sleep(3)
+                leader = cluster.nodes[cluster.states(COMPACTED)[0].leader - 1]
+                follower = next(each for each in cluster.nodes if each not in (leader, cluster.leader()))
+                cluster.network.half_open(follower.name, leader.name)
+                await trio.sleep(4)
+                mix.finish()
+            await cluster.converge(within_s=PATIENCE_S)
+            await mix.clients.consumed(within_s=PATIENCE_S)
+            consumers.cancel_scope.cancel()
+        await mix.check(within_s=PATIENCE_S)
+
+    tell(1, story, clients=BrokerClientSettings(idempotent=0, plain=0, consumers=0), values=COMPACTING)

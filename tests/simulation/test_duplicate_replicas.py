@@ -1,0 +1,59 @@
+"""A broker refuses to start with one partition in two directories, and an operator chooses."""
+
+import random
+
+import trio
+
+from quorate.broker.wire import open_client
+from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
+from quorate.simulation.brokers.broker_cluster import MORE
+from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.operating import operator_requests as requests
+from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.world import Operation
+
+PATIENCE_S = 60.0
+PARTITIONS = 4
+
+
+def test_a_replica_that_was_made_again_while_its_directory_had_failed_is_there_once_in_the_end() -> None:
+    """Nothing could be deleted in the directory that had failed: the broker was started again with a second
+    replica in the other one, and refused (seed 9305008)."""
+
+    async def story(scene: BrokerScene) -> None:
+        cluster = scene.cluster
+        node = next(each for each in cluster.nodes if each is not cluster.leader())
+        others = tuple(each.id for each in cluster.nodes if each is not node)
+        partition = next(p for p in range(PARTITIONS) if node.disk.exists(f"{MORE}/{TOPIC}-{p}"))
+        node.disk_failing = True
+        node.disk.fail(Operation.APPEND, path_part=f"{MORE}/{TOPIC}")
+
+        async def reassign(replicas: tuple[int, ...]) -> None:
+            asker = cluster.network.for_node("asker")
+            async with open_client(asker, node.address, client_id="asker", timeout_s=10) as connection:
+                await requests.reassign_partition(connection, TOPIC, partition, replicas)
+
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(PATIENCE_S):
+                while not node.degraded:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+                await reassign(others)
+                while node.id in cluster.states(TOPIC)[partition].replicas:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+                await reassign((*others, node.id))
+                while not any(node.duplicates()):  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            nursery.start_soon(cluster.supervise, random.Random(1))
+            await trio.sleep(5)
+            await cluster.converge(within_s=PATIENCE_S)
+            nursery.cancel_scope.cancel()
+        assert node.life == 2
+        assert not node.disk.exists(f"{MORE}/{TOPIC}-{partition}")
+
+    tell(
+        1,
+        story,
+        clients=BrokerClientSettings(idempotent=1, plain=0),
+        partitions=PARTITIONS,
+        log_dirs=(FOLDER, MORE),
+    )
