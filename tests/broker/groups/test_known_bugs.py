@@ -249,3 +249,20 @@ async def test_the_leader_epoch_of_a_commit_is_kept_over_a_move(
     assert cluster.groups.fetch_offset("g1", "t", 0).leader_epoch == 5
     ((_, ((_, held),)),) = cluster.groups.committed("g1")
     assert held.leader_epoch == 5
+
+
+@pytest.mark.bug("redpanda PR 23176")
+async def test_a_coordinator_with_a_write_that_hangs_says_at_once_that_another_coordinates(
+    cluster: Cluster, autojump_clock: object
+) -> None:
+    leader, _ = await cluster.stable_pair()
+    cluster.log.held = []
+    hanging = cluster.commit(cluster.ref(leader), 7)
+    assert not hanging.answered
+    cluster.groups.resign(partition_of("g1", 4))
+    assert cluster.groups.check("g1") is ErrorCode.not_coordinator
+    assert cluster.groups.heartbeat(cluster.ref(leader)) is ErrorCode.not_coordinator
+    assert cluster.commit(cluster.ref(leader), 8).answers == [[ErrorCode.not_coordinator]]
+    assert cluster.start_join().answers[0].error is ErrorCode.not_coordinator
+    cluster.log.release()
+    assert hanging.answers == [[ErrorCode.not_coordinator]]

@@ -67,6 +67,7 @@ async def test_of_two_in_the_rack_the_one_with_the_longer_log_is_named(make_brok
     assert not pending.done
 
 
+@pytest.mark.bug("redpanda PR 16146")
 async def test_a_replica_that_lacks_the_offset_is_not_named(make_brokers, autojump_clock):
     cluster = await in_racks(make_brokers)
     cluster.cut_off(2)
@@ -76,6 +77,7 @@ async def test_a_replica_that_lacks_the_offset_is_not_named(make_brokers, autoju
     assert (await cluster[1].fetch(3, **here("b"))).preferred_read_replica == -1
 
 
+@pytest.mark.bug("KAFKA-14372")
 async def test_a_fenced_replica_is_not_named_though_it_is_still_in_the_isr(make_brokers, autojump_clock):
     """It leaves the ISR by a record of its own, after that which fences it."""
     cluster = await in_racks(make_brokers)
@@ -119,6 +121,7 @@ async def test_a_follower_serves_consumers_up_to_the_high_watermark_that_it_know
     assert not pending.done
 
 
+@pytest.mark.bug("KAFKA-14334")
 async def test_a_consumer_that_waits_at_a_follower_reads_what_is_committed_at_once(
     make_brokers, nursery, autojump_clock
 ):
@@ -151,6 +154,7 @@ async def test_epochs_are_checked_at_a_follower_as_at_a_leader(make_brokers, aut
     assert found == [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
+@pytest.mark.bug("KAFKA-14372")
 async def test_a_follower_that_leaves_the_isr_sends_consumers_back_to_the_leader(
     make_brokers, nursery, autojump_clock
 ):

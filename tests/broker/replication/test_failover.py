@@ -103,6 +103,7 @@ async def test_a_follower_that_missed_an_epoch_of_another_leader_still_truncates
     assert await cluster[1].consumed() == ["all", "kept"]
 
 
+@pytest.mark.bug("platformatic/kafka PR 321")
 @pytest.mark.bug("KAFKA-13207")
 async def test_an_answer_that_comes_after_the_partition_has_moved_is_ignored(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1)
@@ -121,6 +122,7 @@ async def test_an_answer_that_comes_after_the_partition_has_moved_is_ignored(mak
     assert await cluster[3].consumed() == ["all", "next"]
 
 
+@pytest.mark.bug("KAFKA-13266")
 @pytest.mark.bug("KAFKA-13207")
 async def test_neither_records_nor_a_cut_of_a_past_role_are_taken_in(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1)
