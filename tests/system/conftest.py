@@ -150,15 +150,22 @@ class Load:
 
 
 def _high_watermark(consumer: Consumer, place: TopicPartition) -> int:
-    """Ask until librdkafka has the partition in its cache: a new client may call it unknown."""
-    deadline = time.monotonic() + 30
+    """Ask until librdkafka has the partition in its cache: a new client may call it unknown, and take back no
+    sooner than after 30 s what a broker that was paused had told it."""
+    deadline = time.monotonic() + 60
     while True:
         try:
-            return int(consumer.get_watermark_offsets(place, timeout=30)[1])
+            return int(consumer.get_watermark_offsets(place, timeout=10)[1])
         except KafkaException as error:
-            unknown = error.args[0].name() == "_UNKNOWN_PARTITION"
-            if not unknown or time.monotonic() > deadline:
+            if error.args[0].name() != "_UNKNOWN_PARTITION":
                 raise
+            if time.monotonic() > deadline:
+                known = consumer.list_topics(place.topic, timeout=10)
+                partitions = {
+                    number: each.leader for number, each in known.topics[place.topic].partitions.items()
+                }
+                raise AssertionError(f"{place} is unknown; brokers say: leaders {partitions}") from error
+        time.sleep(0.1)
 
 
 def read_partition(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes]]:
