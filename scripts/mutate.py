@@ -63,20 +63,15 @@ def plant(mutation: Mutation | None, tree: Path) -> None:
 
 
 def _link(source: Path, target: Path, changed: Sequence[str]) -> None:
-    """Make `target` a folder of links to what is in `source`, down to the module that is to be changed: it is
-    left out, with its bytecode."""
+    """Make `target` a folder like `source`, of links to its files. The module that is to be changed is left
+    out, with its bytecode. Folders are no links: a test that looks through the sources would stop there."""
     target.mkdir()
     module = Path(changed[0]).stem if len(changed) == 1 else None
     for path in source.iterdir():
-        if changed and path.name == changed[0]:
-            if len(changed) > 1:
-                _link(path, target / path.name, changed[1:])
-        elif path.name == "__pycache__":
-            (target / path.name).mkdir()
-            for each in path.iterdir():
-                if each.name.partition(".")[0] != module:
-                    (target / path.name / each.name).symlink_to(each)
-        else:
+        if path.is_dir():
+            inside = changed[1:] if path.name in changed[:1] else ()
+            _link(path, target / path.name, changed if path.name == "__pycache__" else inside)
+        elif module is None or path.name.partition(".")[0] != module:
             (target / path.name).symlink_to(path)
 
 
