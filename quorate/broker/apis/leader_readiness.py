@@ -113,12 +113,15 @@ class LeaderReadiness:
         return True
 
     async def _wait_for(self, leader: int, partitions: list[_Partition]) -> None:
-        waiting = partitions
+        # Logs are opened about in this order: while the last one isn't, it stands for all of them.
+        last, waiting = partitions[-1:], partitions
         pause = _FIRST_PAUSE_S
         while waiting:
             try:
                 async with self._client_of(leader) as client:
-                    while waiting := await self._not_yet(client, waiting):
+                    while (last := await self._not_yet(client, last)) or (
+                        waiting := await self._not_yet(client, waiting)
+                    ):
                         await trio.sleep(pause)
                         pause = min(2 * pause, _LONGEST_PAUSE_S)
                 return

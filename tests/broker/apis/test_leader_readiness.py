@@ -22,14 +22,18 @@ LEADER = Address("leader", 9092)
 
 
 class Leader:
-    """Serves the topics in `served`."""
+    """Serves the topics in `served`, but for the partitions in `unopened`."""
 
     def __init__(self) -> None:
         self.served: set[str] = set()
+        self.unopened: set[int] = set()
+        self.asked: list[int] = []
+        """The number of partitions in each request."""
         self.server: WireServer | None = None
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         assert context.api_key == ApiKey.LIST_OFFSETS
+        self.asked.append(sum(len(topic.partitions) for topic in request.topics))
         return build(
             response_type(context.api_key, context.version),
             topics=[
@@ -39,7 +43,7 @@ class Leader:
                         {
                             "partition_index": part.partition_index,
                             "error_code": ErrorCode.none
-                            if topic.name in self.served
+                            if topic.name in self.served and part.partition_index not in self.unopened
                             else ErrorCode.not_leader_or_follower,
                         }
                         for part in topic.partitions
@@ -61,19 +65,21 @@ class Leader:
         return found.connections, found.connections_accepted
 
 
-def metadata_of_any_topic() -> Any:
-    """Broker 2 leads every topic's one partition."""
+def metadata_of_any_topic(partitions: int) -> Any:
+    """Broker 2 leads all partitions of every topic."""
     return SimpleNamespace(
         image=SimpleNamespace(
             topic=lambda name: SimpleNamespace(topic_id=name),
-            partitions=lambda topic_id: [SimpleNamespace(leader=2)],
+            partitions=lambda topic_id: [SimpleNamespace(leader=2)] * partitions,
             broker=lambda broker_id: SimpleNamespace(fenced=False),
         )
     )
 
 
 @asynccontextmanager
-async def asking(leader: Leader) -> AsyncIterator[tuple[LeaderReadiness, SimulatedNetwork, trio.Nursery]]:
+async def asking(
+    leader: Leader, *, partitions: int = 1
+) -> AsyncIterator[tuple[LeaderReadiness, SimulatedNetwork, trio.Nursery]]:
     network = SimulatedNetwork(random.Random(1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leader.run, await network.for_node("leader").listen(LEADER))
@@ -81,7 +87,7 @@ async def asking(leader: Leader) -> AsyncIterator[tuple[LeaderReadiness, Simulat
             LeaderReadiness(
                 network.for_node("broker"),
                 broker_id=1,
-                metadata=metadata_of_any_topic(),
+                metadata=metadata_of_any_topic(partitions),
                 replicas=cast(Any, None),
                 connect=lambda broker_id: LEADER,
                 tasks=nursery,
@@ -153,3 +159,25 @@ async def test_a_connection_that_breaks_is_opened_again_once_for_all(autojump_cl
         await trio.sleep(0.5)
         assert len(ready) == 20
         assert leader.connections == (0, 2)
+
+
+async def test_the_last_partition_is_asked_for_alone_until_it_is_served_and_then_all_are(
+    autojump_clock: object,
+) -> None:
+    leader, ready = Leader(), trio.Event()
+
+    async def create(readiness: LeaderReadiness) -> None:
+        await readiness.wait(["t"], deadline=trio.current_time() + 100)
+        ready.set()
+
+    async with asking(leader, partitions=50) as (readiness, _, nursery):
+        nursery.start_soon(create, readiness)
+        await trio.sleep(0.5)
+        assert set(leader.asked) == {1}
+        leader.asked.clear()
+        leader.served, leader.unopened = {"t"}, {3, 7}
+        await trio.sleep(0.5)
+        assert (leader.asked[:2], set(leader.asked[2:])) == ([1, 50], {2}), "two are not there yet"
+        leader.unopened = set()
+        await trio.sleep(0.1)
+        assert ready.is_set()
