@@ -9,6 +9,8 @@ from kio.schema.errors import ErrorCode as KafkaErrorCode
 
 from quorate.broker.apis import list_offsets
 from quorate.broker.apis.context import Broker
+from quorate.broker.replication.following.cuts import restart_at, truncate, truncation_offset
+from quorate.broker.replication.following.taking_in import append_replicated, raise_log_start
 from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem
 from quorate.broker.wire.codecs.entities import decode_entity, response_type
@@ -133,10 +135,10 @@ async def test_neither_records_nor_a_cut_of_a_past_role_are_taken_in(make_broker
     past, records = held.following, await cluster[1].log_bytes()
     cluster.controller.elect(3)
     await cluster.opened()
-    assert await held.append_replicated(past, records, high_watermark=99) == 0
-    await held.truncate(past, 0, None)
-    await held.restart_at(past, 100, None)
-    await held.raise_log_start(past, 1)
+    assert await append_replicated(held, past, records, high_watermark=99) == 0
+    await truncate(held, past, 0, None)
+    await restart_at(held, past, 100, None)
+    await raise_log_start(held, past, 1)
     assert (held.log.log_start_offset, held.log.end_offset, held.high_watermark) == (0, 1, 1)
 
 
@@ -286,9 +288,9 @@ async def test_a_member_of_the_isr_refuses_to_lose_what_is_committed(make_broker
     await cluster.caught_up()
     held = cluster[2].partition()
     with pytest.raises(ReplicaFailedError, match="high watermark"):
-        held.truncation_offset(held.following, 0, 1)
+        truncation_offset(held, held.following, 0, 1)
     with pytest.raises(ReplicaFailedError, match="committed"):
-        await held.restart_at(held.following, 0, None)
+        await restart_at(held, held.following, 0, None)
     assert held.log.end_offset == 3
 
 

@@ -19,6 +19,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState
 from quorate.broker.metadata.states import PartitionState
 from quorate.broker.replication.following.follower_session import by_topic, forgotten_by_topic
+from quorate.broker.replication.following.taking_in import append_replicated
 from quorate.broker.replication.producing.batch_check import BatchChecker
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.broker.replication.producing.producer_snapshot import decode_steps, encode_steps
@@ -109,7 +110,7 @@ async def test_a_follower_takes_in_many_small_batches_in_slices(tmp_path: Path) 
         )
     records = b"".join(batches)
     taken = await within_gap(
-        partition.append_replicated(role, records, high_watermark=20_000), what="append_replicated"
+        append_replicated(partition, role, records, high_watermark=20_000), what="append_replicated"
     )
     assert taken == len(records)
     assert (partition.log.end_offset, partition.high_watermark) == (30_000, 20_000)
@@ -129,7 +130,7 @@ async def test_a_follower_whose_role_ends_takes_in_no_more(tmp_path: Path) -> No
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(deposed)
-        taken = await partition.append_replicated(role, records, high_watermark=30_000)
+        taken = await append_replicated(partition, role, records, high_watermark=30_000)
     assert 0 < taken < len(records)
     assert partition.high_watermark < 30_000
     assert partition.log.end_offset == taken // (len(records) / 30_000)

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.replication.following.taking_in import raise_log_start
 from quorate.broker.replication.storage.directory_files import PAGE_CACHE
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, store_offsets
@@ -54,10 +55,10 @@ async def test_a_followers_log_start_never_passes_its_high_watermark(make_broker
     cluster.cut_off(2)
     follower = cluster[2].partition()
     follower.log.high_watermark = Offset(2)
-    await follower.raise_log_start(follower.following, 4)
+    await raise_log_start(follower, follower.following, 4)
     assert follower.log.log_start_offset == 2
     follower.log.high_watermark = Offset(5)
-    await follower.raise_log_start(follower.following, 4)
+    await raise_log_start(follower, follower.following, 4)
     assert follower.log.log_start_offset == 4
 
 

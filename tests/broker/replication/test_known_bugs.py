@@ -9,9 +9,9 @@ import trio.lowlevel
 import trio.testing
 
 from quorate.broker.apis import fetch as fetch_api
+from quorate.broker.replication.following import taking_in
 from quorate.broker.replication.following.fetcher import LeaderFetcher
 from quorate.broker.replication.producing.producer_state import ProducerState
-from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, SessionRef
 from quorate.broker.replication.serving.fetch_service import ParkedFetch
@@ -266,14 +266,14 @@ async def test_a_partition_that_fails_is_left_alone_and_the_others_of_its_fetche
     await cluster.with_topic(replicas=(1, 2), partitions=20)
     for number in range(20):
         await cluster.opened(partition_id=number)
-    append = PartitionReplica.append_replicated
+    append = taking_in.append_replicated
 
-    async def failing(self, role, records, *, high_watermark):
-        if records and self.partition_id == 7 and self.broker_id == 2:
+    async def failing(partition, role, records, *, high_watermark):
+        if records and partition.partition_id == 7 and partition.broker_id == 2:
             raise ReplicaFailedError("planted")
-        await append(self, role, records, high_watermark=high_watermark)
+        await append(partition, role, records, high_watermark=high_watermark)
 
-    monkeypatch.setattr(PartitionReplica, "append_replicated", failing)
+    monkeypatch.setattr(taking_in, "append_replicated", failing)
     with captured_logs() as lines:
         for number in range(20):
             await cluster[1].produced("a", partition_id=number, acks=1)

@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from quorate.broker.replication.following import taking_in
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.proposals.isr_updater import IsrUpdater
 from quorate.broker.replication.replica.isr import IsrState
@@ -174,31 +175,31 @@ def only_the_committed_isr_counts(patch):
 
 
 def nothing_is_truncated(patch):
-    async def truncate(self, role, cut, cutting):
+    async def truncate(partition, role, cut, cutting):
         await trio.lowlevel.checkpoint()
 
-    patch.setattr(PartitionReplica, "truncate", truncate)
+    patch.setattr(taking_in, "truncate", truncate)
 
 
 def a_cut_goes_to_the_high_watermark(patch):
     """KIP-101: where logs were cut before leader epochs told where they part."""
-    truncate = PartitionReplica.truncate
+    truncate = taking_in.truncate
 
-    async def wrong(self, role, cut, cutting):
-        await truncate(self, role, int(self.log.end_offset), cutting)
+    async def wrong(partition, role, cut, cutting):
+        await truncate(partition, role, int(partition.log.end_offset), cutting)
 
-    patch.setattr(PartitionReplica, "truncate", wrong)
+    patch.setattr(taking_in, "truncate", wrong)
 
 
 def a_followers_high_watermark_is_the_leaders(patch):
-    append = PartitionReplica.append_replicated
+    append = taking_in.append_replicated
 
-    async def wrong(self, role, records, *, high_watermark):
-        size = await append(self, role, records, high_watermark=high_watermark)
-        self.log.high_watermark = Offset(max(high_watermark, self.log.high_watermark))
+    async def wrong(partition, role, records, *, high_watermark):
+        size = await append(partition, role, records, high_watermark=high_watermark)
+        partition.log.high_watermark = Offset(max(high_watermark, partition.log.high_watermark))
         return size
 
-    patch.setattr(PartitionReplica, "append_replicated", wrong)
+    patch.setattr(taking_in, "append_replicated", wrong)
 
 
 def duplicates_are_appended(patch):

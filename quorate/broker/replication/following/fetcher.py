@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from quorate.broker.replication.following.cuts import Cutting
 from quorate.broker.replication.following.follower_session import (
     LOST_SESSION,
     FetchKey,
@@ -24,7 +25,7 @@ from quorate.broker.replication.following.follower_session import (
 from quorate.broker.replication.following.lost_leaders import LostLeaders
 from quorate.broker.replication.following.polls import Poll, Polls
 from quorate.broker.replication.following.taking_in import Taken, asked_for, take_in
-from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica, ReplicationQuotas
+from quorate.broker.replication.replica import FollowerState, PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import ReplicaFailedError
 from quorate.broker.replication.stats import ReplicationStats

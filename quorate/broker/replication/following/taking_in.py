@@ -5,11 +5,19 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica, ReplicationQuota
+from quorate.broker.replication.following.cuts import (
+    Cutting,
+    begin_with,
+    restart_at,
+    truncate,
+    truncation_offset,
+)
+from quorate.broker.replication.replica import FollowerState, PartitionReplica, ReplicationQuota
 from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
 from quorate.error_code import ErrorCode
-from quorate.runtime import get_logger
-from quorate.types import UNKNOWN_EPOCH
+from quorate.log.batches import read_headers, runs_of
+from quorate.runtime import Buffer, Slices, get_logger
+from quorate.types import UNKNOWN_EPOCH, Offset
 
 log = get_logger(__name__)
 
@@ -19,6 +27,10 @@ _EXPECTED: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
 )
 """Errors of a leader that lacks metadata that we have. They are not logged."""
+
+
+_BATCHES_AT_ONCE: Final = 500
+"""The batches that are read and appended in one piece: 1 ms."""
 
 
 class Taken(enum.Enum):
@@ -59,7 +71,7 @@ async def take_in(
     here. Raises `InvalidBatchError`, `ReplicaFailedError`, `DiskError`, `LogError`."""
     code = int(part.error)
     if code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset >= 0:
-        await partition.restart_at(role, part.log_start_offset, cutting)
+        await restart_at(partition, role, part.log_start_offset, cutting)
     elif code:
         if code not in _EXPECTED:
             log.warning(
@@ -71,9 +83,9 @@ async def take_in(
         return Taken.NOTHING
     elif part.diverging_epoch is not None:
         # No high watermark from an answer to a log that isn't the leader's.
-        cut = partition.truncation_offset(role, *part.diverging_epoch)
+        cut = truncation_offset(partition, role, *part.diverging_epoch)
         before = (partition.log.end_offset, partition.log.epochs)
-        await partition.truncate(role, cut, cutting)
+        await truncate(partition, role, cut, cutting)
         if (partition.log.end_offset, partition.log.epochs) == before:
             return Taken.NOTHING
     else:
@@ -81,10 +93,50 @@ async def take_in(
         if records:
             if partition.follower_throttled:
                 quota.record(len(records), now=trio.current_time())
-            await partition.begin_with(role, records, cutting)
-        await partition.append_replicated(role, records, high_watermark=part.high_watermark)
-        if part.log_start_offset > partition.log.log_start_offset and await partition.raise_log_start(
-            role, part.log_start_offset
+            if partition.log.end_offset == partition.log.log_start_offset:
+                await begin_with(partition, role, records, cutting)
+        await append_replicated(partition, role, records, high_watermark=part.high_watermark)
+        if part.log_start_offset > partition.log.log_start_offset and await raise_log_start(
+            partition, role, part.log_start_offset
         ):
             return Taken.LOG_START_RAISED
     return Taken.DONE
+
+
+async def append_replicated(
+    partition: PartitionReplica, role: FollowerState, records: Buffer, *, high_watermark: Offset
+) -> int:
+    """Append the records that the leader of `role` sent, take over its high watermark as far as the log
+    reaches, and return the bytes appended. Fewer, or 0, if the role has ended meanwhile: many small
+    batches are taken in a few milliseconds at a time. Raises `InvalidBatchError`, `DiskError`; batches
+    before an invalid one may be there."""
+    taken = 0
+    slices = Slices()
+    for run in runs_of(records, most=_BATCHES_AT_ONCE):
+        if partition.role is not role:
+            return taken
+        headers = list(read_headers(run, dense=False))
+        # Few read from a follower.
+        partition.log.append_as_follower(run, headers=headers, in_memory=False)
+        if partition.mirror is not None:
+            partition.mirror.append_as_follower(run, headers=headers)
+        partition.producers.replay(headers)
+        partition.stats.replicated_bytes += len(run)
+        if partition.is_adding(partition.broker_id):
+            partition.stats.reassignment_bytes_in += len(run)
+        taken += len(run)
+        await slices.pause()
+    if partition.role is not role:
+        return taken
+    exposed = min(high_watermark, partition.log.end_offset)
+    if exposed > partition.log.high_watermark:
+        partition.log.high_watermark = exposed
+        partition.watchers.high_watermark_moved(exposed)
+    return taken
+
+
+async def raise_log_start(partition: PartitionReplica, role: FollowerState, offset: Offset) -> bool:
+    """Take over the log start of the leader of `role`, and return whether it was below. Whoever calls
+    makes it durable before the next fetch, which tells the leader."""
+    async with partition.lock:
+        return partition.role is role and partition.log.raise_log_start(min(offset, partition.high_watermark))

@@ -12,7 +12,7 @@ from quorate.broker.replication.replica.isr import IsrProposal
 from quorate.broker.replication.replica.isr_question import isr_question, settle_isr
 from quorate.broker.replication.replica.leader_state import Eligible, LeaderState
 from quorate.broker.replication.replica.mirror import Mirror
-from quorate.broker.replication.replica.partition_replica import Cutting, PartitionReplica, RoleChange
+from quorate.broker.replication.replica.partition_replica import PartitionReplica, RoleChange
 from quorate.broker.replication.replica.remote_replica import FetchClock
 from quorate.broker.replication.replica.replication_quota import (
     ReplicationQuota,
@@ -25,7 +25,6 @@ __all__ = [
     "CompactionPass",
     "CompactionSettings",
     "CompactionStoppedError",
-    "Cutting",
     "Eligible",
     "FetchClock",
     "FollowerState",

@@ -8,8 +8,7 @@ which nobody waits but a cut.
 import enum
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Final, TypeAlias
+from typing import Final
 
 import trio
 
@@ -31,21 +30,18 @@ from quorate.broker.replication.replica.known_damage import KnownDamage
 from quorate.broker.replication.replica.leader_state import Eligible, LagRule, LeaderState
 from quorate.broker.replication.replica.mirror import Mirror
 from quorate.broker.replication.replica.remote_replica import FetchClock
-from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
+from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchItem
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.error_code import ErrorCode
 from quorate.log import BatchTooLargeError, Log, LogFailedError
-from quorate.log.batches import BatchHeader, read_headers, runs_of
+from quorate.log.batches import BatchHeader, read_headers
 from quorate.present import present
-from quorate.runtime import Buffer, Disk, DiskError, Slices, get_logger
+from quorate.runtime import Buffer, Disk, DiskError, get_logger
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 from quorate.value import value
 
 log = get_logger(__name__)
-
-Cutting: TypeAlias = Callable[["PartitionReplica", Offset], AbstractAsyncContextManager[None]]
-"""Wraps a cut of the log to this offset. Meanwhile no file claims that more than that is durable."""
 
 
 class RoleChange(enum.Enum):
@@ -72,9 +68,6 @@ class AppendedBatches:
 TO_HIGH_WATERMARK: Final = -1
 """The offset of a DeleteRecords that deletes everything that is committed."""
 UNKNOWN_BROKER_EPOCH: Final = -1
-_CUT: Final = "the log is being cut"
-_BATCHES_AT_ONCE: Final = 500
-"""The batches that a follower reads and appends in one piece: 1 ms."""
 
 
 @value(frozen=True, slots=True)
@@ -138,7 +131,7 @@ class PartitionReplica:
         self._lag_s = lag_s
         self._eligible = eligible
         self._propose = propose
-        self._stats = stats
+        self.stats = stats
         self._disk_failed = disk_failed
 
     def __str__(self) -> str:
@@ -172,7 +165,7 @@ class PartitionReplica:
         self.producers = state
 
     def _count_duplicate(self) -> None:
-        self._stats.duplicate_batches += 1
+        self.stats.duplicate_batches += 1
 
     # Roles
 
@@ -310,8 +303,8 @@ class PartitionReplica:
         for header in headers:
             self.producers.record(header, offset)
             offset += header.last_offset_delta + 1
-        self._stats.appended_batches += len(headers)
-        self._stats.appended_bytes += info.size_bytes
+        self.stats.appended_batches += len(headers)
+        self.stats.appended_bytes += info.size_bytes
         # C.2: if the leader is the only ISR member, its own append commits.
         self.advance_high_watermark()
         self.watchers.appended()
@@ -535,137 +528,12 @@ class PartitionReplica:
 
     def _count_isr_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
         if any(each not in after for each in before):
-            self._stats.isr_shrinks += 1
+            self.stats.isr_shrinks += 1
         if any(each not in before for each in after):
-            self._stats.isr_expands += 1
+            self.stats.isr_expands += 1
 
     def refused(self, proposal: IsrProposal) -> None:
         """Handle a change that the controller has not committed and would refuse again."""
         if self.is_pending(proposal) and self.leading is not None:
-            self._stats.failed_isr_updates += 1
+            self.stats.failed_isr_updates += 1
             self._submit(self.leading.take_back())
-
-    # Following
-
-    async def append_replicated(self, role: FollowerState, records: Buffer, *, high_watermark: Offset) -> int:
-        """Append the records that the leader of `role` sent, take over its high watermark as far as the log
-        reaches, and return the bytes appended. Fewer, or 0, if the role has ended meanwhile: many small
-        batches are taken in a few milliseconds at a time. Raises `InvalidBatchError`, `DiskError`; batches
-        before an invalid one may be there."""
-        taken = 0
-        slices = Slices()
-        for run in runs_of(records, most=_BATCHES_AT_ONCE):
-            if self.role is not role:
-                return taken
-            headers = list(read_headers(run, dense=False))
-            # Few read from a follower.
-            self.log.append_as_follower(run, headers=headers, in_memory=False)
-            if self.mirror is not None:
-                self.mirror.append_as_follower(run, headers=headers)
-            self.producers.replay(headers)
-            self._stats.replicated_bytes += len(run)
-            if self.is_adding(self.broker_id):
-                self._stats.reassignment_bytes_in += len(run)
-            taken += len(run)
-            await slices.pause()
-        if self.role is not role:
-            return taken
-        exposed = min(high_watermark, self.log.end_offset)
-        if exposed > self.log.high_watermark:
-            self.log.high_watermark = exposed
-            self.watchers.high_watermark_moved(exposed)
-        return taken
-
-    def truncation_offset(self, role: FollowerState, epoch: Epoch, end_offset: Offset) -> Offset:
-        """Return the offset to cut at, given that the leader's `epoch`, the largest not above ours, ends at
-        `end_offset`. Raises `ReplicaFailedError` if the cut would remove committed records of an ISR member:
-        the leader, or our picture of it, is wrong (KAFKA-12460)."""
-        own = self.log.end_offset_for_epoch(epoch)
-        cut = max(min(end_offset, own.end_offset if own else Offset(0)), self.log.log_start_offset)
-        if cut < self.log.high_watermark and role.in_isr:
-            raise ReplicaFailedError(
-                f"{self}: leader {role.leader} (epoch {role.leader_epoch}) asks to truncate to {cut}, below "
-                f"the high watermark {self.log.high_watermark}, though this replica is in sync; its log is "
-                "kept as it is and not replicated until there is another leader epoch"
-            )
-        return cut
-
-    async def truncate(self, role: FollowerState, cut: Offset, cutting: Cutting) -> None:
-        """Cut the log to `cut`, as the leader of `role` asked. Raises `DiskError`, `LogError`: the log is
-        then of no use until it is opened again (nats 3870: no append may follow)."""
-        async with self.compaction.closed(_CUT), self.upkeep, self.lock:
-            if self.role is not role:
-                return
-            self.mirror = None
-            self._stats.truncations += 1
-            before = self.log.high_watermark
-            if cut < before:
-                self._stats.truncations_below_high_watermark += 1
-                log.warning(
-                    "records once committed are truncated, after an unclean election or a loss of disk",
-                    partition=str(self),
-                    high_watermark=before,
-                    to=cut,
-                )
-                self.log.high_watermark = cut
-            log.info(
-                "truncating to the leader's log", partition=str(self), end_offset=self.log.end_offset, to=cut
-            )
-            async with cutting(self, cut):
-                if cut <= self.log.log_start_offset:
-                    # The log may start in the middle of a batch, which must go as a whole.
-                    await self.log.truncate_fully_and_start_at(self.log.log_start_offset)
-                else:
-                    await self.log.truncate(cut)
-                self._was_cut()
-                await self.load_producers()
-
-    async def restart_at(self, role: FollowerState, offset: Offset, cutting: Cutting) -> None:
-        """Drop everything and begin at the leader's log start, high watermark included (KAFKA-9491). Raises
-        `ReplicaFailedError` if the leader's log ends below what an ISR member knows to be committed."""
-        async with self.compaction.closed(_CUT), self.upkeep, self.lock:
-            if self.role is not role:
-                return
-            self.mirror = None
-            if offset < self.log.high_watermark and role.in_isr:
-                raise ReplicaFailedError(
-                    f"{self}: offset {self.log.end_offset} is beyond the log of leader {role.leader} (epoch "
-                    f"{role.leader_epoch}), which starts at {offset}, though this replica is in sync and "
-                    f"committed up to {self.log.high_watermark}; its log is kept as it is and not replicated "
-                    "until there is another leader epoch"
-                )
-            log.warning(
-                "the log is out of the leader's range and begins anew at the leader's start",
-                partition=str(self),
-                end_offset=self.log.end_offset,
-                to=offset,
-            )
-            async with cutting(self, Offset(0)):
-                await self.log.truncate_fully_and_start_at(offset)
-                self._was_cut()
-                await self.load_producers()
-
-    async def begin_with(self, role: FollowerState, records: Buffer, cutting: Cutting) -> None:
-        """Begin an empty log with the leader's whole batch, in whose middle it starts. Raises
-        `InvalidBatchError`."""
-        if self.log.end_offset != self.log.log_start_offset:
-            return
-        first = next(read_headers(records, check_crc=False, dense=False))
-        if not first.base_offset < self.log.end_offset < first.end_offset:
-            return
-        async with self.compaction.closed(_CUT), self.upkeep, self.lock:
-            if self.role is role:
-                self.mirror = None
-                async with cutting(self, Offset(0)):
-                    await self.log.truncate_fully_and_start_at(Offset(first.base_offset))
-                    self._was_cut()
-                    await self.load_producers()
-
-    def _was_cut(self) -> None:
-        self.damage.keep(self.log.log_start_offset, self.log.end_offset)
-
-    async def raise_log_start(self, role: FollowerState, offset: Offset) -> bool:
-        """Take over the log start of the leader of `role`, and return whether it was below. Whoever calls
-        makes it durable before the next fetch, which tells the leader."""
-        async with self.lock:
-            return self.role is role and self.log.raise_log_start(min(offset, self.high_watermark))
