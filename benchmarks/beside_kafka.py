@@ -6,12 +6,12 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-import priority
 from broker_bench import MEGABYTE, consume, produce
+from brokers import QUIET, cpu, planned, serving
 from clusters import resident_mib
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka_nodes import KafkaNodes
-from record_bench import PARTITIONS, QUIET, RATES, cpu, load
+from record_bench import PARTITIONS, RATES, load
 from report import Measure, Report
 
 from quorate.cli.local_cluster import LocalCluster
@@ -59,14 +59,8 @@ def run(folder: Path, *, rounds: int, sizes: Sizes) -> Report:
 
 def _one(folder: Path, name: str, sizes: Sizes) -> dict[str, float]:
     """One system from its start, warmed up first."""
-    cluster = KafkaNodes(folder) if name == "kafka" else _quorate(folder)
-    try:
-        began = time.perf_counter()
-        cluster.start()
-        for number in cluster.running():
-            priority.as_ours(cluster.pid(number))
-        cluster.wait_ready()
-        ready = time.perf_counter() - began
+    cluster = KafkaNodes(folder) if name == "kafka" else planned(folder)
+    with serving(cluster) as ready:
         topics = _Topics(cluster.bootstrap)
         _warm_up(cluster, topics, sizes)
         found = _throughput(cluster, topics, sizes)
@@ -79,14 +73,6 @@ def _one(folder: Path, name: str, sizes: Sizes) -> dict[str, float]:
                 resident_mib(cluster.pid(number)) for number in cluster.running()
             ),
         }
-    finally:
-        cluster.kill_all()
-
-
-def _quorate(folder: Path) -> LocalCluster:
-    cluster = LocalCluster.plan(folder, client_port=0)
-    cluster.prepare()
-    return cluster
 
 
 class _Topics:

@@ -4,12 +4,10 @@ import time
 from pathlib import Path
 from statistics import median
 
-import priority
+from brokers import planned, serving
 from clusters import resident_mib
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-from quorate.cli.local_cluster import LocalCluster
 
 RECORD_BYTES = 1000
 MEGABYTE = 1_000_000
@@ -17,15 +15,8 @@ MEGABYTE = 1_000_000
 
 def run(folder: Path, *, megabytes: int, idle_seconds: float = 3.0) -> dict[str, float]:
     """MB/s of records produced with acks=all and consumed, one topic of three partitions, one client."""
-    cluster = LocalCluster.plan(folder, client_port=0)
-    try:
-        cluster.prepare()
-        started = time.perf_counter()
-        cluster.start()
-        for number in cluster.running():
-            priority.as_ours(cluster.pid(number))
-        cluster.wait_ready()
-        ready = time.perf_counter() - started
+    cluster = planned(folder)
+    with serving(cluster) as ready:
         time.sleep(idle_seconds)
         idle = median(resident_mib(cluster.pid(node)) for node in (1, 2, 3))
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -39,8 +30,6 @@ def run(folder: Path, *, megabytes: int, idle_seconds: float = 3.0) -> dict[str,
             "idle_node_resident_mib": idle,
             "cluster_ready_s": ready,
         }
-    finally:
-        cluster.kill_all()
 
 
 def produce(

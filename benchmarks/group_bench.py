@@ -23,6 +23,7 @@ import kafka
 import priority
 import trio
 from aiokafka import AIOKafkaConsumer
+from brokers import QUIET, planned, serving
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka.errors import KafkaError
@@ -46,7 +47,6 @@ GROUP = "readers"
 TOPIC = "read"
 INTERVAL_S = 0.2
 PATIENCE_S = 60.0
-QUIET = {"log_level": 0}
 
 
 class Seen:
@@ -257,39 +257,32 @@ def _one_kill(cluster: LocalCluster, seen: Seen, partitions: int) -> dict[str, f
 
 
 def run(folder: Path, *, members: int, offsets: int, kills: int) -> Report:
-    cluster = LocalCluster.plan(
-        folder / "cluster", client_port=0, controller_port=0, metrics_port=0, overrides=DEFAULT_TIMES
-    )
+    cluster = planned(folder / "cluster", overrides=DEFAULT_TIMES)
     seen = Seen(members, members)
     threads: list[threading.Thread] = []
     rounds: list[dict[str, float]] = []
-    try:
-        cluster.prepare()
-        cluster.start()
-        for number in cluster.running():
-            priority.as_ours(cluster.pid(number))
-        cluster.wait_ready()
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
-        admin.create_topics([NewTopic(TOPIC, members, 3)])[TOPIC].result(timeout=60)
-        _coordinator(cluster, 0)
-        partitions = len(admin.list_topics(OFFSETS_TOPIC, timeout=30).topics[OFFSETS_TOPIC].partitions)
-        _commit_offsets(admin, offsets=offsets, partitions=partitions, count=members)
-        for number in range(members):
-            kind = {members - 2: _kafka_python, members - 1: _aiokafka}.get(number, _librdkafka)
-            threads.append(threading.Thread(target=kind, args=(seen, number, cluster.bootstrap)))
-        threads.append(threading.Thread(target=_produce, args=(seen, cluster.bootstrap)))
-        for thread in threads:
-            thread.start()
-        _wait(lambda: all(seen.members) and all(seen.partitions), "every member reads at first")
-        for _ in range(kills):
-            time.sleep(6)
-            rounds.append(_one_kill(cluster, seen, partitions))
-            print(", ".join(f"{name} {value:.3g}" for name, value in rounds[-1].items()), flush=True)
-    finally:
-        seen.stopped.set()
-        for thread in threads:
-            thread.join()
-        cluster.kill_all()
+    with serving(cluster):
+        try:
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+            admin.create_topics([NewTopic(TOPIC, members, 3)])[TOPIC].result(timeout=60)
+            _coordinator(cluster, 0)
+            partitions = len(admin.list_topics(OFFSETS_TOPIC, timeout=30).topics[OFFSETS_TOPIC].partitions)
+            _commit_offsets(admin, offsets=offsets, partitions=partitions, count=members)
+            for number in range(members):
+                kind = {members - 2: _kafka_python, members - 1: _aiokafka}.get(number, _librdkafka)
+                threads.append(threading.Thread(target=kind, args=(seen, number, cluster.bootstrap)))
+            threads.append(threading.Thread(target=_produce, args=(seen, cluster.bootstrap)))
+            for thread in threads:
+                thread.start()
+            _wait(lambda: all(seen.members) and all(seen.partitions), "every member reads at first")
+            for _ in range(kills):
+                time.sleep(6)
+                rounds.append(_one_kill(cluster, seen, partitions))
+                print(", ".join(f"{name} {value:.3g}" for name, value in rounds[-1].items()), flush=True)
+        finally:
+            seen.stopped.set()
+            for thread in threads:
+                thread.join()
     return Report(
         title=f"kill -9 of the coordinator of {members} members, with {offsets:,} committed offsets",
         systems=["quorate"],

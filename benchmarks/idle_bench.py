@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from statistics import median
 
-import priority
 import trio
-from clusters import cpu_seconds, wait_for_replicas
+from brokers import SETTLED_S, cpu, create_idle, planned, serving
+from clusters import wait_for_replicas
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from report import Grid, Report
 
@@ -81,17 +81,11 @@ def _beside(
     folder: Path, idle: int, *, consumers: int, rounds: int, seconds: float
 ) -> list[dict[str, float]]:
     found: list[dict[str, float]] = []
-    cluster = LocalCluster.plan(folder / "cluster", client_port=0)
-    try:
-        cluster.prepare()
-        cluster.start()
-        for number in cluster.running():
-            priority.as_ours(cluster.pid(number))
-        cluster.wait_ready()
+    cluster = planned(folder / "cluster")
+    with serving(cluster):
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        wanted = [NewTopic(TOPIC, PARTITIONS, 3)] + ([NewTopic("unused", idle, 3)] if idle else [])
-        for created in admin.create_topics(wanted, operation_timeout=60).values():
-            created.result(timeout=120)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(timeout=60)
+        create_idle(admin, idle)
         wait_for_replicas(
             [folder / "cluster" / str(number) for number in cluster.running()], idle + PARTITIONS
         )
@@ -99,25 +93,20 @@ def _beside(
             number: cluster.node(part.leader).client_port
             for number, part in admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.items()
         }
+        time.sleep(SETTLED_S if idle else 0)
         for _ in range(rounds):
             alone = _measure(cluster, seconds)
             for wait_ms in WAITS_MS:
                 polled = trio.run(_poll, cluster, leaders, consumers, wait_ms, seconds, alone)
                 found.append({"idle_partitions": idle, "wait_ms": wait_ms, "alone": alone, **polled})
-    finally:
-        cluster.kill_all()
     return found
-
-
-def _cpu(cluster: LocalCluster) -> float:
-    return sum(cpu_seconds(cluster.pid(number)) for number in cluster.running())
 
 
 def _measure(cluster: LocalCluster, seconds: float) -> float:
     """The share of a core that the nodes take by themselves."""
-    before, began = _cpu(cluster), time.perf_counter()
+    before, began = cpu(cluster), time.perf_counter()
     time.sleep(seconds)
-    return (_cpu(cluster) - before) / (time.perf_counter() - began)
+    return (cpu(cluster) - before) / (time.perf_counter() - began)
 
 
 async def _poll(
@@ -144,9 +133,9 @@ async def _poll(
         for number in range(consumers):
             nursery.start_soon(consume, number)
         await trio.sleep(4)
-        before, polls, began = _cpu(cluster), 0, time.perf_counter()
+        before, polls, began = cpu(cluster), 0, time.perf_counter()
         await trio.sleep(seconds)
-        taken, count, elapsed = _cpu(cluster) - before, polls, time.perf_counter() - began
+        taken, count, elapsed = cpu(cluster) - before, polls, time.perf_counter() - began
         nursery.cancel_scope.cancel()
     beyond = max(0.0, taken / elapsed - alone)
     return {

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import trio
 from aiokafka import AIOKafkaProducer
+from brokers import planned, serving
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -166,23 +167,12 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, list[dict[str, float]]] = {"leader": [], "leader and controller": []}
     with tempfile.TemporaryDirectory(prefix="quorate-kill-") as folder:
-        cluster = LocalCluster.plan(
-            Path(folder) / "cluster",
-            client_port=0,
-            controller_port=0,
-            metrics_port=0,
-            overrides=DEFAULT_TIMES,
-        )
-        cluster.prepare()
-        cluster.start()
-        try:
-            cluster.wait_ready()
+        cluster = planned(Path(folder) / "cluster", overrides=DEFAULT_TIMES)
+        with serving(cluster):
             for number in range(2 * options.kills):
                 kind = "leader and controller" if number % 2 else "leader"
                 found[kind].append(_one_kill(cluster, number, with_controller=bool(number % 2)))
                 print(f"{kind}: {', '.join(f'{k} {v:.3f}' for k, v in found[kind][-1].items())}", flush=True)
-        finally:
-            cluster.kill_all()
     print(f"\n{'s from the kill (median, worst)':34}" + "".join(f"{kind:>26}" for kind in found))
     for measure in ("new leader", "librdkafka", "aiokafka"):
         cells = []

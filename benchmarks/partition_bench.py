@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import median
 
 import priority
+from brokers import QUIET, SETTLED_S, create_idle, planned, serving
 from clusters import cpu_seconds, resident_mib, wait_for_replicas
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from kafka_nodes import KafkaNodes
-from record_bench import QUIET
 from report import Measure, Report
 
 from quorate.cli.bootstrap import ask_cluster
@@ -19,7 +19,6 @@ from quorate.cli.kafka_requests import describe_quorum, quorum_as_dict
 from quorate.cli.local_cluster import LocalCluster
 
 SYSTEMS = ("quorate", "kafka")
-_PER_TOPIC = 1_000
 _WITHIN_S = 300.0
 _LOOK_S = 0.02
 
@@ -48,21 +47,10 @@ def run(folder: Path, *, partitions: int, rounds: int, seconds: float) -> Report
 
 
 def _one(folder: Path, name: str, partitions: int, seconds: float) -> dict[str, float]:
-    cluster: Cluster
-    if name == "kafka":
-        cluster = KafkaNodes(folder)
-    else:
-        cluster = LocalCluster.plan(folder, client_port=0)
-        cluster.prepare()
-    try:
-        cluster.start()
-        for number in cluster.running():
-            priority.as_ours(cluster.pid(number))
-        cluster.wait_ready()
+    cluster = KafkaNodes(folder) if name == "kafka" else planned(folder)
+    with serving(cluster):
         folders = [folder / str(number) for number in cluster.running()]
         return _Run(cluster, folders, partitions).measure(seconds)
-    finally:
-        cluster.kill_all()
 
 
 class _Run:
@@ -76,8 +64,8 @@ class _Run:
         cluster = self._cluster
         found = {"create all, in topics of 1,000, until each has its leader and ISR, s": self._create()}
         wait_for_replicas(self._folders, self._partitions)
-        # Followers have begun, the first checkpoints are written.
-        time.sleep(15)
+        # Followers have begun, and the first checkpoints are written.
+        time.sleep(SETTLED_S)
         shares = self._shares(seconds)
         found["idle: the active controller's node, share of a core"] = shares.pop(self._controller())
         found["idle: each other node, share of a core"] = median(shares.values())
@@ -100,10 +88,7 @@ class _Run:
 
     def _create(self) -> float:
         began = time.perf_counter()
-        for first in range(0, self._partitions, _PER_TOPIC):
-            name = f"idle-{first // _PER_TOPIC}"
-            count = min(_PER_TOPIC, self._partitions - first)
-            self._admin.create_topics([NewTopic(name, count, 3)])[name].result(timeout=_WITHIN_S)
+        create_idle(self._admin, self._partitions)
         self._until(lambda states: all(leader >= 0 and isr == 3 for leader, isr in states))
         return time.perf_counter() - began
 

@@ -4,19 +4,14 @@ import threading
 import time
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Protocol
 
-import priority
-from clusters import cpu_seconds, wait_for_replicas
+from brokers import QUIET, Nodes, cpu, create_idle, planned, serving
+from clusters import wait_for_replicas
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from report import Grid, Report, number
 
-from quorate.cli.local_cluster import LocalCluster
-
 PARTITIONS = 6
-QUIET = {"log_level": 0}
-"""Clients outlive their cluster here."""
 RECORD = bytes(92)
 """With a time before it: 100 bytes."""
 RATES = (100, 500)
@@ -62,46 +57,20 @@ def run(folder: Path, *, idle: tuple[int, ...], rounds: int, seconds: float) -> 
 
 
 def _one(folder: Path, *, idle_partitions: int, seconds: float) -> dict[str, float]:
-    cluster = LocalCluster.plan(folder, client_port=0)
-    found: dict[str, float] = {}
-    try:
-        cluster.prepare()
-        cluster.start()
-        for number in cluster.running():
-            priority.as_ours(cluster.pid(number))
-        cluster.wait_ready()
+    cluster = planned(folder)
+    with serving(cluster):
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
-        wanted = [NewTopic("small", PARTITIONS, 3)]
-        if idle_partitions:
-            wanted.append(NewTopic("idle", idle_partitions, 3))
-        for created in admin.create_topics(wanted).values():
-            created.result(timeout=120)
+        admin.create_topics([NewTopic("small", PARTITIONS, 3)])["small"].result(timeout=60)
+        create_idle(admin, idle_partitions)
         wait_for_replicas(
             [folder / str(number) for number in cluster.running()], idle_partitions + PARTITIONS
         )
         idle, began = cpu(cluster), time.perf_counter()
         time.sleep(4)
-        found["idle_cpu_share"] = (cpu(cluster) - idle) / (time.perf_counter() - began)
+        found = {"idle_cpu_share": (cpu(cluster) - idle) / (time.perf_counter() - began)}
         for rate in RATES:
             found |= {f"{name}_at_{rate}": value for name, value in load(cluster, rate, seconds).items()}
         return found
-    finally:
-        cluster.kill_all()
-
-
-class Nodes(Protocol):
-    """A cluster of brokers, quorate's or Kafka's."""
-
-    @property
-    def bootstrap(self) -> str: ...
-
-    def running(self) -> list[int]: ...
-
-    def pid(self, node: int) -> int: ...
-
-
-def cpu(cluster: Nodes) -> float:
-    return sum(cpu_seconds(cluster.pid(number)) for number in cluster.running())
 
 
 def load(cluster: Nodes, rate: int, seconds: float) -> dict[str, float]:

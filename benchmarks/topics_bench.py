@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-import priority
+from brokers import planned, serving
 from clusters import user_and_system_seconds
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -21,21 +21,14 @@ _FIGURES = ("mb_per_s", "user_us_per_mb", "system_us_per_mb", "io_stalled_share"
 
 def run(folder: Path, *, topics: int, megabytes: int) -> Report:
     """`megabytes` in each of `topics`, in records of 1 kB and batches of up to 1 MB, with acks=all."""
-    cluster = LocalCluster.plan(folder / "cluster", client_port=0)
+    cluster = planned(folder / "cluster")
     found: list[dict[str, float]] = []
-    try:
-        cluster.prepare()
-        cluster.start()
-        for number in cluster.running():
-            priority.as_ours(cluster.pid(number))
-        cluster.wait_ready()
+    with serving(cluster):
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for number in range(topics):
             admin.create_topics([NewTopic(f"kept-{number}", 3, 3)])[f"kept-{number}"].result(timeout=60)
             time.sleep(1)
             found.append(_fill(cluster, f"kept-{number}", megabytes))
-    finally:
-        cluster.kill_all()
     third = max(1, topics // 3)
     parts = (("first", found[:third]), ("last", found[-third:]))
     columns = ("of", "MB/s", "user us/MB", "system us/MB", "share of time with I/O stalls", "dirty MiB")
