@@ -913,6 +913,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/broker/replication/test_fetch_sessions.py",
     ),
     _tested(
+        "a follower that overtakes its polls is told nothing",
+        "broker/replication/serving/session_fetches.py",
+        "read.news >= _NEWS_HELD or ",
+        "",
+        "found by quorate's benchmarks: each poll looked at all that had become new",
+        "tests/broker/replication/test_many_followed.py",
+    ),
+    _tested(
         "an idle follower's last fetch is when it was last named",
         "broker/replication/replica/remote_replica.py",
         "            self.last_caught_up_at = max(self.last_caught_up_at, self._clock.fetched_at)\n",

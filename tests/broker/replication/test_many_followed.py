@@ -5,6 +5,7 @@ import pytest
 import trio
 
 from quorate.broker.replication.following.fetcher import LeaderFetcher
+from quorate.broker.replication.serving.partition_reader import PartitionReader
 from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchedTopic, KafkaFetchResponse
 from quorate.log.batches.batch import read_batches
 
@@ -13,16 +14,22 @@ from quorate.log.batches.batch import read_batches
 async def test_partitions_that_are_new_one_after_the_other_keep_the_session(
     make_brokers, monkeypatch, autojump_clock, apart_s
 ):
-    """A partition is named again if its leader didn't know of it yet."""
-    named = []
-    request = LeaderFetcher._request
+    """A partition is named again if its leader didn't know of it yet, and looked at again until it is in an
+    answer."""
+    named, looks = [], []
+    request, read = LeaderFetcher._request, PartitionReader.read
 
     async def counted(self, version):
         made = await request(self, version)
         named.append(sum(len(topic.partitions) for topic in made[0].topics))
         return made
 
+    def looked(self, item, *args, **kwargs):
+        looks.append(item)
+        return read(self, item, *args, **kwargs)
+
     monkeypatch.setattr(LeaderFetcher, "_request", counted)
+    monkeypatch.setattr(PartitionReader, "read", looked)
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster.start()
     count = 150
@@ -32,6 +39,7 @@ async def test_partitions_that_are_new_one_after_the_other_keep_the_session(
         await trio.sleep(apart_s)
     await trio.sleep(1)
     assert count <= sum(named) < 2 * count
+    assert len(looks) < 15 * count
     assert len(cluster[1].manager.sessions) == 1
     assert cluster[2].manager.stats.fetch_errors == 0
 

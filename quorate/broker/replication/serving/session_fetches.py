@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import trio
 
@@ -15,6 +16,10 @@ from quorate.broker.replication.serving.partition_reader import PartitionReader,
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices
 
+_NEWS_HELD: Final = 16
+"""A follower whose partitions are new one after the other overtakes poll after poll. So many results that it
+was not told are an answer: until then each poll looks at them again."""
+
 
 @dataclass(slots=True)
 class _Read:
@@ -23,6 +28,8 @@ class _Read:
     visited: list[tuple[SessionPartition, FetchResult, bool]] = field(default_factory=list)
     """(partition, result, whether the next read may give more without a change)."""
     size: int = 0
+    news: int = 0
+    """Results that a follower was not told yet."""
     urgent: bool = False
 
 
@@ -154,8 +161,9 @@ class SessionFetches:
             result = one.result
             read.visited.append((each, result, one.leaves_some(item)))
             read.urgent = read.urgent or is_urgent(item, options, result)
-            if session.eager and session.answered:
-                read.urgent = read.urgent or each.is_news(result)
+            if session.from_follower and each.is_news(result):
+                read.news += 1
+                read.urgent = read.urgent or read.news >= _NEWS_HELD or (session.eager and session.answered)
             if result.records:
                 read.size += result.size
                 left -= result.size
