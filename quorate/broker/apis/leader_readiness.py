@@ -113,8 +113,8 @@ class LeaderReadiness:
         return True
 
     async def _wait_for(self, leader: int, partitions: list[_Partition]) -> None:
-        # Logs are opened about in this order: while the last one isn't, it stands for all of them.
-        last, waiting = partitions[-1:], partitions
+        # Logs are opened about in this order: while the last of many isn't, it stands for all of them.
+        last, waiting = partitions[-1:] if len(partitions) > 1 else [], partitions
         pause = _FIRST_PAUSE_S
         while waiting:
             try:

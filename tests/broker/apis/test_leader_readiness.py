@@ -181,3 +181,11 @@ async def test_the_last_partition_is_asked_for_alone_until_it_is_served_and_then
         leader.unopened = set()
         await trio.sleep(0.1)
         assert ready.is_set()
+
+
+async def test_an_only_partition_is_asked_for_once(autojump_clock: object) -> None:
+    leader = Leader()
+    leader.served = {"t"}
+    async with asking(leader) as (readiness, _, _):
+        await readiness.wait(["t"], deadline=trio.current_time() + 1)
+        assert leader.asked == [1]
