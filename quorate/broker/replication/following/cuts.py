@@ -94,10 +94,7 @@ async def restart_at(
             end_offset=partition.log.end_offset,
             to=offset,
         )
-        async with cutting(partition, Offset(0)):
-            await partition.log.truncate_fully_and_start_at(offset)
-            _was_cut(partition)
-            await partition.load_producers()
+        await _begin_at(partition, offset, cutting)
 
 
 async def begin_with(
@@ -111,10 +108,14 @@ async def begin_with(
     async with partition.compaction.closed(_CUT), partition.upkeep, partition.lock:
         if partition.role is role:
             partition.mirror = None
-            async with cutting(partition, Offset(0)):
-                await partition.log.truncate_fully_and_start_at(Offset(first.base_offset))
-                _was_cut(partition)
-                await partition.load_producers()
+            await _begin_at(partition, Offset(first.base_offset), cutting)
+
+
+async def _begin_at(partition: PartitionReplica, offset: Offset, cutting: Cutting) -> None:
+    async with cutting(partition, Offset(0)):
+        await partition.log.truncate_fully_and_start_at(offset)
+        _was_cut(partition)
+        await partition.load_producers()
 
 
 def _was_cut(partition: PartitionReplica) -> None:
