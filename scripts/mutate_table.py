@@ -2301,6 +2301,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/broker/replication/test_many_followed.py",
     ),
     _tested(
+        "the pauses of partitions that are opened later at the leader end one by one",
+        "broker/replication/following/fetcher.py",
+        "        elif now >= self._polls.pace.next_at:\n",
+        "        else:\n",
+        "issue 10: cost by what moves, not by what is there",
+        "tests/broker/replication/test_many_followed.py",
+    ),
+    _tested(
         "a leader that answers no more is waited for with the next request sent",
         "broker/replication/following/polls.py",
         "            patience = math.inf if is_last else trio.current_time() + _SLOWEST_POLLS * self._poll_s\n",

@@ -44,6 +44,40 @@ async def test_partitions_that_are_new_one_after_the_other_keep_the_session(
     assert cluster[2].manager.stats.fetch_errors == 0
 
 
+@pytest.mark.parametrize(("slow", "waits_s"), [(1, 1.5), (2, 0.5)], ids=["leader", "follower"])
+async def test_requests_of_a_follower_come_at_a_pace_while_hundreds_of_partitions_are_opened(
+    make_brokers, monkeypatch, autojump_clock, slow, waits_s
+):
+    """Each opened partition, and each end of a pause for a leader that is late, asks for a request."""
+    asked = []
+    request = LeaderFetcher._request
+
+    async def counted(self, version):
+        asked.append(trio.current_time())
+        return await request(self, version)
+
+    monkeypatch.setattr(LeaderFetcher, "_request", counted)
+    cluster = make_brokers(brokers=2, min_isr=2)
+    await cluster.start()
+    opening = cluster[slow].manager._hosting._opening
+    opened = opening.open
+
+    async def later(*args):
+        await trio.sleep(0.1)
+        return await opened(*args)
+
+    monkeypatch.setattr(opening, "open", later)
+    began = trio.current_time()
+    cluster.controller.create(replicas=(1, 2), partitions=400)
+    await cluster.opened(partition_id=399)
+    took_s = trio.current_time() - began
+    assert took_s > 4, "eight at once, 0.1 s each"
+    assert len(asked) < 30 * took_s, f"{len(asked)} requests in {took_s:.1f} s"
+    began = trio.current_time()
+    assert (await cluster[1].produced("a", partition_id=399)).error == 0
+    assert trio.current_time() - began < waits_s
+
+
 async def test_a_new_partition_is_fetched_at_once_while_others_wait_for_records(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=2, min_isr=2)
     await cluster.with_topic(replicas=(1, 2))

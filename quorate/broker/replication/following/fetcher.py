@@ -254,8 +254,11 @@ class LeaderFetcher:
             self._in_session.clear()
             self._paused.clear()
             due = dict.fromkeys(self._followed.values())
-        else:
-            due.update(dict.fromkeys(each for each in self._paused if each.not_before <= now))
+        elif now >= self._polls.pace.next_at:
+            over = [each for each in self._paused if each.not_before <= now]
+            if over:
+                self._polls.pace.sent(now)
+            due.update(dict.fromkeys(over))
         named: dict[FetchKey, FetchPartition] = {}
         forgotten: dict[FetchKey, None] = {}
         slices = Slices()
@@ -282,10 +285,11 @@ class LeaderFetcher:
                 if session.forget(key):
                     forgotten[key] = None
         retry_at = min((each.not_before for each in self._paused), default=math.inf)
+        retry_at = max(retry_at, self._polls.pace.next_at)
         wait_ms = config.replica_fetch_wait_max_ms
         if retry_at < math.inf:
             # A pause must not end in the middle of a long poll.
-            wait_ms = max(1, min(wait_ms, int((retry_at - now) * 1000)))
+            wait_ms = max(1, min(wait_ms, math.ceil((retry_at - now) * 1000)))
         request = KafkaFetchRequest(
             version=version,
             replica_id=self._context.broker_id,
