@@ -118,7 +118,7 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """The folders and files of one device. Paths are strings with `/`."""
+    """The folders and files of a host. Paths are strings with `/`."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open a file for reading and appending. Raises `FileNotFoundError` unless `create` is set,

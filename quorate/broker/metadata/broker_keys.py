@@ -236,7 +236,7 @@ def _threads(name: str, default: int, low: int, doc: str, why: str) -> ConfigKey
     )
 
 
-_ONE_LOOP: Final = "a node has one event loop, and one thread per disk."
+_ONE_LOOP: Final = "a node has one event loop, and starts threads for its disks as it needs them."
 _THREADS: Final = (
     _threads("num.network.threads", 3, 1, "The number of threads that read and write sockets.", _ONE_LOOP),
     _threads("num.io.threads", 8, 1, "The number of threads that process requests.", _ONE_LOOP),

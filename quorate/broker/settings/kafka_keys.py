@@ -19,7 +19,7 @@ from quorate.broker.metadata import (
     true_or_false,
 )
 
-_ONE_LOOP: Final = "a node has one event loop, and one thread per disk."
+_ONE_LOOP: Final = "a node has one event loop, and starts threads for its disks as it needs them."
 _SOCKETS: Final = "the operating system sizes the buffers."
 _NO_TRANSACTIONS: Final = "there are no transactions."
 _NO_SHARE: Final = "there are no share groups."

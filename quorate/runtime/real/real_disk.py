@@ -10,14 +10,11 @@ import enum
 import errno
 import fcntl
 import os
-import queue
 import shutil
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-import outcome
 import trio
 
 from quorate.runtime.disk import (
@@ -29,6 +26,7 @@ from quorate.runtime.disk import (
     DiskSpace,
 )
 from quorate.runtime.real import descriptors
+from quorate.runtime.real.disk_threads import DiskThreads
 
 _IOV_MAX = 1024
 _NO_RESERVE = frozenset(
@@ -44,7 +42,7 @@ class SyncStrategy(enum.Enum):
     """On the event loop: no hop, but nothing else runs meanwhile. For a loop that has only a quorum."""
 
     THREAD = "thread"
-    """On one long-lived thread per disk, in the order asked."""
+    """On a thread. Syncs of several files may be under way together."""
 
 
 def _disk_error(error: OSError, path: str) -> DiskError:
@@ -63,57 +61,38 @@ _FREED_INLINE_BYTES: Final = 16 * 1024 * 1024
 _PAGE_BYTES: Final = 4096
 _HELD_MAX: Final = 64
 """Descriptors that one removal takes."""
-
-
-class _Worker:
-    """One thread that runs blocking calls first in, first out, and wakes the task that waits for each.
-
-    Half the cost of `trio.to_thread` (reference figures in docs/explanation/performance.md): no limiter, no
-    context copy, no change of thread.
-    """
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="quorate-disk", daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            self._calls.get()()
-
-    def post(self, function: Callable[[], None]) -> None:
-        """Run `function` on the thread; nobody waits for it, and it must not raise."""
-        self._calls.put(function)
-
-    async def call(self, function: Callable[[], _Result]) -> _Result:
-        """Run `function` on the thread. Cancellation waits for it: a sync under way can't be recalled."""
-        token = trio.lowlevel.current_trio_token()
-        task = trio.lowlevel.current_task()
-
-        def on_thread() -> None:
-            outcome_of_call = outcome.capture(function)
-            with contextlib.suppress(trio.RunFinishedError):
-                token.run_sync_soon(trio.lowlevel.reschedule, task, outcome_of_call)
-
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self._calls.put(on_thread)
-        result: _Result = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
-        return result
+_SYNCS_MAX: Final = 16
+"""More than a broker has under way by opening and flushing logs. A vote or a commit must not wait behind the
+sync of a large log, nor for another device that hangs."""
+_READS_MAX: Final = 8
 
 
 class RealFile:
     """`quorate.runtime.disk.File` over a file descriptor."""
 
-    __slots__ = ("_advised", "_busy", "_closing", "_fd", "_path", "_reader", "_size", "_worker")
+    __slots__ = (
+        "_advised",
+        "_busy",
+        "_closing",
+        "_fd",
+        "_lost",
+        "_path",
+        "_reads",
+        "_size",
+        "_sync_ended",
+        "_syncs",
+    )
 
-    def __init__(
-        self, path: str, fd: int, worker: _Worker | None, reader: Callable[[], _Worker | None]
-    ) -> None:
-        """`worker`: where syncs run; None: on the event loop. `reader` gives the one for cold reads."""
+    def __init__(self, path: str, fd: int, syncs: DiskThreads | None, reads: DiskThreads | None) -> None:
+        """Where syncs and cold reads run; None: on the event loop."""
         self._path = path
         self._fd = fd
         self._size = os.fstat(fd).st_size
-        self._worker = worker
-        self._reader = reader
+        self._syncs = syncs
+        self._reads = reads
+        self._sync_ended: trio.Event | None = None
+        self._lost: OSError | None = None
+        """Of the sync that failed."""
         self._busy = 0
         self._closing = False
         self._advised = False
@@ -173,7 +152,7 @@ class RealFile:
         cached = self._cached(position, size)
         if cached is not None:
             return cached
-        return await self._blocking(self._reader(), lambda: os.pread(self._fd, size, position))
+        return await self._blocking(self._reads, lambda: os.pread(self._fd, size, position))
 
     def _cached(self, position: int, size: int) -> bytes | None:
         if size <= len(_DISCARDED):
@@ -218,26 +197,54 @@ class RealFile:
             return data
 
         cached = self._cached(position, size)
-        return await self._blocking(self._reader(), read) if cached is None else cached
+        return await self._blocking(self._reads, read) if cached is None else cached
 
     async def sync(self) -> None:
-        await self._blocking(self._worker, lambda: os.fdatasync(self._fd))
+        if self.sync_at_once():
+            return
+        with self._in_use():
+            # One at a time: of two, the kernel would tell but one that bytes were lost.
+            while self._sync_ended is not None:
+                await self._sync_ended.wait()
+            self._sync_ended = ended = trio.Event()
+            try:
+                await self._blocking(self._syncs, self._fdatasync)
+            finally:
+                self._sync_ended = None
+                ended.set()
 
     def sync_at_once(self) -> bool:
-        if self._worker is not None:
+        if self._syncs is not None:
             return False
         try:
-            os.fdatasync(self._fd)
+            self._fdatasync()
         except OSError as error:
             raise _disk_error(error, self._path) from error
         return True
 
-    async def _blocking(self, worker: _Worker | None, function: Callable[[], _Result]) -> _Result:
+    def _fdatasync(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            # The kernel says so once. The next sync would succeed, without the bytes.
+            self._lost = OSError(error.errno, error.strerror)
+            raise
+
+    async def _blocking(self, threads: DiskThreads | None, function: Callable[[], _Result]) -> _Result:
+        with self._in_use():
+            try:
+                return await _on(threads, function)
+            except OSError as error:
+                raise _disk_error(error, self._path) from error
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Keep the file open in the block."""
         self._busy += 1
         try:
-            return await _on(worker, function)
-        except OSError as error:
-            raise _disk_error(error, self._path) from error
+            yield
         finally:
             self._busy -= 1
             if self._closing and not self._busy:
@@ -262,8 +269,8 @@ class RealFile:
         self._fd = -1
 
 
-async def _on(worker: _Worker | None, function: Callable[[], _Result]) -> _Result:
-    return function() if worker is None else await worker.call(function)
+async def _on(threads: DiskThreads | None, function: Callable[[], _Result]) -> _Result:
+    return function() if threads is None else await threads.call(function)
 
 
 class RealLock:
@@ -292,7 +299,7 @@ def open_read_only(path: str) -> RealFile:
     """Open a file for reading alone, as one of another user. Close it. Raises `FileNotFoundError`,
     `DiskError`."""
     try:
-        return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), None, lambda: None)
+        return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), None, None)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -303,12 +310,13 @@ class RealDisk:
     """`quorate.runtime.disk.Disk` over the operating system's files."""
 
     def __init__(self, *, sync: SyncStrategy) -> None:
-        self._worker = _Worker() if sync is SyncStrategy.THREAD else None
+        self._syncs = DiskThreads(most=_SYNCS_MAX) if sync is SyncStrategy.THREAD else None
+        self._reads = DiskThreads(most=_READS_MAX)
         self._background: RealDisk | None = None
-        self._freeing: _Worker | None = None
+        self._freeing: DiskThreads | None = None
 
     def in_background(self) -> "RealDisk":
-        if self._worker is not None:
+        if self._syncs is not None:
             return self
         if self._background is None:
             self._background = RealDisk(sync=SyncStrategy.THREAD)
@@ -317,14 +325,11 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return RealFile(path, os.open(path, flags, 0o644), self._worker, self._reader)
+            return RealFile(path, os.open(path, flags, 0o644), self._syncs, self._reads)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise _disk_error(error, path) from error
-
-    def _reader(self) -> _Worker | None:
-        return self.in_background()._worker
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -384,7 +389,7 @@ class RealDisk:
         finally:
             if held:
                 if self._freeing is None:
-                    self._freeing = _Worker()
+                    self._freeing = DiskThreads(most=1)
                 for fd in held:
                     self._freeing.post(partial(os.close, fd))
 
@@ -397,7 +402,7 @@ class RealDisk:
                 os.close(fd)
 
         try:
-            await _on(self._worker, sync)
+            await _on(self._syncs, sync)
         except OSError as error:
             raise _disk_error(error, path) from error
 

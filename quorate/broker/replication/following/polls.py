@@ -23,7 +23,7 @@ class Poll(NamedTuple):
     fetch: SentFetch
 
 
-class Pace:
+class RequestPace:
     """When the next request may be sent that no answer has called for: for a partition that is new, or one
     whose pause is over. What is due together is named together. A request costs both brokers much more than a
     name in it, so the least time between two grows from 10 to 80 ms while thousands of partitions are
@@ -56,7 +56,7 @@ class Polls:
         self._under_way: deque[Poll] = deque()
         self._news = trio.Event()
         self._waiting = trio.CancelScope()
-        self.pace = Pace()
+        self.pace = RequestPace()
 
     def __len__(self) -> int:
         return len(self._under_way)
