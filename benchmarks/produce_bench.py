@@ -19,7 +19,7 @@ from quorate.broker.replication.producing.batch_check import BatchChecker, read_
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.log import Log, LogConfig
 from quorate.log.batches.batch import HEADER_BYTES, seal
-from quorate.log.batches.records import KeyValue, build_keyed_batch
+from quorate.log.batches.records import RecordContent, build_keyed_batch
 from quorate.log.compression import Codec, compress
 from quorate.runtime.real.real_compute import ThreadCompute
 from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
@@ -54,7 +54,8 @@ def batch(records: list[bytes], *, keyed: bool, codec: Codec) -> bytes:
         epoch=0,
         timestamp_ms=1000,
         records=[
-            KeyValue(b"user-%06d" % number if keyed else None, each) for number, each in enumerate(records)
+            RecordContent(b"user-%06d" % number if keyed else None, each)
+            for number, each in enumerate(records)
         ],
     )
     if codec is Codec.NONE:

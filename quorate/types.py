@@ -1,4 +1,4 @@
-"""The nouns that all rooms share: who and where in a log (KIP-595, KIP-630, KIP-853)."""
+"""The types that all packages share: nodes, epochs, and places in a log (KIP-595, KIP-630, KIP-853)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NewType

@@ -39,7 +39,7 @@ sys.path.insert(0, str(ROOT / "scripts" / "nemesis"))
 
 from compatibility import GROUPS, RESULTS, summary, tried  # noqa: E402
 from mutate_table import MUTATIONS, Finder  # noqa: E402
-from rooms import EVERYTHING, MAY_IMPORT, Source, reachable  # noqa: E402
+from package_rules import EVERYTHING, MAY_IMPORT, Source, reachable  # noqa: E402
 from standstills import load_pieces, summary_of, table_of  # noqa: E402
 
 BEGIN = "<!-- generated: {name} (scripts/generate_docs.py) -->"
@@ -257,7 +257,7 @@ def roles() -> str:
 # Architecture
 
 
-def rooms() -> str:
+def packages() -> str:
     """Every package, and the packages that it may import."""
     source = Source()
 
@@ -280,13 +280,13 @@ def drawing(package: str) -> Callable[[], str]:
     def drawn() -> str:
         source = Source()
         graph = source.children(package)
-        rooms = {child for child in graph if child in source.packages}
+        inner = {child for child in graph if child in source.packages}
         lines = ["```mermaid", "graph TD"]
-        for child in sorted(rooms):
+        for child in sorted(inner):
             name = child.rpartition(".")[2]
             lines.append(f"  {name}[{name}]")
-        for child in sorted(rooms):
-            direct = graph[child] & rooms
+        for child in sorted(inner):
+            direct = graph[child] & inner
             implied = {far for near in direct for far in reachable(graph, near)}
             lines += [
                 f"  {child.rpartition('.')[2]} --> {each.rpartition('.')[2]}"
@@ -311,7 +311,7 @@ FINDERS = {
     Finder.EXPLORER: "the explorer",
     Finder.ISR_EXPLORER: "the ISR explorer",
     Finder.UNIT: "unit tests",
-    Finder.TRACE: "golden stories",
+    Finder.TRACE: "golden traces",
     Finder.SIMULATION: "simulation",
 }
 
@@ -320,7 +320,7 @@ def counts() -> str:
     found_by = Counter(each.finder for each in MUTATIONS)
     explorations = {"explorer": SUITES, "ISR explorer": ISR_SUITES}
     rows = [
-        ("golden stories", len(list((ROOT / "tests" / "traces").glob("*.txt")))),
+        ("golden traces", len(list((ROOT / "tests" / "traces").glob("*.txt")))),
         *(
             (f"explorations of the {name}, {bound} bound", len(suites[bound]))
             for name, suites in explorations.items()
@@ -362,7 +362,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},
     "docs/architecture.md": {
-        "rooms": rooms,
+        "packages": packages,
         "drawing": drawing(""),
         "drawing of raft": drawing("raft"),
         "drawing of broker": drawing("broker"),

@@ -424,7 +424,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _explorer(
         "a read passes without anybody's word",
         "roles/read_index.py",
-        "reached = self._pending[-1].round if needed == 0 else echoes[needed - 1]",
+        "reached = self._pending[-1].round if needed == 0 else returned[needed - 1]",
         "reached = self._pending[-1].round",
         "Raft section 8: reads of a deposed leader",
     ),
@@ -488,20 +488,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/raft/test_endpoint_check.py",
     ),
     _tested(
-        "a stranger is heeded while an election is under way",
+        "an outside id is heeded while an election is under way",
         "raft/core/role_holder.py",
-        "heeds_strangers=voted is None or transition.lost_election,",
-        "heeds_strangers=True,",
+        "heeds_outside_ids=voted is None or transition.lost_election,",
+        "heeds_outside_ids=True,",
         "findings, chaos Security",
-        f"{_CORE}/test_strangers.py",
+        f"{_CORE}/test_outside_ids.py",
     ),
     _tested(
-        "a stranger's epoch is taken though its log is behind",
+        "an outside id's epoch is taken though its log is behind",
         "raft/core/request_handlers.py",
         "if not up_to_date or (request.epoch == node.epoch and node.election.leader is not None):",
         "if request.epoch == node.epoch and (not up_to_date or node.election.leader is not None):",
         "a slip: the log is not looked at",
-        f"{_CORE}/test_strangers.py",
+        f"{_CORE}/test_outside_ids.py",
     ),
     _tested(
         "a crowd of silent connections keeps newcomers out",
@@ -512,7 +512,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/raft/test_crowds.py",
     ),
     _tested(
-        "strangers may send leadership round and round",
+        "unauthenticated peers may send leadership round and round",
         "raft/transport/turnstile.py",
         "                await trio.sleep_until(self._ready_at[kind])\n",
         "",
@@ -549,7 +549,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "who hears the leader grants a pre-vote",
         "raft/core/roles/follower.py",
-        "return up_to_date and (self._leader_gone or not self._has_fetched or request.leader_resigned)",
+        "return up_to_date and (self._leader_lost or not self._has_fetched or request.leader_resigned)",
         "return up_to_date",
         "etcd issue 9241; KIP-996",
         _TRACES,
@@ -856,7 +856,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a record of the future is told of at each look",
         "broker/replication/upkeep.py",
-        "            and self._told.get(key) != oldest.base_offset\n",
+        "            and self._logged.get(key) != oldest.base_offset\n",
         "",
         "KAFKA-18929",
         "tests/broker/replication/test_known_bugs.py",
@@ -1824,7 +1824,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/assembly.py",
         "if not self._config.remote_appends:",
         "if False:",
-        "a stranger's record",
+        "an unauthenticated peer's record",
         "tests/raft/test_record_check.py",
     ),
     _tested(
@@ -2594,8 +2594,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "AlterConfigs keeps what it does not name",
         "broker/controller/operations/alter_configs.py",
-        "        gone = held.keys() - set(names)\n",
-        "        gone = set[str]()\n",
+        "        removed = held.keys() - set(names)\n",
+        "        removed = set[str]()\n",
         "redpanda commit 532f699",
         f"{_CONTROLLER}/test_config_rules.py",
     ),
@@ -2782,7 +2782,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a replica is deleted as soon as its broker has heard of it",
         "broker/controller/liveness/broker_progress.py",
-        "    return heartbeat.current_metadata_offset if told is None else told\n",
+        "    return heartbeat.current_metadata_offset if completed is None else completed\n",
         "    return heartbeat.current_metadata_offset\n",
         "ReplicaDeletionSuccessful before the broker has deleted anything",
         f"{_CONTROLLER}/test_broker_progress.py",
@@ -2823,7 +2823,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "who heartbeats is fenced because the address refuses",
         "broker/controller/liveness/process_evidence.py",
-        "(self._caller is not None and not self._caller.gone)",
+        "(self._caller is not None and not self._caller.is_closed)",
         "False",
         "a dead broker: a proxy before the listener kills the broker",
         f"{_CONTROLLER}/test_process_evidence.py",
@@ -2888,7 +2888,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "who was heard while the fencing waited for its turn is fenced",
         "broker/controller/broker_tending.py",
-        "if self._controller.tenure is active and watch.process_gone(broker_id, broker_epoch):",
+        "if self._controller.tenure is active and watch.process_ended(broker_id, broker_epoch):",
         "if self._controller.tenure is active:",
         "a dead broker: a large creation of topics lies between the judgement and the record",
         f"{_CONTROLLER}/test_controller.py",

@@ -41,7 +41,7 @@ SEEDS = tuple(
     for name in (
         "raft/test_wellformed_lies",
         "simulation/test_broker_seeds",
-        "simulation/test_broker_stories",
+        "simulation/test_broker_scenarios",
         "simulation/test_broker_voters",
         "simulation/test_core_seeds",
         "simulation/test_planted_broker_faults",

@@ -1,4 +1,4 @@
-"""One enum of Kafka's error codes, and which of them each room answers with."""
+"""One enum of Kafka's error codes, and which of them each package answers with."""
 
 import ast
 from collections.abc import Set
@@ -34,14 +34,14 @@ def test_there_is_one_enum_of_codes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "codes"),
+    ("package", "codes"),
     [("raft", QUORUM_CODES), ("broker/controller", CONTROLLER_CODES), ("broker/metadata", CONTROLLER_CODES)],
 )
-def test_a_room_answers_with_what_its_peers_take(room: str, codes: Set[ErrorCode]) -> None:
+def test_a_package_answers_with_what_its_peers_take(package: str, codes: Set[ErrorCode]) -> None:
     """Else the peer that asked refuses the answer as none of this protocol."""
     named = {
         (path.relative_to(SOURCE).as_posix(), node.attr)
-        for path in (SOURCE / room).rglob("*.py")
+        for path in (SOURCE / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)

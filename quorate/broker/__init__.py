@@ -11,7 +11,7 @@ from quorate.runtime import need
 
 if TYPE_CHECKING:
     from quorate.broker.controller_channel import ControllerTimedOutError
-    from quorate.broker.failure_reports import UntoldFailureError
+    from quorate.broker.failure_reports import UnreportedFailureError
     from quorate.broker.lifecycle import BrokerRegistrationError
     from quorate.broker.log_directories import SameDirectoryError
     from quorate.broker.server import BrokerServer
@@ -20,7 +20,7 @@ need("quorate.broker", "kio", "cramjam", "javaproperties", extra="broker")
 
 _HOMES = {
     "ControllerTimedOutError": "quorate.broker.controller_channel",
-    "UntoldFailureError": "quorate.broker.failure_reports",
+    "UnreportedFailureError": "quorate.broker.failure_reports",
     "BrokerRegistrationError": "quorate.broker.lifecycle",
     "SameDirectoryError": "quorate.broker.log_directories",
     "BrokerServer": "quorate.broker.server",
@@ -34,5 +34,5 @@ __all__ = [
     "BrokerServer",
     "ControllerTimedOutError",
     "SameDirectoryError",
-    "UntoldFailureError",
+    "UnreportedFailureError",
 ]

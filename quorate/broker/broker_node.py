@@ -18,7 +18,7 @@ from quorate.broker.apis import (
     error_table,
     features_of,
 )
-from quorate.broker.controller.rpc import Request, Response
+from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.failure_reports import FailureReports
 from quorate.broker.group_log import OffsetsLog
@@ -46,7 +46,7 @@ from quorate.runtime import Address, Listener, QuotaWindows, Runtime, get_logger
 
 log = get_logger(__name__)
 
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound=ControllerResponse)
 
 _ELECTIONS_WAITED = 2
 """For so many election timeouts without a leader a stopping broker waits before it goes without leave."""
@@ -111,7 +111,7 @@ class BrokerNode:
         """Scan the data folders, `directories`. Raises what `ReplicaManager.open` does."""
         broker_id = config.node_id
 
-        async def ask(request: Request[R]) -> R:
+        async def ask(request: ControllerRequest[R]) -> R:
             return await channel.ask(request, timeout_seconds=config.seconds("broker.session.timeout.ms"))
 
         def connect(other: int) -> Address | None:
@@ -162,7 +162,7 @@ class BrokerNode:
             proof=replicas.proof,
             changes=changes,
             registered=replicas.registered,
-            told=reports.told,
+            reported=reports.reported,
         )
 
         def partition_count() -> int:

@@ -5,7 +5,13 @@ from typing import Final, TypeVar
 import trio
 
 from quorate.broker.controller import Controller
-from quorate.broker.controller.rpc import Request, Response, RpcDecodeError, decode_answer, encode_request
+from quorate.broker.controller.rpc import (
+    ControllerRequest,
+    ControllerResponse,
+    RpcDecodeError,
+    decode_answer,
+    encode_request,
+)
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, Quorum, QuorumDescription
 from quorate.runtime import Entropy
@@ -15,7 +21,7 @@ _SOMEBODY_ELSE: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 """A controller answers so that leads no more; with the second, what was asked may have happened."""
 _ANSWER_LOST: Final = (OutcomeUnknownError, RpcDecodeError)
 
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound=ControllerResponse)
 
 
 class ControllerTimedOutError(Exception):
@@ -31,7 +37,7 @@ class ControllerChannel:
         self._controller = controller
         self._entropy = entropy
 
-    async def ask(self, request: Request[R], *, timeout_seconds: float) -> R:
+    async def ask(self, request: ControllerRequest[R], *, timeout_seconds: float) -> R:
         """The answer of the active controller, looked for until it is found.
 
         Raises `ControllerTimedOutError`, `QuorumStoppedError`.
@@ -57,7 +63,7 @@ class ControllerChannel:
                 await trio.sleep(_RETRY_SECONDS)
         raise ControllerTimedOutError(f"no answer of a controller within {timeout_seconds:g} s: {problem}")
 
-    async def _send(self, request: Request[R]) -> R:
+    async def _send(self, request: ControllerRequest[R]) -> R:
         if self._controller is not None and self._quorum.is_leader:
             return await self._controller.answer(request)
         return decode_answer(request, await self._quorum.request_leader(encode_request(request)))

@@ -164,11 +164,11 @@ async def controller_clients(
             served=CONTROLLER_APIS,
         )
         nursery.start_soon(clients.run)
-        quorum.serve_strangers(clients.serve)
+        quorum.serve_kafka(clients.serve)
         try:
             yield
         finally:
-            quorum.serve_strangers(None)
+            quorum.serve_kafka(None)
             nursery.cancel_scope.cancel()
 
 

@@ -9,7 +9,7 @@ from quorate.broker.groups import OFFSETS_TOPIC, GroupLogError
 from quorate.broker.replication import PartitionError, ProduceItem, ReplicaManager
 from quorate.broker.wire import wire_code
 from quorate.log import LogError
-from quorate.log.batches import KeyValue, Record, build_keyed_batch, read_batches, record_pieces
+from quorate.log.batches import Record, RecordContent, build_keyed_batch, read_batches, record_pieces
 from quorate.runtime import DiskError, WallClock
 from quorate.types import Offset
 
@@ -50,7 +50,7 @@ class OffsetsLog:
             raise GroupLogError(str(error)) from error
 
     def append(
-        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, Offset], None]
+        self, partition: int, records: Sequence[RecordContent], done: Callable[[ErrorCode, Offset], None]
     ) -> None:
         batch = build_keyed_batch(
             base_offset=0, epoch=0, timestamp_ms=self._wall_clock.now_ms(), records=records

@@ -114,12 +114,12 @@ class BrokerLifecycle:
         proof: Proof,
         changes: Callable[[], ChangeSummary],
         registered: Callable[[int], None],
-        told: Callable[[tuple[uuid.UUID, ...]], None],
+        reported: Callable[[tuple[uuid.UUID, ...]], None],
     ) -> None:
         """`log_dirs`: ids of the directories that work; `failed_dirs`: of those that have failed since the
         start, told in each heartbeat. `proof`: the life before whose data is all here; `changes`: how
         far this broker is with the state changes of its replicas. `registered` is called with each new
-        broker epoch, `told` with the failed directories that the controller has heard of."""
+        broker epoch, `reported` with the failed directories that the controller has heard of."""
         self._identity = identity
         self._times = times
         self._channel = channel
@@ -131,7 +131,7 @@ class BrokerLifecycle:
         self._proof = proof
         self._changes = changes
         self._on_registered = registered
-        self._on_told = told
+        self._on_reported = reported
         self._ready = False
         self._want_shut_down = False
         self._unfenced = trio.Event()
@@ -269,7 +269,7 @@ class BrokerLifecycle:
             case ErrorCode.NONE:
                 if not answer.is_fenced or self.own is None or self.own.fenced:
                     self._contact.heard(asked_at)
-                self._on_told(request.offline_log_dirs)
+                self._on_reported(request.offline_log_dirs)
                 return self._answered(answer)
             case ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED:
                 log.warning(

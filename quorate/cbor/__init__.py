@@ -13,11 +13,11 @@ from quorate.cbor.kinds import (
     sequence,
     text,
 )
-from quorate.cbor.maps import GONE, Messages, Row, Struct, row
+from quorate.cbor.maps import RETIRED, Messages, Row, Struct, row
 from quorate.cbor.plain import SchemaError, dump, load
 
 __all__ = [
-    "GONE",
+    "RETIRED",
     "Array",
     "Kind",
     "Messages",

@@ -10,7 +10,7 @@ from quorate.cbor.plain import SchemaError, dump, load
 
 T = TypeVar("T")
 
-GONE: Final = None
+RETIRED: Final = None
 """Stands for a field that there is no more: its number is not used again."""
 
 

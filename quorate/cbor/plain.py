@@ -15,9 +15,9 @@ class SchemaError(ValueError):
 
 
 class _NoTags(dict[int, Callable[[object, bool], object]]):
-    """Stands where cbor2 looks up what a tag means: whatever the tag, it is refused unread. cbor2 would else
-    build what a stranger asks for: a regular expression, a number of thousands of digits, references into the
-    value itself."""
+    """Stands where cbor2 looks up the meaning of a tag, and refuses every tag unread. Otherwise cbor2 would
+    build, for an unauthenticated peer, a regular expression, a number of thousands of digits, or references
+    into the value itself."""
 
     def __missing__(self, tag: int) -> Never:
         raise SchemaError(f"CBOR tag {tag} is not allowed")

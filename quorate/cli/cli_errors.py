@@ -56,10 +56,10 @@ def user_errors() -> Iterator[None]:
         codes = [_code_of(error) for error in errors]
         if None in codes:
             raise
-        told = next((error for error in errors if _stopped_by(error) is not None), errors[0])
-        _log_bug(_stopped_by(told))
-        code = present(_code_of(told), "an exit code")
-        raise fail(_message_of(told), code) from None
+        shown = next((error for error in errors if _stopped_by(error) is not None), errors[0])
+        _log_bug(_stopped_by(shown))
+        code = present(_code_of(shown), "an exit code")
+        raise fail(_message_of(shown), code) from None
 
 
 def _stopped_by(error: BaseException) -> BaseException | None:
@@ -97,7 +97,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
         BrokerRegistrationError,
         ControllerTimedOutError,
         SameDirectoryError,
-        UntoldFailureError,
+        UnreportedFailureError,
     )
     from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
     from quorate.broker.replication.storage import (
@@ -139,7 +139,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
             | DuplicateReplicaError()
         ):
             return ExitCode.STORAGE
-        case UntoldFailureError():
+        case UnreportedFailureError():
             return ExitCode.STORAGE
         case QuorumStoppedError(__cause__=BaseException() as cause):
             # What stopped the quorum decides, not that it stopped.

@@ -7,7 +7,13 @@ from typing import Final, TypeVar
 
 import trio
 
-from quorate.broker.controller.rpc import Request, Response, RpcDecodeError, decode_answer, encode_request
+from quorate.broker.controller.rpc import (
+    ControllerRequest,
+    ControllerResponse,
+    RpcDecodeError,
+    decode_answer,
+    encode_request,
+)
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumDescription, RequestRefusedError
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, VoterChange
@@ -17,7 +23,7 @@ from quorate.runtime.real import RealNetwork
 from quorate.types import Epoch, NodeId, ReplicaKey, SnapshotId, Voter
 
 Answer = TypeVar("Answer")
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound=ControllerResponse)
 
 _CONNECT_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.2
@@ -146,7 +152,7 @@ class Controllers:
                 if deadline.cancelled_caught or not chunk:
                     raise OutcomeUnknownError(f"{address} sent no more of the snapshot at {position}")
 
-    async def ask(self, request: Request[R]) -> R:
+    async def ask(self, request: ControllerRequest[R]) -> R:
         """Return the active controller's answer, which may be an error of the request."""
         with self._deadline():
             while True:

@@ -131,7 +131,7 @@ class LocalCluster:
     def running(self) -> list[int]:
         return [number for number, process in sorted(self._processes.items()) if process.poll() is None]
 
-    def gone(self) -> list[int]:
+    def ended(self) -> list[int]:
         """Return the nodes that ended by themselves."""
         return [number for number in sorted(self._wanted) if self._processes[number].poll() is not None]
 
@@ -302,7 +302,7 @@ class LocalCluster:
         """
         deadline = time.monotonic() + seconds
         while stop is None or not stop.is_set():
-            for number in self.gone():
+            for number in self.ended():
                 raise LocalClusterError(
                     f"node {number} exited with code {self._processes[number].returncode}:\n"
                     f"{self.last_lines(number)}"

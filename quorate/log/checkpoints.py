@@ -23,7 +23,7 @@ CLEANED = "cleaner-offset-checkpoint"
 _VERSION = "0"
 _DIGITS_MAX = 18
 """So many are always an int64."""
-_TOLD_MAX = 60
+_SHOWN_MAX = 60
 """Characters of a line that are told."""
 
 TopicPartition = tuple[str, int]
@@ -72,17 +72,17 @@ def decode_lines(path: str, data: bytes) -> list[str]:
         raise UnreadableCheckpointError(path, "truncated")
     if lines[0] != _VERSION:
         newer = f": {NEWER_WROTE_IT}" if lines[0].isdecimal() else ""
-        raise UnreadableCheckpointError(path, f"version {_told(lines[0])} is not {_VERSION}{newer}")
+        raise UnreadableCheckpointError(path, f"version {_shown(lines[0])} is not {_VERSION}{newer}")
     entries = lines[2:-1]
     if lines[1] != str(len(entries)):
         raise UnreadableCheckpointError(
-            path, f"{len(entries)} entries, but its second line states {_told(lines[1])}"
+            path, f"{len(entries)} entries, but its second line states {_shown(lines[1])}"
         )
     return entries
 
 
-def _told(line: str) -> str:
-    return repr(line if len(line) <= _TOLD_MAX else f"{line[:_TOLD_MAX]}...")
+def _shown(line: str) -> str:
+    return repr(line if len(line) <= _SHOWN_MAX else f"{line[:_SHOWN_MAX]}...")
 
 
 def is_number(field: str) -> bool:
@@ -102,10 +102,10 @@ def load_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
     for line in decode_lines(path, data):
         fields = line.split(" ")
         if len(fields) != 3 or not is_number(fields[1]) or not is_number(fields[2]):
-            raise UnreadableCheckpointError(path, f"{_told(line)} is not 'topic partition offset'")
+            raise UnreadableCheckpointError(path, f"{_shown(line)} is not 'topic partition offset'")
         partition = (fields[0], int(fields[1]))
         if partition in offsets:
-            raise UnreadableCheckpointError(path, f"{_told(line)} is the second entry of its partition")
+            raise UnreadableCheckpointError(path, f"{_shown(line)} is the second entry of its partition")
         offsets[partition] = Offset(int(fields[2]))
     return offsets
 

@@ -1,4 +1,4 @@
-"""`GET /metrics`, `GET /health` and `GET /health/live` over the network seam."""
+"""`GET /metrics`, `GET /health` and `GET /health/live` over the runtime's network."""
 
 import json
 from collections.abc import Callable

@@ -10,7 +10,7 @@ REPLACE = (
 )
 
 
-_TOLD_MAX = 300
+_SHOWN_MAX = 300
 """Characters of what is wrong: some of them are the file's own."""
 
 
@@ -24,8 +24,8 @@ class QuorumStateError(Exception):
 
 def _shown(problem: str) -> str:
     """As one line that does nothing to a terminal."""
-    told = problem if len(problem) <= _TOLD_MAX else f"{problem[:_TOLD_MAX]}..."
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in told)
+    shown = problem if len(problem) <= _SHOWN_MAX else f"{problem[:_SHOWN_MAX]}..."
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)
 
 
 class MissingStateError(QuorumStateError):

@@ -20,7 +20,7 @@ class Membership:
         self._config = config
         self._node = node
         self._calls = calls
-        self._told: str | None = None
+        self._logged: str | None = None
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -36,8 +36,8 @@ class Membership:
                 await self._calls.change_voters(change, timeout_ms=timeout_ms)
             except QuorumError as error:
                 # It may pass; it is told once and asked for again.
-                if str(error) != self._told:
-                    self._told = str(error)
+                if str(error) != self._logged:
+                    self._logged = str(error)
                     log.info("the voters stay", node=self._config.node_id, reason=str(error))
 
     def _wanted(self) -> VoterChange | None:

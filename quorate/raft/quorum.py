@@ -32,8 +32,8 @@ from quorate.raft.transport import (
     ApplicationHandler,
     Caller,
     CallerHandler,
+    KafkaHandler,
     LocalCaller,
-    StrangerHandler,
     size_of,
 )
 from quorate.raft.watch import Health
@@ -273,12 +273,12 @@ class Quorum(Generic[Outcome]):
     async def wait_read_index(
         self, *, max_staleness_ms: int | None = None, timeout_ms: int = 10_000
     ) -> Offset:
-        """Return when everything that was committed before this call is applied here: what is read of the
-        state machine from then on, until the next `await`, is linearizable. Returns the applied offset.
+        """Return when every record that was committed before this call is applied on this node. A read of the
+        state machine is then linearizable, until the next `await`. Returns the applied offset.
 
-        With `max_staleness_ms`, what was committed that long before the call need be applied. A node knows
-        that by itself, without a message, where it is no less than `staleness_ms`, and so never below 1.5
-        fetch timeouts (3 s by default).
+        With `max_staleness_ms`, only the records that were committed that long before the call must be
+        applied. If it is at least `staleness_ms`, the node needs no message for that. `staleness_ms` is never
+        below 1.5 fetch timeouts (3 s by default).
 
         Raises `NotLeaderError` if no leader could prove in time that it is one, `QuorumStoppedError`.
         """
@@ -297,9 +297,9 @@ class Quorum(Generic[Outcome]):
     def staleness_ms(self) -> int | None:
         """The maximum age, in ms, of the applied state. None: no bound is known. Any thread may read it.
 
-        A leader without a majority resigns within 1.5 fetch timeouts. So what it told this node was current
-        at most that long before, and this value is never below 1.5 fetch timeouts. It assumes that the clocks
-        of all nodes run at about the same rate.
+        A leader without a majority resigns within 1.5 fetch timeouts. So its answers to this node were
+        current at most that long before, and this value is never below 1.5 fetch timeouts. The bound
+        assumes that the clocks of all nodes run at about the same rate.
         """
         return self._node.staleness_ms
 
@@ -483,14 +483,14 @@ class Quorum(Generic[Outcome]):
         self.serve_callers(without_caller)
 
     def serve_callers(self, handler: CallerHandler | None) -> None:
-        """Do the same as `serve_requests`. The handler is also given the `Caller`: whose connection is over
-        may have ended."""
+        """Do the same as `serve_requests`. The handler also gets the `Caller`, whose process may have
+        ended if its connection is closed."""
         self._node.server.handler = handler
 
-    def serve_strangers(self, handler: StrangerHandler | None) -> None:
+    def serve_kafka(self, handler: KafkaHandler | None) -> None:
         """Give `handler` the connections to the controller listener that speak Kafka's protocol (KIP-919).
         Without one they are closed."""
-        self._node.server.stranger = handler
+        self._node.server.kafka_handler = handler
 
     async def request_leader(self, payload: bytes) -> bytes:
         """Send `payload` to the handler on the leader (`serve_requests`) and return its answer.
@@ -508,8 +508,8 @@ class Quorum(Generic[Outcome]):
         return await self._node.forwarder.request(leader, address, payload)
 
     def lost_connections(self) -> AsyncIterator[None]:
-        """Yield whenever the connection to the leader has broken on which this node's appends and requests
-        go; once for several that broke since the last time. The next request opens another."""
+        """Yield when the connection to the leader for this node's appends and requests has broken, once
+        for several breaks since the last yield. The next request opens another connection."""
         return self._node.forwarder.losses()
 
     def resign(self) -> None:

@@ -45,7 +45,7 @@ from quorate.types import ElectionState, Epoch, NodeId, Offset, SnapshotId, Vote
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class WrittenBatch:
     """A record batch: offsets [base_offset, end_offset)."""
 
     base_offset: Offset
@@ -113,14 +113,16 @@ class EffectInterpreter(ABC):
                 voters = effect.voter_set
                 end = Offset(base_offset + (1 if voters is None else 3))
                 at = None if voters is None else VotersAt(Offset(base_offset + 2), voters)
-                batch = Batch(base_offset, end, effect.epoch, leader=effect.leader, voters=at)
+                batch = WrittenBatch(base_offset, end, effect.epoch, leader=effect.leader, voters=at)
                 self._append(generation, (batch,))
             case AppendVoters(generation, base_offset):
                 last = Offset(base_offset + (1 if effect.first else 0))
                 at = VotersAt(last, effect.voters)
-                self._append(generation, (Batch(base_offset, Offset(last + 1), effect.epoch, voters=at),))
+                self._append(
+                    generation, (WrittenBatch(base_offset, Offset(last + 1), effect.epoch, voters=at),)
+                )
             case AppendProposal(generation, proposal, base_offset):
-                batch = Batch(base_offset, effect.end_offset, effect.epoch, proposal)
+                batch = WrittenBatch(base_offset, effect.end_offset, effect.epoch, proposal)
                 self._append(generation, (batch,))
             case AppendFetched(generation):
                 self._check_append(effect.batches[0].base_offset, effect.batches[0].epoch)
@@ -166,7 +168,7 @@ class EffectInterpreter(ABC):
     def persist(self, state: ElectionState) -> None: ...
 
     @abstractmethod
-    def append(self, generation: Generation, batches: tuple[Batch, ...]) -> None: ...
+    def append(self, generation: Generation, batches: tuple[WrittenBatch, ...]) -> None: ...
 
     @abstractmethod
     def append_fetched(self, effect: AppendFetched) -> None: ...
@@ -209,7 +211,7 @@ class EffectInterpreter(ABC):
 
     # --- checks ---
 
-    def _append(self, generation: Generation, batches: tuple[Batch, ...]) -> None:
+    def _append(self, generation: Generation, batches: tuple[WrittenBatch, ...]) -> None:
         self._check_append(batches[0].base_offset, batches[0].epoch)
         self.append(generation, batches)
 

@@ -3,10 +3,10 @@
     python scripts/fuzz --frames 1000000 --seed 7
 
 Nodes run under virtual time in this process, in one life after another: a quorum is started, all that its
-nodes say is recorded, and then strangers send what became of it. A share goes to a node on a real socket.
+nodes say is recorded, and then fuzzing peers send what became of it. A share goes to a node on a real socket.
 
-Checked: malformed frames only ever close their connection; no request of a stranger fails with anything but
-an error of the quorum; memory is bounded; afterwards the quorum leads and commits. What is well-formed and a
+Checked: malformed frames only ever close their connection; a request of such a peer fails with nothing but an
+error of the quorum; memory is bounded; afterwards the quorum leads and commits. What is well-formed and a
 lie (the listener is trusted, until there is authentication) may stop a node by an InvariantError, which says
 what was claimed; such ends are counted, and any other is a failure.
 
@@ -26,9 +26,9 @@ import trio
 import trio.lowlevel
 import trio.testing
 from cluster import CLUSTER_ID, PORT, Cluster
+from fuzzing_peer import Errors, FuzzingPeer
 from mutations import Mutator
 from sockets import fuzz_real_node
-from strangers import Errors, Stranger
 from wellformed import Liar
 
 from quorate.raft.core.invariant import InvariantError
@@ -143,28 +143,26 @@ class Fuzz:
         self.problems.append(f"nothing committed for {COMMIT_SECONDS} s after {self._last[-5:]}: {states}")
 
     async def _connection(self, cluster: Cluster, node: int, mutator: Mutator | Liar, frames: int) -> int:
-        stranger = Stranger(mutator, frames)
+        peer = FuzzingPeer(mutator, frames)
         server = cluster.quorums[node]._node.server
         with trio.move_on_after(PATIENCE_SECONDS) as patience:
             try:
-                await server._serve(stranger)
+                await server._serve(peer)
             except Exception as error:
                 # It would have stopped the node.
-                self.problems.append(f"{first_of(error)!r} came out of the server after {stranger.sent[-1:]}")
+                self.problems.append(f"{first_of(error)!r} came out of the server after {peer.sent[-1:]}")
         if patience.cancelled_caught and node in cluster.quorums:
-            self.problems.append(
-                f"node {node} neither took nor refused {stranger.sent[-1:]} (seed {self._seed})"
-            )
-        self.sent.update(name for name, _ in stranger.sent)
-        self.closed += stranger.closed_early
-        self.answered += stranger.answered
+            self.problems.append(f"node {node} neither took nor refused {peer.sent[-1:]} (seed {self._seed})")
+        self.sent.update(name for name, _ in peer.sent)
+        self.closed += peer.closed_early
+        self.answered += peer.answered
         owed = [connection.outbox for connection in server._connections._owed.values()]
         for name, owners in (("answers", owed), ("flushes", list(server._dirty))):
             kept = sum(outbox.closed for outbox in owners)
             if kept:
                 self.problems.append(f"{kept} {name} are kept for connections that are gone")
-        self._last = stranger.sent
-        return len(stranger.sent) or 1
+        self._last = peer.sent
+        return len(peer.sent) or 1
 
     def _judge(self, cluster: Cluster) -> None:
         for node, failure in sorted(cluster.failures.items()):

@@ -134,7 +134,7 @@ class Cluster:
         self.quorums: dict[int, Quorum[int]] = {}
         self.failures: dict[int, BaseException] = {}
         self._scopes: dict[int, trio.CancelScope] = {}
-        self._strangers = RecordedNetwork(self._network.for_node("stranger"), self.recorder)
+        self._outside_network = RecordedNetwork(self._network.for_node("outside"), self.recorder)
 
     async def start(self) -> None:
         """All but the last of several, which comes when it can only begin with a snapshot."""
@@ -214,7 +214,7 @@ class Cluster:
         """As a program outside does, every node."""
         for node in self.quorums:
             channel = await Channel.connect(
-                self._strangers,
+                self._outside_network,
                 Address(f"node-{node}", PORT),
                 cluster_id=CLUSTER_ID,
                 max_frame_bytes=1 << 24,

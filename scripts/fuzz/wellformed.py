@@ -25,7 +25,7 @@ from quorate.raft.transport.raft_codec import encode
 from quorate.runtime.disk import Buffer
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter
 
-STRANGERS: Final = (0, 4, 77, 99, 1000, 2**31 - 1)
+OUTSIDE_IDS: Final = (0, 4, 77, 99, 1000, 2**31 - 1)
 
 
 class Liar:
@@ -43,7 +43,7 @@ class Liar:
         end_offset: Callable[[], int],
         port: int,
     ) -> None:
-        """`node` is who it talks to. It says that strangers listen on `port` of the host `stranger`."""
+        """`node` is who it talks to. It claims that outside ids listen on `port` of the host `outside`."""
         self._draw = draw
         self._cluster_id = cluster_id
         self._node = node
@@ -51,13 +51,13 @@ class Liar:
         self._epoch = epoch
         self._end_offset = end_offset
         self._endpoints = (
-            Endpoint("stranger", port),
+            Endpoint("outside", port),
             Endpoint("nowhere", 1),
             Endpoint("", 65535),
             *(voter.endpoint for voter in voters),
         )
         self.sources = tuple(
-            NodeId(node) for node in STRANGERS if all(voter.key.id != node for voter in voters)
+            NodeId(node) for node in OUTSIDE_IDS if all(voter.key.id != node for voter in voters)
         )
         """No voter's id, now or earlier: what says it is from one is believed."""
         self._makers: tuple[Callable[[], list[Buffer]], ...] = (

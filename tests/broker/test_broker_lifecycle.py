@@ -83,7 +83,7 @@ def lifecycle(
         proof=proof,
         changes=ChangeSummary,
         registered=nothing,
-        told=nothing,
+        reported=nothing,
     )
 
 

@@ -7,6 +7,8 @@ from typing import Any, cast
 import pytest
 
 from quorate.broker.controller.rpc.rpc import (
+    ControllerRequest,
+    ControllerResponse,
     CreatedTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -14,8 +16,6 @@ from quorate.broker.controller.rpc.rpc import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     NewTopic,
-    Request,
-    Response,
     TopicRef,
 )
 from quorate.broker.controller.rpc.rpc_codec import decode_request, encode_response
@@ -37,7 +37,7 @@ class Leaders:
 
     def __init__(self, *steps: Step) -> None:
         self._steps = list(steps)
-        self.asked: list[Request[Response]] = []
+        self.asked: list[ControllerRequest[ControllerResponse]] = []
         self.is_leader = False
 
     async def request_leader(self, payload: bytes) -> bytes:
@@ -53,7 +53,7 @@ class Leaders:
         return [request.topics[0] for request in self.asked if isinstance(request, CreateTopicsRequest)]
 
 
-def _answer(request: Request[Response], error: ErrorCode) -> Response:
+def _answer(request: ControllerRequest[ControllerResponse], error: ErrorCode) -> ControllerResponse:
     if isinstance(request, CreateTopicsRequest):
         topics = tuple(CreatedTopic(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
         return CreateTopicsResponse(error=error, topics=() if error else topics)

@@ -6,13 +6,13 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.failure_reports import FailureReports, UntoldFailureError
+from quorate.broker.failure_reports import FailureReports, UnreportedFailureError
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults.hosts import FOLDER
-from quorate.simulation.world.disk_faults import Operation
+from quorate.simulation.world.disk_faults import DiskOperation
 
 ONE, TWO = uuid.UUID(int=1001), uuid.UUID(int=1002)
 TIMEOUT_S = 4.0
@@ -25,8 +25,8 @@ def replicas_of(node: BrokerHost) -> ReplicaManager:
 
 
 @pytest.mark.bug("KAFKA-15649")
-@pytest.mark.parametrize(("seed", "told"), [(1, False), (2, False), (6, True)])
-def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int, told: bool) -> None:
+@pytest.mark.parametrize(("seed", "reported"), [(1, False), (2, False), (6, True)])
+def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int, reported: bool) -> None:
     async def story(scene: BrokerScene) -> None:
         cluster = scene.cluster
         await trio.sleep(2)
@@ -37,10 +37,10 @@ def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int,
             if place.path != FOLDER:
                 break
         manager = replicas_of(broken)
-        if not told:
+        if not reported:
             others = [node.name for node in cluster.nodes if node is not broken]
             cluster.network.partition([broken.name], others)
-        broken.disk.fail(Operation.APPEND, path_part=f"{place.path}/", times=10**6)
+        broken.disk.fail(DiskOperation.APPEND, path_part=f"{place.path}/", times=10**6)
         broken.disk_failing = True
         with trio.fail_after(3):
             while not manager.failed_dirs():  # noqa: ASYNC110
@@ -49,12 +49,12 @@ def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int,
         await trio.sleep(TIMEOUT_S - 0.1)
         assert broken.open, "too early"
         await trio.sleep(1.5)
-        assert broken.open is told
+        assert broken.open is reported
         with trio.fail_after(10):
             while any(  # noqa: ASYNC110
                 cluster.states(TOPIC)[number].leader in (broken.id, -1)
                 for number in range(6)
-                if not told or manager._logs.folders.log_directory_of(TOPIC, number) is place
+                if not reported or manager._logs.folders.log_directory_of(TOPIC, number) is place
             ):
                 await trio.sleep(0.1)
         assert trio.current_time() - since < 15
@@ -63,7 +63,7 @@ def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int,
             await cluster.crash(broken, power_loss=False)
             cluster.start(broken)
 
-    tell(
+    run_scenario(
         seed,
         story,
         clients=BrokerClientSettings(idempotent=2, plain=1, think_max_s=0.3),
@@ -86,14 +86,14 @@ async def test_a_failed_directory_stops_the_broker_only_while_it_leads_partition
             await trio.sleep(5)
             reports.failed([ONE, TWO])
             await trio.sleep(29)
-            reports.told([ONE])
+            reports.reported([ONE])
             reports.failed([ONE, TWO])  # as each further error of a disk says it
             led.add(ONE)
             await trio.sleep(100)
             led.add(TWO)
             since = trio.current_time()
             await trio.sleep(50)
-    assert raised.group_contains(UntoldFailureError, match=r"log\.dir\.failure\.timeout\.ms")
+    assert raised.group_contains(UnreportedFailureError, match=r"log\.dir\.failure\.timeout\.ms")
     assert trio.current_time() - since <= 1
 
 
@@ -108,5 +108,5 @@ async def test_time_runs_from_the_failure_and_not_from_its_last_repetition(
             for _ in range(100):
                 reports.failed([ONE])
                 await trio.sleep(1)
-    assert raised.group_contains(UntoldFailureError)
+    assert raised.group_contains(UnreportedFailureError)
     assert 30 <= trio.current_time() - failed_at <= 31

@@ -13,9 +13,9 @@ from quorate.broker.lifecycle import LifecycleState
 from quorate.broker.metadata.states import BrokerState
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults.hosts import FOLDER
-from quorate.simulation.world.disk_faults import Operation
+from quorate.simulation.world.disk_faults import DiskOperation
 
 SESSION_S = 9.0
 
@@ -64,7 +64,7 @@ def test_health_says_whether_the_broker_serves() -> None:
         own = [each for each in back if "the broker" in str(each) or "has not confirmed" in str(each)]
         assert own, f"the quorum is fine before the broker serves: {back}"
 
-        sound.disk.fail(Operation.APPEND, path_part="more/", times=10**6)
+        sound.disk.fail(DiskOperation.APPEND, path_part="more/", times=10**6)
         sound.disk_failing = True
         with trio.fail_after(30):
             while not broker_of(sound.serving.health()).failed_log_dirs:  # noqa: ASYNC110
@@ -87,7 +87,7 @@ def test_health_says_whether_the_broker_serves() -> None:
         began = await reasons_until(node, healthy=True)
         assert "the broker is not registered yet" in began or "no leader" in str(began)
 
-    tell(
+    run_scenario(
         1,
         story,
         clients=BrokerClientSettings(idempotent=1, plain=1, think_max_s=0.3),

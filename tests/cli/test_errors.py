@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.broker.failure_reports import UntoldFailureError
+from quorate.broker.failure_reports import UnreportedFailureError
 from quorate.broker.metadata.record_codec import RecordDecodeError
 from quorate.broker.metadata.states import ImageError
 from quorate.broker.wire.wire_errors import RequestTimedOutError
@@ -74,7 +74,7 @@ def test_a_file_that_may_not_be_used_is_named_with_a_remedy(capsys: pytest.Captu
 def test_an_unreported_failed_directory_is_a_storage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    error = ExceptionGroup("tasks", [UntoldFailureError("the controller could not be told for 30 s")])
+    error = ExceptionGroup("tasks", [UnreportedFailureError("the controller could not be told for 30 s")])
     assert code_of(error) == ExitCode.STORAGE
     assert "could not be told for 30 s" in capsys.readouterr().err
 

@@ -26,7 +26,7 @@ from quorate.cli.all_commands import every_command
 from quorate.cli.cli_errors import ExitCode
 from quorate.cli.local_cluster import free_ports
 from quorate.log.batches.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END
-from quorate.log.batches.records import KeyValue, build_keyed_batch
+from quorate.log.batches.records import RecordContent, build_keyed_batch
 from quorate.raft import (
     CommittedBatch,
     Endpoint,
@@ -95,7 +95,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             base_offset=10 * number,
             epoch=number,
             timestamp_ms=1_700_000_000_000,
-            records=[KeyValue(key=b"k", value=b"v" * size) for size in range(10)],
+            records=[RecordContent(key=b"k", value=b"v" * size) for size in range(10)],
         )
         for number in range(4)
     ]

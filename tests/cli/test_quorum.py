@@ -134,9 +134,9 @@ def test_a_snapshot_is_taken_on_the_leader_or_on_the_voter_that_is_named(
     assert (taken["endOffset"], taken["epoch"]) in [(each["endOffset"], each["epoch"]) for each in listed]
     again = quorate("snapshot", "take", "--node", 1, *to)
     assert (again.exit_code, again.output[:7]) == (0, "node 1 ")
-    stranger = quorate("snapshot", "take", "--node", 3, *to)
-    assert stranger.exit_code == ExitCode.FAILED
-    assert "node 3 is no voter" in stranger.stderr
+    unknown = quorate("snapshot", "take", "--node", 3, *to)
+    assert unknown.exit_code == ExitCode.FAILED
+    assert "node 3 is no voter" in unknown.stderr
 
 
 def test_a_static_set_is_adopted_once_and_then_changed(quorate: Quorate, one_node: LocalCluster) -> None:

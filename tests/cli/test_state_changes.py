@@ -13,7 +13,7 @@ from typer.testing import Result
 from quorate.broker.wire.codecs.own_messages import DescribeStateChangesResponse
 from quorate.cli.cli_errors import ExitCode
 from quorate.cli.kafka_requests.state_changes.change_requests import ChangeRequest
-from quorate.cli.kafka_requests.state_changes.cluster_sight import BrokerJournal, ClusterSight
+from quorate.cli.kafka_requests.state_changes.cluster_reports import BrokerJournal, ClusterReports
 from quorate.cli.kafka_requests.state_changes.lives import Life, join, narrow
 from quorate.cli.local_cluster import LocalCluster
 
@@ -229,15 +229,17 @@ def journal(broker: int, *changes: dict[str, object], received: int = 1000) -> B
     return BrokerJournal(broker_id=broker, answer=answer, problem=None)
 
 
-def sight(*journals: BrokerJournal, replicas: tuple[int, ...] = (1, 2), partitions: int = 1) -> ClusterSight:
-    return ClusterSight(
+def reports(
+    *journals: BrokerJournal, replicas: tuple[int, ...] = (1, 2), partitions: int = 1
+) -> ClusterReports:
+    return ClusterReports(
         names={TOPIC: "t"},
         replicas={(TOPIC, each): replicas for each in range(partitions)},
         journals={each.broker_id: each for each in journals},
     )
 
 
-def joined(requests: list[ChangeRequest], cluster: ClusterSight, **wanted: Any) -> list[tuple[Any, ...]]:
+def joined(requests: list[ChangeRequest], cluster: ClusterReports, **wanted: Any) -> list[tuple[Any, ...]]:
     """(offset, known request, broker, partition, outcome)."""
     lives = join(requests, cluster, names={}, now_ms=100_000)
     asked: dict[str, Any] = {"topic": None, "partition": None, "broker": None, "pending": False}
@@ -251,7 +253,7 @@ def of(life: Life, part: Any) -> tuple[Any, ...]:
 def test_a_change_belongs_to_the_newest_request_that_it_came_with() -> None:
     requests = [request(10), request(11), request(20)]
     # Brokers got 10 and 11 in one batch that ends at 13, and broker 2 not the last one yet.
-    cluster = sight(
+    cluster = reports(
         journal(1, change(13), change(20)), journal(2, change(13, outcome="pending"), received=15)
     )
     assert joined(requests, cluster) == [
@@ -271,25 +273,25 @@ def test_a_change_belongs_to_the_newest_request_that_it_came_with() -> None:
 
 
 def test_a_change_whose_request_is_older_than_what_was_read_is_shown_all_the_same() -> None:
-    cluster = sight(journal(1, change(5, outcome="pending")), journal(2))
+    cluster = reports(journal(1, change(5, outcome="pending")), journal(2))
     assert joined([], cluster, pending=True) == [(5, False, 1, 0, "pending")]
 
 
 def test_who_gives_no_answer_is_named_for_the_last_request_alone() -> None:
     mute = BrokerJournal(broker_id=2, answer=None, problem="no answer within 5 s")
     requests = [request(10), request(20)]
-    assert joined(requests, sight(journal(1, change(10), change(20)), mute)) == [
+    assert joined(requests, reports(journal(1, change(10), change(20)), mute)) == [
         (10, True, 1, 0, "completed"),
         (20, True, 1, 0, "completed"),
         (20, True, 2, 0, "no answer"),
     ]
-    assert joined(requests, sight(journal(1, change(20))))[-1] == (20, True, 2, 0, "no answer"), "not live"
+    assert joined(requests, reports(journal(1, change(20))))[-1] == (20, True, 2, 0, "no answer"), "not live"
 
 
 def test_deletions_belong_to_the_topic_or_to_the_number_of_its_partitions() -> None:
     shrunk = request(10, partitions=range(1, 1 << 31), what="shrunk to 1 partitions")
     removed = request(20, partition=None, what="topic deleted")
-    cluster = sight(
+    cluster = reports(
         journal(1, change(10, partition=1, kind="delete"), change(20, kind="delete")), partitions=0
     )
     assert joined([shrunk, removed], cluster) == [

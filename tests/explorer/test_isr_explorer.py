@@ -8,7 +8,7 @@ import trio
 from quorate.broker.metadata import MetadataImage
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
-from quorate.simulation.isr_explorer import isr_story
+from quorate.simulation.isr_explorer import isr_counterexample
 from quorate.simulation.isr_explorer.broker_steps import StepClock
 from quorate.simulation.isr_explorer.explored_broker import Process
 from quorate.simulation.isr_explorer.isr_bounds import Allowance, Allowances, IsrBound
@@ -53,15 +53,15 @@ def test_a_member_that_does_not_bind_yet_is_found_and_told_and_its_path_can_be_g
     found = explore_isr(bound)
     assert found.breach is not None
     assert "who is in the ISR or the ELR has every committed record: broker 2" in found.breach.invariant
-    lines = list(isr_story.lines_of(found.world, found.breach))
+    lines = list(isr_counterexample.lines_of(found.world, found.breach))
     assert lines[0].startswith("BROKEN: ")
     assert len(found.breach.way) < 20
     assert any("broker 2 fetches" in line for line in lines)
-    again, repeated = isr_story.replayed(bound, isr_story.way_of(found.world, found.breach))
+    again, repeated = isr_counterexample.replayed(bound, isr_counterexample.way_of(found.world, found.breach))
     assert repeated is not None
-    assert list(isr_story.lines_of(again, repeated)) == lines
+    assert list(isr_counterexample.lines_of(again, repeated)) == lines
     with pytest.raises(ValueError, match="nothing called ffffff can happen after 0 steps"):
-        isr_story.replayed(bound, "ffffff")
+        isr_counterexample.replayed(bound, "ffffff")
 
 
 def test_a_step_of_a_replica_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """A simulated disk that is cut off after so many changes."""
 
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 
 
 class CutDisk(SimulatedDisk):
@@ -8,8 +8,12 @@ class CutDisk(SimulatedDisk):
 
     operations_left: int | None = None
 
-    def enter(self, operation: Operation | None, path: str) -> str:
-        if self.operations_left is not None and operation not in (None, Operation.READ, Operation.OPEN):
+    def enter(self, operation: DiskOperation | None, path: str) -> str:
+        if self.operations_left is not None and operation not in (
+            None,
+            DiskOperation.READ,
+            DiskOperation.OPEN,
+        ):
             if self.operations_left == 0:
                 self.cut()
             self.operations_left -= 1

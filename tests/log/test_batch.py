@@ -14,7 +14,7 @@ from quorate.log.batches.control import (
     leader_change_batch,
     read_leader_change,
 )
-from quorate.log.batches.records import KeyValue, build_batch, build_keyed_batch, records_of
+from quorate.log.batches.records import RecordContent, build_batch, build_keyed_batch, records_of
 from quorate.log.log_errors import BatchTooLargeError, InvalidBatchError, OffsetGapError
 
 small = st.binary(max_size=40) | st.binary(min_size=60, max_size=70) | st.just(b"x" * 9000)
@@ -44,10 +44,12 @@ def test_values_read_back_here_and_in_aiokafka(
 
 
 @given(
-    records=st.lists(st.builds(KeyValue, st.none() | small, st.none() | small), min_size=1, max_size=30),
+    records=st.lists(st.builds(RecordContent, st.none() | small, st.none() | small), min_size=1, max_size=30),
     control=st.booleans(),
 )
-def test_keyed_records_read_back_here_and_in_kafka_python(records: list[KeyValue], control: bool) -> None:
+def test_keyed_records_read_back_here_and_in_kafka_python(
+    records: list[RecordContent], control: bool
+) -> None:
     data = build_keyed_batch(
         base_offset=7, epoch=2, timestamp_ms=1234, records=records, control=control, producer_id=9
     )

@@ -17,8 +17,8 @@ from quorate.log.batches import (
     HEADER_BYTES,
     Batch,
     BatchHeader,
-    KeyValue,
     Record,
+    RecordContent,
     bare_header,
     build_keyed_batch,
     read_batches,
@@ -41,7 +41,7 @@ from quorate.log.compression import Codec, compress, decompress
 from quorate.log.log_errors import LogError, OffsetGapError
 from quorate.runtime import DescriptorsExhaustedError, DiskError, at_once
 from quorate.simulation.world.simulated_compute import InlineCompute
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 from quorate.types import Offset
 
 OpenLog = Callable[..., Awaitable[Log]]
@@ -68,9 +68,9 @@ class Free:
             await meanwhile()
 
 
-def key_values(*records: OneRecord) -> list[KeyValue]:
+def key_values(*records: OneRecord) -> list[RecordContent]:
     return [
-        KeyValue(None if key is None else key.encode(), None if value is None else value.encode())
+        RecordContent(None if key is None else key.encode(), None if value is None else value.encode())
         for key, value in records
     ]
 
@@ -741,7 +741,7 @@ async def test_a_disk_that_fails_in_the_copy_leaves_the_log_as_it_was(open_log: 
     for number in range(40):
         append(log, (f"k{number % 3}", f"v{number}"))
     before = await all_records(log)
-    for operation in (Operation.OPEN, Operation.APPEND, Operation.SYNC):
+    for operation in (DiskOperation.OPEN, DiskOperation.APPEND, DiskOperation.SYNC):
         disk.fail(operation, path_part=".log.cleaned")
         with pytest.raises(DiskError, match="injected"):
             await compacted(log)

@@ -10,12 +10,12 @@ import pytest
 from cut_disk import CutDisk
 
 from quorate.log import Log, LogConfig
-from quorate.log.batches import KeyValue, Record, build_keyed_batch, read_batches, records_of
+from quorate.log.batches import Record, RecordContent, build_keyed_batch, read_batches, records_of
 from quorate.log.compaction import CompactionBounds, CompactionRules, compact
 from quorate.log.segments import finish_swaps
 from quorate.runtime import DiskError
 from quorate.simulation.world.simulated_compute import InlineCompute
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 from quorate.types import Offset
 
 OpenLog = Callable[..., Awaitable[Log]]
@@ -36,7 +36,7 @@ async def filled(open_log: OpenLog) -> tuple[CutDisk, Log]:
         epoch = 1 + base // 10
         key, value = b"k%d" % (base % 3), None if base in (9, 20) else b"v%d" % base
         built = build_keyed_batch(
-            base_offset=base, epoch=epoch, timestamp_ms=1000 + base, records=[KeyValue(key, value)]
+            base_offset=base, epoch=epoch, timestamp_ms=1000 + base, records=[RecordContent(key, value)]
         )
         log.append_as_follower(built)
     await log.flush()
@@ -136,7 +136,7 @@ async def test_a_crash_while_a_swap_is_finished_finishes_it_at_the_next_start(op
         seen = 0
         for seed in range(8):
             disk, log = await filled(open_log)
-            disk.fail(Operation.SYNC_FOLDER, skip=1)
+            disk.fail(DiskOperation.SYNC_FOLDER, skip=1)
             with pytest.raises(DiskError):
                 await compacted(log)
             disk.crash_process()
@@ -160,7 +160,7 @@ async def test_a_crash_while_a_swap_is_finished_finishes_it_at_the_next_start(op
 @pytest.mark.bug("KAFKA-7401")
 async def test_a_swap_is_finished_below_the_log_start_too(open_log: OpenLog) -> None:
     disk, log = await filled(open_log)
-    disk.fail(Operation.SYNC_FOLDER, skip=1)
+    disk.fail(DiskOperation.SYNC_FOLDER, skip=1)
     with pytest.raises(DiskError):
         await compacted(log)
     disk.crash_process()
@@ -172,7 +172,7 @@ async def test_a_log_whose_swap_failed_takes_no_append_before_it_is_opened_again
     for skip in range(3):
         disk, log = await filled(open_log)
         before, epochs = await records(log), log.epochs
-        disk.fail(Operation.SYNC_FOLDER, skip=skip)
+        disk.fail(DiskOperation.SYNC_FOLDER, skip=skip)
         with pytest.raises(DiskError):
             await compacted(log)
         with pytest.raises(Exception, match="must be opened again"):

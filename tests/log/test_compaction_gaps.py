@@ -9,7 +9,7 @@ from gaps import within_gap
 from large_metadata import no_full_collection
 
 from quorate.log import Log, LogConfig
-from quorate.log.batches import HEADER_BYTES, KeyValue, build_keyed_batch, read_header, seal
+from quorate.log.batches import HEADER_BYTES, RecordContent, build_keyed_batch, read_header, seal
 from quorate.log.compaction import CompactionBounds, CompactionRules, compact
 from quorate.log.compression import Codec, compress
 from quorate.runtime.real import RealDisk, SyncStrategy
@@ -48,7 +48,7 @@ class Shape:
         value = b"v" * self.value_bytes
         for base in range(0, RECORDS, self.in_a_batch):
             count = min(self.in_a_batch, RECORDS - base)
-            records = [KeyValue(b"key-%09d" % ((base + at) % self.keys), value) for at in range(count)]
+            records = [RecordContent(b"key-%09d" % ((base + at) % self.keys), value) for at in range(count)]
             batch = build_keyed_batch(base_offset=base, epoch=1, timestamp_ms=T0, records=records)
             yield batch if self.codec is None else compressed(batch, self.codec)
 
@@ -89,7 +89,7 @@ async def test_a_whole_compaction_of_a_large_log_lets_others_run(tmp_path: Path,
         log.append_as_follower(batch)
     log.configure(replace(CONFIG, segment_bytes=1))
     log.append_as_follower(
-        build_keyed_batch(base_offset=RECORDS, epoch=1, timestamp_ms=T0, records=[KeyValue(b"end", b"")])
+        build_keyed_batch(base_offset=RECORDS, epoch=1, timestamp_ms=T0, records=[RecordContent(b"end", b"")])
     )
     log.configure(CONFIG)
     await log.flush()

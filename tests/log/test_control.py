@@ -21,7 +21,7 @@ from kio.static.primitive import i16, i32, u16
 from quorate.log.batches import control
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.control import ControlType, control_records_of, voters_in
-from quorate.log.batches.records import KeyValue, build_batch, build_keyed_batch
+from quorate.log.batches.records import RecordContent, build_batch, build_keyed_batch
 from quorate.log.log_errors import InvalidBatchError
 from quorate.runtime.entropy import parse_uuid, uuid_text
 from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
@@ -183,7 +183,7 @@ def test_voters_that_make_no_sense_are_refused() -> None:
     for value in bad:
         with pytest.raises(ValueError, match="not a KRaftVoters record"):
             control.read_voters(value)
-        data = build_keyed_batch(**PLACE, records=[KeyValue(b"\x00\x00\x00\x06", value)], control=True)
+        data = build_keyed_batch(**PLACE, records=[RecordContent(b"\x00\x00\x00\x06", value)], control=True)
         with pytest.raises(InvalidBatchError, match="KRaftVoters"):
             voters_in(next(read_batches(data)))
 
@@ -191,7 +191,7 @@ def test_voters_that_make_no_sense_are_refused() -> None:
 @pytest.mark.parametrize(("version", "is_known"), [(-1, False), (0, True), (1, True), (2, False)])
 def test_a_kraft_version_that_is_not_known_is_refused(version: int, is_known: bool) -> None:
     value = b"\x00\x00" + version.to_bytes(2, "big", signed=True) + b"\x00"
-    data = build_keyed_batch(**PLACE, records=[KeyValue(b"\x00\x00\x00\x05", value)], control=True)
+    data = build_keyed_batch(**PLACE, records=[RecordContent(b"\x00\x00\x00\x05", value)], control=True)
     [batch] = read_batches(data)
     if is_known:
         assert voters_in(batch) is None
@@ -202,7 +202,7 @@ def test_a_kraft_version_that_is_not_known_is_refused(version: int, is_known: bo
 
 def test_other_batches_have_no_voters() -> None:
     change = control.leader_change_batch(**PLACE, leader=1, voters=(1,), granting_voters=(1,))
-    unknown = build_keyed_batch(**PLACE, records=[KeyValue(b"\x00\x00\x00\x63", b"?")], control=True)
+    unknown = build_keyed_batch(**PLACE, records=[RecordContent(b"\x00\x00\x00\x63", b"?")], control=True)
     data = build_batch(**PLACE, values=[b"x"])
     assert [voters_in(batch) for batch in read_batches(change + unknown + data)] == [None] * 3
     keyless = build_batch(**PLACE, values=[b"x"], control=True)

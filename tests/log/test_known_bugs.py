@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from quorate.log import Log, LogConfig
-from quorate.log.batches import Batch, KeyValue, build_keyed_batch, read_batches, records_of
+from quorate.log.batches import Batch, RecordContent, build_keyed_batch, read_batches, records_of
 from quorate.log.compaction import CompactionBounds, CompactionResult, CompactionRules, compact
 from quorate.log.log_errors import CompactionAbandonedError, DamagedLogError, OffsetOutOfRangeError
 from quorate.simulation.world.simulated_compute import InlineCompute
@@ -41,7 +41,7 @@ def append(log: Log, key: str, value: str, *, timestamp_ms: int = 1000, epoch: i
         base_offset=int(log.end_offset),
         epoch=epoch,
         timestamp_ms=timestamp_ms,
-        records=[KeyValue(key.encode(), value.encode())],
+        records=[RecordContent(key.encode(), value.encode())],
     )
     log.append_as_follower(batch)
 
@@ -278,7 +278,7 @@ async def test_a_batch_above_todays_limit_is_compacted_and_a_length_of_nonsense_
     assert await offsets(log) == [1, 2, 3]
     file = disk.open(f"{F}/{0:020}.log")
     position = file.size - len(build_keyed_batch(
-        base_offset=2, epoch=1, timestamp_ms=1000, records=[KeyValue(b"k", b"new")]
+        base_offset=2, epoch=1, timestamp_ms=1000, records=[RecordContent(b"k", b"new")]
     ))  # fmt: skip
     file.write_at(position + 8, (1 << 30).to_bytes(4, "big"))
     with pytest.raises(DamagedLogError):

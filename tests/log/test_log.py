@@ -17,7 +17,7 @@ from quorate.log.log_errors import (
     OffsetOutOfRangeError,
 )
 from quorate.runtime.disk import DiskError, write_file_atomically
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk, SimulatedFile
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk, SimulatedFile
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 Opener = Callable[..., Awaitable[Log]]
@@ -328,7 +328,7 @@ async def test_a_log_is_flushed_if_nothing_has_changed_since(open_log: Opener, b
     assert log.is_flushed
     log.start_epoch(Epoch(2))
     assert not log.is_flushed
-    disk.fail(Operation.SYNC)
+    disk.fail(DiskOperation.SYNC)
     await fill(log, batch, 1, epoch=2)
     with pytest.raises(DiskError):
         await log.flush()
@@ -433,7 +433,7 @@ async def test_a_truncation_over_segments_that_dies_halfway_is_opened_again(open
             log.append_own(batch(base_offset), base_offset=base_offset, end_offset=base_offset + 1, epoch=1)
         await log.flush()
         assert log.segment_count > 5
-        disk.fail(Operation.REMOVE, path_part=".log", skip=removals)
+        disk.fail(DiskOperation.REMOVE, path_part=".log", skip=removals)
         with pytest.raises(DiskError):
             await log.truncate(Offset(1))
         disk.crash_process()

@@ -21,7 +21,7 @@ from quorate.log.metadata_recovery import recovered_log
 from quorate.log.snapshots.snapshot_file import name_of
 from quorate.runtime.disk import DiskError
 from quorate.simulation.world.logs import captured_logs
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 from quorate.types import (
     Endpoint,
     Epoch,
@@ -176,7 +176,7 @@ async def test_a_start_removes_what_a_crash_left_below_the_log_start(open_node: 
     for end in ends:
         await node.take(end)
     # The node dies after the first segment went.
-    node.disk.fail(Operation.SYNC_FOLDER, path_part=F)
+    node.disk.fail(DiskOperation.SYNC_FOLDER, path_part=F)
     with pytest.raises(DiskError, match="injected"):
         await node.log.advance_log_start(Offset(16))
     node.disk.crash_process()
@@ -212,7 +212,7 @@ async def test_a_start_removes_the_segments_that_a_crash_left_below_the_log_star
     await node.fill(20)
     for end in (2, 18):
         await node.take(end)
-    node.disk.fail(Operation.SYNC_FOLDER, path_part=F)
+    node.disk.fail(DiskOperation.SYNC_FOLDER, path_part=F)
     with pytest.raises(DiskError, match="injected"):
         await node.log.advance_log_start(Offset(18))
     node.disk.crash_process()

@@ -16,7 +16,7 @@ from quorate.log.batches.record_walk import (
     _offset_columns,
     timestamp_deltas,
 )
-from quorate.log.batches.records import KeyValue, build_keyed_batch
+from quorate.log.batches.records import RecordContent, build_keyed_batch
 
 
 def sized(data):
@@ -146,7 +146,7 @@ def test_long_batches_pass_in_runs_and_one_by_one():
     """Offset deltas grow to three bytes, and beyond what runs are made for."""
     for values in ([b""] * 70_000, [bytes(random.Random(1).randrange(9)) for _ in range(20_000)]):
         batch = build_keyed_batch(
-            base_offset=0, epoch=0, timestamp_ms=0, records=[KeyValue(None, each) for each in values]
+            base_offset=0, epoch=0, timestamp_ms=0, records=[RecordContent(None, each) for each in values]
         )
         walk = walked(batch[HEADER_BYTES:], len(values), step=1000, keys_needed=True)
         assert walk.index == len(values)

@@ -10,8 +10,8 @@ from quorate.kafka_bytes import read_varint, varint
 from quorate.log.batches import records as records_module
 from quorate.log.batches.batch import HEADER_BYTES, Batch, attributes_of, read_batches, seal
 from quorate.log.batches.records import (
-    KeyValue,
     Record,
+    RecordContent,
     build_batch,
     build_keyed_batch,
     record_pieces,
@@ -208,7 +208,7 @@ def test_records_of_another_layout_are_read_as_by_the_plain_decoder() -> None:
 
 
 def test_pieces_of_a_batch_are_its_records_in_order() -> None:
-    records = [KeyValue(b"k%d" % number, b"v" * number) for number in range(10)]
+    records = [RecordContent(b"k%d" % number, b"v" * number) for number in range(10)]
     (batch,) = read_batches(build_keyed_batch(base_offset=5, epoch=1, timestamp_ms=9, records=records))
     pieces = list(record_pieces(batch, most=4))
     assert [len(each) for each in pieces] == [4, 4, 2]

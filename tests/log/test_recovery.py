@@ -7,7 +7,7 @@ from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError, LogFailedError
 from quorate.runtime.disk import DiskError, read_file, write_file_atomically
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 
 FIRST = "data/t-0/00000000000000000000.log"
 Opener = Callable[..., Awaitable[Log]]
@@ -162,7 +162,7 @@ async def test_bytes_that_only_the_cache_has_after_a_failed_sync_are_rewritten_a
         disk = SimulatedDisk()
         log = await open_log(disk)
         await fill(log, batch, 3)
-        disk.fail(Operation.SYNC, path_part=".log")
+        disk.fail(DiskOperation.SYNC, path_part=".log")
         with pytest.raises(DiskError):
             await log.sync()
         disk.crash_process()
@@ -172,9 +172,9 @@ async def test_bytes_that_only_the_cache_has_after_a_failed_sync_are_rewritten_a
 
 
 @pytest.mark.bug("KAFKA-10778")
-@pytest.mark.parametrize("operation", [Operation.APPEND, Operation.SYNC])
+@pytest.mark.parametrize("operation", [DiskOperation.APPEND, DiskOperation.SYNC])
 async def test_after_a_disk_error_appends_are_refused_until_reopened(
-    operation: Operation, open_log: Opener, batch: Builder
+    operation: DiskOperation, open_log: Opener, batch: Builder
 ) -> None:
     disk = SimulatedDisk()
     log = await open_log(disk)

@@ -14,7 +14,7 @@ from quorate.broker.replication.storage.directory_files import (
 )
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.control import snapshot_footer_batch
-from quorate.log.batches.records import KeyValue, build_batch, build_keyed_batch
+from quorate.log.batches.records import RecordContent, build_batch, build_keyed_batch
 from quorate.log.checkpoints import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
@@ -83,7 +83,7 @@ async def test_a_batch_of_a_later_format_asks_for_that_version_first() -> None:
 
 
 async def test_a_snapshot_of_a_later_version_asks_for_that_version_first() -> None:
-    header = KeyValue(key=b"\0\0\0\3", value=b"\0\1" + bytes(9))
+    header = RecordContent(key=b"\0\0\0\3", value=b"\0\1" + bytes(9))
     data = build_keyed_batch(base_offset=0, epoch=3, timestamp_ms=0, records=[header], control=True)
     disk = await written(data + snapshot_footer_batch(base_offset=1, epoch=3, timestamp_ms=0), "data/s")
     with pytest.raises(DamagedSnapshotError, match="version 1 is not known") as raised:

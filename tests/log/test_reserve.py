@@ -12,7 +12,7 @@ from quorate.log.log_errors import DamagedLogError
 from quorate.runtime.disk import DiskError, read_file
 from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
 from quorate.simulation.world.logs import captured_logs
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 
 FIRST = "data/t-0/00000000000000000000.log"
 CONFIG = LogConfig(reserve_bytes=1000)
@@ -170,7 +170,7 @@ async def test_no_room_for_a_reserve_is_no_error_until_there_is_none_for_records
 async def test_a_disk_that_fails_a_reserve_fails_the_append(open_log: Opener, batch: Builder) -> None:
     disk = SimulatedDisk()
     log = await open_log(disk, config=CONFIG)
-    disk.fail(Operation.RESERVE)
+    disk.fail(DiskOperation.RESERVE)
     with pytest.raises(DiskError):
         log.append_as_follower(batch(0))
     assert log.end_offset == 0

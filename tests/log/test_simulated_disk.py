@@ -15,7 +15,7 @@ from quorate.runtime.disk import (
     read_file,
     write_file_atomically,
 )
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 
 
 async def _two_part_file(seed: int | None, *, folder_synced: bool = True) -> bytes | None:
@@ -63,7 +63,7 @@ async def test_an_atomic_write_leaves_the_old_content_or_the_new_one() -> None:
         disk.make_folder("d")
         await write_file_atomically(disk, "d/f", b"old")
         draw = random.Random(seed)
-        disk.fail(Operation.SYNC if draw.random() < 0.5 else Operation.SYNC_FOLDER, path_part="d")
+        disk.fail(DiskOperation.SYNC if draw.random() < 0.5 else DiskOperation.SYNC_FOLDER, path_part="d")
         with pytest.raises(DiskError):
             await write_file_atomically(disk, "d/f", b"new")
         disk.lose_power(draw)
@@ -117,7 +117,7 @@ async def test_bytes_of_a_failed_sync_stay_undurable_after_the_next_one() -> Non
     file = disk.open("f", create=True)
     await disk.sync_folder(".")
     file.append([b"first"])
-    disk.fail(Operation.SYNC)
+    disk.fail(DiskOperation.SYNC)
     with pytest.raises(DiskError):
         await file.sync()
     file.append([b"second"])
@@ -149,7 +149,7 @@ async def test_a_sync_covers_what_was_written_at_its_call_only(
 async def test_faults_full_disks_and_cuts_are_errors() -> None:
     disk = SimulatedDisk()
     file = disk.open("f", create=True)
-    disk.fail(Operation.APPEND, skip=1)
+    disk.fail(DiskOperation.APPEND, skip=1)
     file.append([b"x"])
     with pytest.raises(DiskError):
         file.append([b"x"])

@@ -25,7 +25,7 @@ from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.disk import DiskError, DiskFullError
 from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
 from quorate.simulation.world.logs import captured_logs
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VotersAt, VoterSet
 
 F = "data/__cluster_metadata-0"
@@ -160,7 +160,7 @@ async def test_a_snapshot_has_its_name_only_when_it_is_on_the_device() -> None:
         store = await opened(disk)
         writer = store.write(ID, last_timestamp_ms=0, voters=None)
         writer.append(b"state" * 1000)
-        disk.fail(Operation.SYNC_FOLDER if seed % 2 else Operation.SYNC)
+        disk.fail(DiskOperation.SYNC_FOLDER if seed % 2 else DiskOperation.SYNC)
         with pytest.raises(DiskError):
             await writer.freeze()
         assert store.latest is None
@@ -373,7 +373,7 @@ async def test_chunks_that_do_not_continue_the_part_are_refused() -> None:
 async def test_a_disk_that_fails_drops_the_part(fetch: Fetch) -> None:
     source, target = await opened(), await opened()
     await take(source, [bytes(1000)])
-    for operation in (Operation.APPEND, Operation.SYNC, Operation.RENAME):
+    for operation in (DiskOperation.APPEND, DiskOperation.SYNC, DiskOperation.RENAME):
         target._disk.fail(operation)
         with pytest.raises(DiskError):
             await fetch(source, target, ID)

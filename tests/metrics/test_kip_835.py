@@ -30,7 +30,7 @@ from quorate.metrics.declarations import (
 from quorate.metrics.histogram import QUANTILES, Histogram
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
-from quorate.simulation.brokers.broker_story import QUICK
+from quorate.simulation.brokers.broker_scenario import QUICK
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace, logs_into
 from quorate.types import Epoch, Offset

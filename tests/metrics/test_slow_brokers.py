@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from quorate.broker.controller.rpc.rpc import Assignment, CreateTopicsRequest, NewTopic
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
-from quorate.simulation.brokers.broker_story import QUICK
+from quorate.simulation.brokers.broker_scenario import QUICK
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace, logs_into
 

@@ -30,7 +30,7 @@ from quorate.broker.controller.state_machines import (
 from quorate.broker.metadata.image import MetadataImage
 from quorate.metrics.declarations import CONTROLLER
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
-from quorate.simulation.brokers.broker_story import QUICK
+from quorate.simulation.brokers.broker_scenario import QUICK
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace, logs_into
 

@@ -13,7 +13,7 @@ from quorate.quorum_state.quorum_state_errors import (
     UnreadableStateError,
 )
 from quorate.runtime.disk import DiskError, read_file, write_file_atomically
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 from quorate.types import ElectionState, Epoch, NodeId, ReplicaKey
 
 DIRECTORY = "JsnFVYTRRwWqGUfJ_vVqhw"
@@ -53,8 +53,8 @@ async def test_a_voter_remembers_its_vote_after_a_power_loss() -> None:
         assert state_file(disk).load() == VOTED
 
 
-@pytest.mark.parametrize("operation", [Operation.SYNC, Operation.SYNC_FOLDER, Operation.RENAME])
-async def test_a_store_that_failed_leaves_the_old_state_or_the_new_one(operation: Operation) -> None:
+@pytest.mark.parametrize("operation", [DiskOperation.SYNC, DiskOperation.SYNC_FOLDER, DiskOperation.RENAME])
+async def test_a_store_that_failed_leaves_the_old_state_or_the_new_one(operation: DiskOperation) -> None:
     new = ElectionState(Epoch(5))
     for seed in range(50):
         disk = SimulatedDisk()
@@ -84,7 +84,7 @@ async def test_a_failed_store_is_not_taken_for_durable() -> None:
     disk = SimulatedDisk()
     store = state_file(disk)
     await store.store(VOTED)
-    disk.fail(Operation.SYNC_FOLDER)
+    disk.fail(DiskOperation.SYNC_FOLDER)
     with pytest.raises(DiskError):
         await store.store(ElectionState(Epoch(9)))
     syncs = disk.syncs

@@ -58,7 +58,7 @@ class JournalLoader:
 
 
 class World:
-    """Hosts node-1 to node-3, and `stranger`, who is no node."""
+    """Hosts node-1 to node-3, and `outside`, which is no node."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
@@ -180,7 +180,7 @@ class World:
         return found
 
     async def dial(self, node: int) -> Stream:
-        return await self.network.for_node("stranger").connect(Address(f"node-{node}", 9093))
+        return await self.network.for_node("outside").connect(Address(f"node-{node}", 9093))
 
 
 @pytest.fixture

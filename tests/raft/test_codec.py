@@ -1,4 +1,4 @@
-"""Every message there and back, and frames from strangers."""
+"""Every message there and back, and frames from unknown peers."""
 
 import contextlib
 import random
@@ -228,7 +228,7 @@ def test_the_outcomes_of_an_append_survive_the_wire():
         decode_response(decode_frame(body_of(encode_failure(1, QuorumStoppedError("gone")))))
 
 
-def test_a_failure_that_quotes_a_stranger_still_fits_a_header():
+def test_a_failure_that_quotes_an_unknown_peer_still_fits_a_header():
     buffers = encode_failure(1, InvalidAppendError("x" * 100_000))
     assert sum(map(len, buffers)) < MAX_HEADER_BYTES
 

@@ -20,7 +20,7 @@ from quorate.types import Endpoint, NodeId, ReplicaKey, Voter
 CLUSTER_ID = "driver-tests"
 
 
-def connection(name="stranger:1"):
+def connection(name="outside:1"):
     stream = type("Stream", (), {"peer": name, "close": lambda self: None})()
     return PeerConnection(Outbox(stream))
 
@@ -155,10 +155,10 @@ async def test_each_administrative_request_leaves_one_line_with_who_asked_and_th
 ):
     await world.start(1, 2, 3)
     leader = await world.leader()
-    stranger = Voter(ReplicaKey(NodeId(9), "A" * 22), Endpoint("victim\nrole changed", 22))
+    unknown = Voter(ReplicaKey(NodeId(9), "A" * 22), Endpoint("victim\nrole changed", 22))
     asked = [
-        (FrameKind.CHANGE_VOTERS, voter_change_fields(AddVoter(stranger))),
-        (FrameKind.CHANGE_VOTERS, voter_change_fields(AddVoter(stranger))),
+        (FrameKind.CHANGE_VOTERS, voter_change_fields(AddVoter(unknown))),
+        (FrameKind.CHANGE_VOTERS, voter_change_fields(AddVoter(unknown))),
         (FrameKind.CHANGE_VOTERS, voter_change_fields(RemoveVoter(ReplicaKey(NodeId(2), "x" * 5000)))),
         (FrameKind.TAKE_SNAPSHOT, []),
         (FrameKind.TRANSFER_LEADERSHIP, [leader.node_id % 3 + 1]),
@@ -172,12 +172,12 @@ async def test_each_administrative_request_leaves_one_line_with_who_asked_and_th
         "take a snapshot",
         f"transfer leadership to node {leader.node_id % 3 + 1}",
     ], "a repeated one is told once"
-    assert all(line["peer"].startswith("stranger") for line in told)
+    assert all(line["peer"].startswith("outside") for line in told)
     assert all(len(line["request"]) < 200 and "\n" not in line["request"] for line in told)
     assert told[-1]["outcome"] == "done" and "kraft.version 1" in told[0]["outcome"]
 
 
-async def test_leadership_that_strangers_send_round_and_round_leaves_time_to_append(
+async def test_leadership_that_unknown_peers_send_round_and_round_leaves_time_to_append(
     world, autojump_clock, nursery
 ):
     await world.start(1, 2, 3)

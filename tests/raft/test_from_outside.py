@@ -30,7 +30,7 @@ CLUSTER_ID = "driver-tests"
 @asynccontextmanager
 async def channel_to(world, node, *, cluster_id=CLUSTER_ID):
     channel = await Channel.connect(
-        world.network.for_node("stranger"),
+        world.network.for_node("outside"),
         Address(f"node-{node}", 9093),
         cluster_id=cluster_id,
         max_frame_bytes=1 << 20,

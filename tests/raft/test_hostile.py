@@ -1,4 +1,4 @@
-"""Mistakes of operators and the malice of strangers, each met by a clear error and with nothing lost."""
+"""Mistakes of operators and the malice of unknown peers, each met by a clear error and with nothing lost."""
 
 import os
 import random
@@ -13,7 +13,7 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.log.batches.control import ControlType, snapshot_header_batch
-from quorate.log.batches.records import KeyValue, build_keyed_batch
+from quorate.log.batches.records import RecordContent, build_keyed_batch
 from quorate.log.log_errors import LogError
 from quorate.log.snapshots.snapshot_file import name_of
 from quorate.quorum_state.quorum_state_errors import QuorumStateError
@@ -35,7 +35,7 @@ FUZZ = Path(__file__).parents[2] / "scripts" / "fuzz"
 
 
 async def answers(world, node, *messages):
-    """What a stranger with these requests is told, one after the other."""
+    """The answers to an unknown peer with these requests, one after the other."""
     stream = await world.dial(node)
     reader = FrameReader(stream, max_frame_bytes=32 << 20)
     await stream.send([PREFACE])
@@ -59,7 +59,7 @@ def claim(kind, node, epoch, **more):
     )
 
 
-async def test_a_stranger_who_claims_an_epoch_that_has_a_leader_is_refused_and_stops_nobody(
+async def test_an_outside_id_that_claims_an_epoch_that_has_a_leader_is_refused_and_stops_nobody(
     autojump_clock, world
 ):
     await world.start(1, 2, 3)
@@ -71,7 +71,7 @@ async def test_a_stranger_who_claims_an_epoch_that_has_a_leader_is_refused_and_s
             NodeId(node),
             leader.epoch,
             voter=ReplicaKey(NodeId(node)),
-            endpoint=Endpoint("stranger", 9093),
+            endpoint=Endpoint("outside", 9093),
         )
         end = claim(EndQuorumEpochRequest, NodeId(node), leader.epoch, preferred_successors=(NodeId(99),))
         told = await answers(world, node, begin, end)
@@ -243,7 +243,7 @@ async def test_a_log_of_a_later_kraft_version_is_refused_by_name_and_left_as_it_
     name = f"{FOLDER}/00000000000000000000.log"
     key, value = struct.pack(">hh", 0, ControlType.KRAFT_VERSION), struct.pack(">hhb", 0, 2, 0)
     later = disk.content(name) + build_keyed_batch(
-        base_offset=1, epoch=1, timestamp_ms=0, records=[KeyValue(key, value)], control=True
+        base_offset=1, epoch=1, timestamp_ms=0, records=[RecordContent(key, value)], control=True
     )
     await write_file_atomically(disk, name, later)
     with pytest.raises(LogError, match=r"kraft\.version 2 is not known") as raised:
@@ -275,7 +275,9 @@ async def test_a_snapshot_of_a_later_format_is_refused_by_name_and_left_as_it_is
         base_offset=0,
         epoch=snapshot.epoch,
         timestamp_ms=0,
-        records=[KeyValue(struct.pack(">hh", 0, ControlType.SNAPSHOT_HEADER), struct.pack(">hqb", 1, 0, 0))],
+        records=[
+            RecordContent(struct.pack(">hh", 0, ControlType.SNAPSHOT_HEADER), struct.pack(">hqb", 1, 0, 0))
+        ],
         control=True,
     )
     assert len(newer) == len(header)

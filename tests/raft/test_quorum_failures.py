@@ -18,7 +18,7 @@ from quorate.raft.quorum_errors import (
 )
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.disk import DiskError, DiskLockedError
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 from tests.raft.conftest import Journal
 
 CLUSTER_ID = "driver-tests"
@@ -46,7 +46,7 @@ async def test_a_failed_sync_stops_the_node_and_everybody_who_waits_hears_why(au
         async for _ in leader.leadership_changes():
             pass
 
-    world.hosts[node].disk.fail(Operation.SYNC, path_part=".log")
+    world.hosts[node].disk.fail(DiskOperation.SYNC, path_part=".log")
     for task in (
         (leader.append, [b"x"]),
         (leader.append, [b"y"]),
@@ -73,7 +73,7 @@ async def test_a_failed_quorum_state_write_stops_the_node(autojump_clock, world)
     await world.start(1, 2, 3)
     leader = await world.leader()
     followers = await world.followers()
-    world.hosts[followers[0].node_id].disk.fail(Operation.SYNC, path_part="quorum-state")
+    world.hosts[followers[0].node_id].disk.fail(DiskOperation.SYNC, path_part="quorum-state")
     leader.resign()
     await world.ended[followers[0].node_id].wait()
     assert isinstance(world.failures[followers[0].node_id].__cause__, DiskError)
@@ -95,7 +95,7 @@ async def test_a_failed_truncation_stops_the_node_before_anything_is_appended_be
     new = next(world.quorums[each] for each in others if world.quorums[each].is_leader)
     await new.append([b"in its place"])
     before = old.log.end_offset
-    world.hosts[node].disk.fail(Operation.TRUNCATE, path_part=".log")
+    world.hosts[node].disk.fail(DiskOperation.TRUNCATE, path_part=".log")
     world.network.heal()
     with trio.fail_after(30):
         await world.ended[node].wait()

@@ -26,7 +26,7 @@ class Careful(Journal):
 
 
 async def send_append(world, node, records, *, cluster_id=CLUSTER_ID):
-    """As a stranger who speaks the protocol; raises what it is answered."""
+    """Append as an unauthenticated peer that speaks the protocol; raises what it is answered."""
     stream = await world.dial(node)
     await stream.send([PREFACE, *encode_request(1, cluster_id, records)])
     reader = FrameReader(stream, max_frame_bytes=1 << 20)
@@ -122,7 +122,7 @@ async def test_a_quorum_that_takes_no_remote_appends_refuses_them(autojump_clock
         with pytest.raises(InvalidAppendError, match="remote_appends"):
             await send_append(world, node, [b"\xde\xad\xbe\xef"])
     channel = await Channel.connect(
-        world.network.for_node("stranger"),
+        world.network.for_node("outside"),
         Address(f"node-{leader.node_id}", 9093),
         cluster_id=CLUSTER_ID,
         max_frame_bytes=1 << 20,

@@ -1,4 +1,4 @@
-"""What strangers and other nodes may send, and what it must not do."""
+"""Hostile input of unknown peers and of other nodes, and what it must not do."""
 
 import random
 
@@ -20,7 +20,7 @@ from quorate.types import Epoch, NodeId, Offset, ReplicaKey
 CLUSTER_ID = "driver-tests"
 
 
-class Stranger:
+class UnknownPeer:
     """A raw connection to a node."""
 
     def __init__(self, stream):
@@ -43,10 +43,10 @@ class Stranger:
                 return True
 
 
-async def stranger_of(world, node):
-    stranger = Stranger(await world.dial(node))
-    await stranger.send([PREFACE])
-    return stranger
+async def unknown_peer_of(world, node):
+    sender = UnknownPeer(await world.dial(node))
+    await sender.send([PREFACE])
+    return sender
 
 
 def fetch(**changes):
@@ -86,14 +86,14 @@ async def test_garbage_closes_its_own_connection_with_one_line_and_nothing_else(
 ):
     await world.start(1, 2, 3)
     leader = await world.leader()
-    good = await stranger_of(world, leader.node_id)
+    good = await unknown_peer_of(world, leader.node_id)
     log_lines.clear()
-    bad = Stranger(await world.dial(leader.node_id))
+    bad = UnknownPeer(await world.dial(leader.node_id))
     await bad.stream.send([GARBAGE[name]])
     assert await bad.is_closed()
     closed = [line for line in log_lines if line["event"] == "closed a connection"]
     assert len(closed) == 1, log_lines
-    assert "stranger" in closed[0]["peer"]
+    assert "outside" in closed[0]["peer"]
     await good.send(encode_request(5, CLUSTER_ID, [b"still works"]))
     epoch = decode_response(await good.answer()).epoch
     assert epoch == leader.epoch
@@ -133,7 +133,7 @@ async def test_random_and_mutated_streams_never_stop_a_node(autojump_clock, worl
 
 async def test_a_connection_that_never_says_what_it_is_is_closed(autojump_clock, world, log_lines):
     await world.start(1)
-    silent = Stranger(await world.dial(1))
+    silent = UnknownPeer(await world.dial(1))
     await trio.sleep(9)
     assert not [line for line in log_lines if line["event"] == "closed a connection"]
     assert await silent.is_closed()
@@ -141,10 +141,10 @@ async def test_a_connection_that_never_says_what_it_is_is_closed(autojump_clock,
 
 async def test_an_append_for_another_cluster_is_refused_by_name(autojump_clock, world):
     await world.start(1, 2, 3)
-    stranger = await stranger_of(world, (await world.leader()).node_id)
-    await stranger.send(encode_request(1, "another", [b"x"]))
+    sender = await unknown_peer_of(world, (await world.leader()).node_id)
+    await sender.send(encode_request(1, "another", [b"x"]))
     with pytest.raises(InvalidAppendError, match=f"this is cluster {CLUSTER_ID}, the append is for another"):
-        decode_response(await stranger.answer())
+        decode_response(await sender.answer())
 
 
 async def test_an_append_of_nothing_or_too_much_is_refused_before_anything_happens(autojump_clock, world):
@@ -152,11 +152,11 @@ async def test_an_append_of_nothing_or_too_much_is_refused_before_anything_happe
     await world.start(1, 2, 3)
     leader = await world.leader()
     end = leader.log.end_offset
-    stranger = await stranger_of(world, leader.node_id)
+    sender = await unknown_peer_of(world, leader.node_id)
     for records in ([], [bytes(10_000)], [b""] * 600):
-        await stranger.send(encode_request(1, CLUSTER_ID, records))
+        await sender.send(encode_request(1, CLUSTER_ID, records))
         with pytest.raises(InvalidAppendError):
-            decode_response(await stranger.answer())
+            decode_response(await sender.answer())
     assert leader.log.end_offset == end
 
 
@@ -164,17 +164,17 @@ async def test_a_node_that_does_not_lead_says_who_does(autojump_clock, world):
     await world.start(1, 2, 3)
     leader = await world.leader()
     follower = (await world.followers())[0]
-    stranger = await stranger_of(world, follower.node_id)
-    await stranger.send(encode_request(1, CLUSTER_ID, [b"x"]))
+    sender = await unknown_peer_of(world, follower.node_id)
+    await sender.send(encode_request(1, CLUSTER_ID, [b"x"]))
     with pytest.raises(NotLeaderError) as error:
-        decode_response(await stranger.answer())
+        decode_response(await sender.answer())
     assert error.value.leader == leader.node_id
 
 
 async def test_a_fetch_that_claims_to_be_from_another_node_is_refused(autojump_clock, world):
     await world.start(1, 2, 3)
     leader = await world.leader()
-    stranger = await stranger_of(world, leader.node_id)
+    sender = await unknown_peer_of(world, leader.node_id)
     good = {"destination": leader.node_id, "epoch": leader.epoch}
     wrong = [
         fetch(**good, source=leader.node_id, replica=ReplicaKey(leader.node_id)),
@@ -183,23 +183,23 @@ async def test_a_fetch_that_claims_to_be_from_another_node_is_refused(autojump_c
         fetch(**good, cluster_id="another"),
     ]
     for request in wrong:
-        await stranger.send(encode(request))
-        assert decode(await stranger.answer()).error in (
+        await sender.send(encode(request))
+        assert decode(await sender.answer()).error in (
             ErrorCode.INVALID_REQUEST,
             ErrorCode.INCONSISTENT_CLUSTER_ID,
         )
     assert [status.key.id for status in leader.describe().observers] == []
-    await stranger.send(encode(fetch(**good)))
-    assert decode(await stranger.answer()).error is ErrorCode.NONE
+    await sender.send(encode(fetch(**good)))
+    assert decode(await sender.answer()).error is ErrorCode.NONE
     assert [status.key.id for status in leader.describe().observers] == [99]
 
 
-async def test_a_vote_request_of_a_later_epoch_from_a_stranger_changes_nothing(autojump_clock, world):
+async def test_a_vote_request_of_a_later_epoch_from_an_unknown_peer_changes_nothing(autojump_clock, world):
     await world.start(1, 2, 3)
     leader = await world.leader()
     epoch = leader.epoch
-    stranger = await stranger_of(world, leader.node_id)
-    await stranger.send(
+    sender = await unknown_peer_of(world, leader.node_id)
+    await sender.send(
         encode(
             VoteRequest(
                 source=NodeId(99),
@@ -214,7 +214,7 @@ async def test_a_vote_request_of_a_later_epoch_from_a_stranger_changes_nothing(a
             )
         )
     )
-    assert not decode(await stranger.answer()).granted
+    assert not decode(await sender.answer()).granted
     await trio.sleep(2)
     assert (await leader.append([b"x"])).epoch == epoch
 
@@ -225,14 +225,14 @@ async def test_a_fetch_that_asks_for_everything_gets_what_this_node_allows(autoj
     for _ in range(40):
         await leader.append([bytes(100_000)])
     leader._node.driver._fetch_max_bytes = 150_000
-    stranger = await stranger_of(world, leader.node_id)
+    sender = await unknown_peer_of(world, leader.node_id)
     everything = {"destination": leader.node_id, "epoch": leader.epoch, "max_bytes": 2**31 - 1}
     end = leader.log.end_offset
     from_disk = fetch(**everything)
     from_memory = fetch(**everything, offset=Offset(end - 5), last_fetched_epoch=leader.epoch)
     for request in (from_disk, from_memory):
-        await stranger.send(encode(request))
-        assert 0 < len((await stranger.answer()).payload) <= 150_000
+        await sender.send(encode(request))
+        assert 0 < len((await sender.answer()).payload) <= 150_000
 
 
 async def test_a_handler_that_fails_costs_its_own_answer_only(autojump_clock, world, log_lines):
@@ -245,12 +245,12 @@ async def test_a_handler_that_fails_costs_its_own_answer_only(autojump_clock, wo
         return payload.upper()
 
     leader.serve_requests(answer)
-    stranger = await stranger_of(world, leader.node_id)
-    await stranger.send(encode_frame(FrameKind.APPLICATION, 1, [CLUSTER_ID], [b"bad"]))
+    sender = await unknown_peer_of(world, leader.node_id)
+    await sender.send(encode_frame(FrameKind.APPLICATION, 1, [CLUSTER_ID], [b"bad"]))
     with pytest.raises(OutcomeUnknownError, match="RuntimeError"):
-        decode_application_response(await stranger.answer())
-    await stranger.send(encode_frame(FrameKind.APPLICATION, 2, [CLUSTER_ID], [b"good"]))
-    assert decode_application_response(await stranger.answer()) == b"GOOD"
+        decode_application_response(await sender.answer())
+    await sender.send(encode_frame(FrameKind.APPLICATION, 2, [CLUSTER_ID], [b"good"]))
+    assert decode_application_response(await sender.answer()) == b"GOOD"
     lines = [line for line in log_lines if line["event"] == "the application failed to answer a request"]
     assert len(lines) == 1
     follower = (await world.followers())[0]
@@ -270,18 +270,18 @@ async def test_a_handler_knows_whether_the_connection_of_its_caller_is_over(auto
         return payload
 
     leader.serve_callers(answer)
-    stranger = await stranger_of(world, leader.node_id)
+    sender = await unknown_peer_of(world, leader.node_id)
     follower = (await world.followers())[0]
     for number in (1, 2):
-        await stranger.send(encode_frame(FrameKind.APPLICATION, number, [CLUSTER_ID], [b"x"]))
-        await stranger.answer()
+        await sender.send(encode_frame(FrameKind.APPLICATION, number, [CLUSTER_ID], [b"x"]))
+        await sender.answer()
     await follower.request_leader(b"y")
     await leader.request_leader(b"z")
     assert callers[0] is callers[1]
-    assert [caller.gone for caller in callers] == [False] * 4
-    stranger.stream.close()
+    assert [caller.is_closed for caller in callers] == [False] * 4
+    sender.stream.close()
     await trio.sleep(1)
-    assert [caller.gone for caller in callers] == [True, True, False, False]
+    assert [caller.is_closed for caller in callers] == [True, True, False, False]
 
 
 async def test_a_request_without_a_handler_is_refused(autojump_clock, world):
@@ -303,8 +303,8 @@ async def test_requests_beyond_the_limit_wait_without_holding_up_the_append_they
 
     leader.serve_requests(answer)
     target = leader.applied_offset + 1
-    stranger = await stranger_of(world, leader.node_id)
-    await stranger.send(
+    sender = await unknown_peer_of(world, leader.node_id)
+    await sender.send(
         *(encode_frame(FrameKind.APPLICATION, n, [CLUSTER_ID], [b"x"]) for n in range(1, 65)),
         encode_request(500, CLUSTER_ID, [b"go on"]),
         *(encode_frame(FrameKind.APPLICATION, n, [CLUSTER_ID], [b"x"]) for n in range(65, 100)),
@@ -312,16 +312,16 @@ async def test_requests_beyond_the_limit_wait_without_holding_up_the_append_they
     seen = set()
     with trio.fail_after(10):
         while len(seen) < 100:
-            seen.update(frame.correlation for frame in await stranger.reader.receive())
+            seen.update(frame.correlation for frame in await sender.reader.receive())
 
 
 async def test_a_header_with_a_number_of_any_size_is_harmless(autojump_clock, world):
     await world.start(1)
-    stranger = await stranger_of(world, 1)
+    sender = await unknown_peer_of(world, 1)
     header = b"\x84\x08\x00\x01" + cbor2.dumps(2**64 - 1)
     body = len(header).to_bytes(2, "big") + header
-    await stranger.send([len(body).to_bytes(4, "big") + body])
-    assert await stranger.is_closed()
+    await sender.send([len(body).to_bytes(4, "big") + body])
+    assert await sender.is_closed()
     assert world.failures == {}
 
 
@@ -336,15 +336,15 @@ async def test_a_peer_that_does_not_take_its_answers_is_not_listened_to(autojump
         return payload
 
     leader.serve_requests(answer)
-    stranger = await stranger_of(world, leader.node_id)
+    sender = await unknown_peer_of(world, leader.node_id)
     for number in range(60):
-        await stranger.send(encode_frame(FrameKind.APPLICATION, number, [CLUSTER_ID], [b"x"]))
+        await sender.send(encode_frame(FrameKind.APPLICATION, number, [CLUSTER_ID], [b"x"]))
         await trio.sleep(0.01)
     assert len(calls) < 30
     seen = 0
     with trio.fail_after(60):
         while seen < 60:
-            seen += len(await stranger.reader.receive())
+            seen += len(await sender.reader.receive())
     assert len(calls) == 60
 
 
@@ -356,7 +356,7 @@ async def with_a_voter_in_our_hands(world):
     key = voter._node.key
     await world.stop(voter.node_id)
     await leader.append([b"before"])
-    return leader, key, await stranger_of(world, leader.node_id)
+    return leader, key, await unknown_peer_of(world, leader.node_id)
 
 
 def fetch_of(leader, key, **changes):
@@ -389,12 +389,12 @@ async def test_a_liar_under_a_voters_id_gets_no_answer_of_its_and_takes_none(aut
     leader, key, voter = await with_a_voter_in_our_hands(world)
     await voter.send(encode(fetch_of(leader, key)))
     await trio.sleep(0.01)
-    liar = await stranger_of(world, leader.node_id)
+    liar = await unknown_peer_of(world, leader.node_id)
     await liar.send(encode(vote_of(leader, key.id)))
     assert (await liar.answer()).kind == FrameKind.VOTE + 1
-    gone = await stranger_of(world, leader.node_id)
-    await gone.send(encode(vote_of(leader, key.id)))
-    gone.stream.close()
+    is_closed = await unknown_peer_of(world, leader.node_id)
+    await is_closed.send(encode(vote_of(leader, key.id)))
+    is_closed.stream.close()
     await trio.sleep(0.01)
     await leader.append([b"for the voter"])
     with trio.fail_after(0.1):
@@ -407,7 +407,7 @@ async def test_a_liar_under_a_voters_id_gets_no_answer_of_its_and_takes_none(aut
 
 async def test_two_fetches_of_one_voter_are_answered_each_on_its_own_connection(autojump_clock, world):
     leader, key, voter = await with_a_voter_in_our_hands(world)
-    liar = await stranger_of(world, leader.node_id)
+    liar = await unknown_peer_of(world, leader.node_id)
     await voter.send(encode(fetch_of(leader, key)))
     await trio.sleep(0.01)
     await liar.send(encode(fetch_of(leader, key)))
@@ -427,7 +427,7 @@ async def test_a_real_voter_goes_on_beside_liars_who_know_its_correlations(autoj
     await world.start(1, 2, 3)
     leader = await world.leader()
     voter = (await world.followers())[0]
-    liars = [await stranger_of(world, leader.node_id) for _ in range(3)]
+    liars = [await unknown_peer_of(world, leader.node_id) for _ in range(3)]
     for number in range(20):
         in_flight = voter._node.driver.core._node.in_flight
         await world.until(lambda in_flight=in_flight: leader.node_id in in_flight)
@@ -451,11 +451,11 @@ async def test_answers_for_a_closed_connection_are_dropped(autojump_clock, world
     voter.stream.close()
     await trio.sleep(0.01)
     assert owing.owing == others
-    again = await stranger_of(world, leader.node_id)
+    again = await unknown_peer_of(world, leader.node_id)
     await again.send(encode(fetch_of(leader, key, correlation=7, max_wait_ms=100)))
     with trio.fail_after(1):
         assert (await again.answer()).correlation == 7
-    displaced = await stranger_of(world, leader.node_id)
+    displaced = await unknown_peer_of(world, leader.node_id)
     await displaced.send(encode(fetch_of(leader, ReplicaKey(NodeId(99), "d"), max_wait_ms=50_000)))
     await trio.sleep(0.01)
     assert owing.owing == others + 1

@@ -10,12 +10,12 @@ from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.storage.storage import LOG_FOLDER, format_folder
 from quorate.runtime.disk import DiskError
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import NodeId
 
 FOLDER = f"data/{LOG_FOLDER}"
-HARMLESS = (None, Operation.READ, Operation.OPEN, Operation.RESERVE)
+HARMLESS = (None, DiskOperation.READ, DiskOperation.OPEN, DiskOperation.RESERVE)
 
 
 class CrashingDisk(SimulatedDisk):
@@ -23,7 +23,7 @@ class CrashingDisk(SimulatedDisk):
 
     operations_left: int | None = None
 
-    def enter(self, operation: Operation | None, path: str) -> str:
+    def enter(self, operation: DiskOperation | None, path: str) -> str:
         if self.operations_left is not None and operation not in HARMLESS:
             if self.operations_left == 0:
                 self.cut()

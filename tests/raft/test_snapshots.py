@@ -22,7 +22,7 @@ from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.storage.storage import LOG_FOLDER, format_folder
 from quorate.runtime.disk import DiskError
 from quorate.runtime.entropy import Entropy, uuid_text
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 FOLDER = f"data/{LOG_FOLDER}"
@@ -325,7 +325,7 @@ async def test_a_request_hears_why_there_is_no_snapshot(autojump_clock, world):
 async def test_a_full_disk_costs_the_snapshot_and_not_the_node(autojump_clock, world):
     quorum = await alone(world)
     await quorum.append([bytes(100_000)])
-    for operation in (Operation.APPEND, Operation.SYNC, Operation.RENAME):
+    for operation in (DiskOperation.APPEND, DiskOperation.SYNC, DiskOperation.RENAME):
         world.hosts[1].disk.fail(operation, path_part=".checkpoint")
         with pytest.raises(SnapshotNotTakenError, match="DiskError"):
             await quorum.take_snapshot()
@@ -346,7 +346,7 @@ async def test_a_failed_sync_of_the_log_leaves_no_snapshot_of_what_it_lost(autoj
 
     nursery.start_soon(take)
     await trio.sleep(0.2)
-    disk.fail(Operation.SYNC, path_part=".log", times=2)
+    disk.fail(DiskOperation.SYNC, path_part=".log", times=2)
     disk.release()
     await world.ended[follower.node_id].wait()
     assert isinstance(world.failures[follower.node_id].__cause__, DiskError)

@@ -6,7 +6,7 @@ import trio
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 from tests.raft.conftest import Journal
 
 APPENDS = 200
@@ -119,7 +119,7 @@ async def test_a_forwarded_append_is_waited_for_too(autojump_clock, world, nurse
 async def test_an_append_whose_write_failed_has_an_unknown_outcome(autojump_clock, alone, nursery):
     await alone.start(1)
     leader = await alone.leader()
-    alone.hosts[1].disk.fail(Operation.APPEND, path_part=".log")
+    alone.hosts[1].disk.fail(DiskOperation.APPEND, path_part=".log")
     with trio.fail_after(10), pytest.raises(OutcomeUnknownError):
         await leader.append([b"x"])
     await alone.ended[1].wait()
@@ -141,7 +141,7 @@ async def test_a_change_of_the_voters_that_a_stop_cuts_off_is_unknown(autojump_c
 
     nursery.start_soon(adopt)
     await trio.sleep(0.01)
-    world.hosts[node].disk.fail(Operation.SYNC, path_part=".log")
+    world.hosts[node].disk.fail(DiskOperation.SYNC, path_part=".log")
     leader.append_nowait([b"x"])
     await world.ended[node].wait()
     await trio.testing.wait_all_tasks_blocked()

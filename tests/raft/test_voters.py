@@ -74,18 +74,18 @@ async def test_a_refused_change_of_voters_states_the_reason_and_changes_nothing(
     await world.start(1, 2, 3)
     leader = await world.leader()
     follower = (await world.followers())[0]
-    stranger = Voter(ReplicaKey(NodeId(9), "A" * 22), Endpoint("node-9", 9093))
+    unknown = Voter(ReplicaKey(NodeId(9), "A" * 22), Endpoint("node-9", 9093))
     for quorum in (leader, follower):
         with pytest.raises(RequestRefusedError, match=r"kraft\.version 1") as refused:
-            await quorum.add_voter(stranger)
+            await quorum.add_voter(unknown)
         assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
     await leader.adopt_voters()
     for quorum in (leader, follower):
         with pytest.raises(RequestRefusedError, match="does not fetch here; start it") as refused:
-            await quorum.add_voter(stranger, timeout_ms=500)
+            await quorum.add_voter(unknown, timeout_ms=500)
         assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
         with pytest.raises(RequestRefusedError, match="is no voter") as refused:
-            await quorum.remove_voter(stranger.key)
+            await quorum.remove_voter(unknown.key)
         assert refused.value.code is ErrorCode.VOTER_NOT_FOUND
     assert leader.voters.ids == (1, 2, 3)
 

@@ -20,7 +20,7 @@ CLUSTER_ID = "driver-tests"
 
 
 class Flood:
-    """Strangers who talk to every node at once, from one seed."""
+    """Unknown peers that talk to every node at once, from one seed."""
 
     def __init__(self, world, seed, *, but=()):
         self.world = world
@@ -131,7 +131,9 @@ async def flooded(world, flood, *, frames, within_s, every_s=0.01, beside=None):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("seed", range(2))
-async def test_valid_frames_of_a_stranger_stop_no_node_and_no_commit(world, autojump_clock, seed, dynamic):
+async def test_valid_frames_of_an_unknown_peer_stop_no_node_and_no_commit(
+    world, autojump_clock, seed, dynamic
+):
     await world.start(1, 2, 3)
     leader = await world.leader()
     await world.followers()
@@ -148,9 +150,9 @@ async def test_valid_frames_of_a_stranger_stop_no_node_and_no_commit(world, auto
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_valid_frames_of_a_stranger_stop_no_election(world, autojump_clock, seed):
-    """The moments without a leader are those in which a stranger is heeded at all. Removals are left out: a
-    crash of the last voter that they leave ends all commits until it is back, as it must."""
+async def test_valid_frames_of_an_unknown_peer_stop_no_election(world, autojump_clock, seed):
+    """An outside id is heeded only in the moments without a leader. Removals are left out: a crash of
+    the last voter that they leave ends all commits until it is back, as it must."""
     await world.start(1, 2, 3)
     await world.leader()
     flood = Flood(world, seed, but=("change_voters",))

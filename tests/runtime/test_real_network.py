@@ -1,4 +1,4 @@
-"""TCP behind the network seam."""
+"""TCP behind the runtime's network."""
 
 import pytest
 

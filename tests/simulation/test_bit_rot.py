@@ -12,7 +12,7 @@ from quorate.simulation.brokers.bit_rot import ROT_VALUES, RotSettings
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import MORE
 from quorate.simulation.brokers.broker_run import BrokerRun
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults import FOLDER
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.seeds import broker_run
@@ -80,7 +80,7 @@ def test_a_consumer_takes_no_record_of_a_batch_with_a_wrong_checksum(
         assert spoiled
 
     def run() -> None:
-        tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=0))
+        run_scenario(1, story, clients=BrokerClientSettings(idempotent=1, plain=0))
 
     if flipped:
         run()

@@ -11,7 +11,7 @@ from quorate.broker.metadata.batch_loader import BatchLoader
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 
 PATIENCE_S = 60.0
 PARTITIONS = 12
@@ -84,7 +84,7 @@ def test_the_controller_goes_between_any_two_pieces(how: str, pieces: int) -> No
 
         halfway.append(await create_and(scene, go, pieces=pieces))
 
-    tell(pieces, story, clients=CLIENTS, values=ONE_A_STEP)
+    run_scenario(pieces, story, clients=CLIENTS, values=ONE_A_STEP)
     assert halfway == [pieces < PARTITIONS]
 
 
@@ -103,7 +103,7 @@ def test_every_node_starts_again_from_a_snapshot_of_half_a_topic(pieces: int) ->
 
         assert await create_and(scene, are_killed_with_snapshots, pieces=pieces)
 
-    tell(pieces, story, clients=CLIENTS, values=ONE_A_STEP)
+    run_scenario(pieces, story, clients=CLIENTS, values=ONE_A_STEP)
 
 
 def test_a_transaction_that_is_published_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

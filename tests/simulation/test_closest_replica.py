@@ -5,7 +5,7 @@ import trio
 
 from quorate.broker.settings import RACK_AWARE
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 
 CLIENTS = BrokerClientSettings(idempotent=1, plain=0, consumers=1)
 
@@ -26,5 +26,5 @@ def test_what_is_read_from_followers_is_a_prefix_of_the_log_whoever_dies(seed: i
             await trio.sleep(1)
             scene.cluster.start(victim)
 
-    tell(seed, story, clients=CLIENTS, partitions=3, values={"replica.selector.class": RACK_AWARE})
+    run_scenario(seed, story, clients=CLIENTS, partitions=3, values={"replica.selector.class": RACK_AWARE})
     assert nearby[-1] > 0

@@ -6,7 +6,7 @@ import trio
 
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.brokers.compacted_mix import COMPACTING, CompactedMix
 from quorate.simulation.brokers.compacted_topic import COMPACTED, CompactedSettings
 
@@ -39,4 +39,6 @@ def test_a_follower_behind_a_half_open_connection_is_back_before_tombstones_go()
             consumers.cancel_scope.cancel()
         await mix.check(within_s=PATIENCE_S)
 
-    tell(1, story, clients=BrokerClientSettings(idempotent=0, plain=0, consumers=0), values=COMPACTING)
+    run_scenario(
+        1, story, clients=BrokerClientSettings(idempotent=0, plain=0, consumers=0), values=COMPACTING
+    )

@@ -11,7 +11,7 @@ from quorate.broker.wire.kafka_client import open_client
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
 from quorate.simulation.brokers.broker_members import GROUP, GroupMembers
-from quorate.simulation.brokers.broker_story import BrokerScene, Story, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, Scenario, run_scenario
 
 CLIENTS = BrokerClientSettings(idempotent=1, plain=0, consumers=1)
 SESSION_S = 9.0
@@ -25,8 +25,8 @@ DEFAULTS = {
 AT_ONCE_S = 0.5
 
 
-def in_defaults(seed: int, story: Story) -> None:
-    tell(seed, story, clients=CLIENTS, partitions=2, values=DEFAULTS)
+def in_defaults(seed: int, story: Scenario) -> None:
+    run_scenario(seed, story, clients=CLIENTS, partitions=2, values=DEFAULTS)
 
 
 def controller_and_others(scene: BrokerScene) -> tuple[BrokerHost, list[BrokerHost]]:
@@ -214,7 +214,7 @@ def test_without_the_confirmation_a_broker_that_is_killed_waits_for_its_session(
         assert scene.cluster.fenced_dead == 0
 
     values = DEFAULTS | {"quorate.controller.refusal.confirm.ms": "0"}
-    tell(1, story, clients=CLIENTS, partitions=2, values=values)
+    run_scenario(1, story, clients=CLIENTS, partitions=2, values=values)
 
 
 async def metadata_of(scene: BrokerScene, asked: BrokerHost, *, topics: object) -> tuple[int, set[int]]:
@@ -417,4 +417,4 @@ def test_members_go_on_in_their_generation_when_their_coordinator_is_killed(seed
         await members.check()
 
     quick = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}
-    tell(seed, story, clients=CLIENTS, partitions=2, values=DEFAULTS | quick)
+    run_scenario(seed, story, clients=CLIENTS, partitions=2, values=DEFAULTS | quick)

@@ -7,10 +7,10 @@ import trio
 from quorate.broker.wire import open_client
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import MORE
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.brokers.operating import operator_requests as requests
 from quorate.simulation.faults.hosts import FOLDER
-from quorate.simulation.world import Operation
+from quorate.simulation.world import DiskOperation
 
 PATIENCE_S = 60.0
 PARTITIONS = 4
@@ -26,7 +26,7 @@ def test_a_replica_that_was_made_again_while_its_directory_had_failed_is_there_o
         others = tuple(each.id for each in cluster.nodes if each is not node)
         partition = next(p for p in range(PARTITIONS) if node.disk.exists(f"{MORE}/{TOPIC}-{p}"))
         node.disk_failing = True
-        node.disk.fail(Operation.APPEND, path_part=f"{MORE}/{TOPIC}")
+        node.disk.fail(DiskOperation.APPEND, path_part=f"{MORE}/{TOPIC}")
 
         async def reassign(replicas: tuple[int, ...]) -> None:
             asker = cluster.network.for_node("asker")
@@ -50,7 +50,7 @@ def test_a_replica_that_was_made_again_while_its_directory_had_failed_is_there_o
         assert node.life == 2
         assert not node.disk.exists(f"{MORE}/{TOPIC}-{partition}")
 
-    tell(
+    run_scenario(
         1,
         story,
         clients=BrokerClientSettings(idempotent=1, plain=0),

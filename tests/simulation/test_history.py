@@ -2,12 +2,12 @@
 
 import pytest
 
-from quorate.simulation.histories.history import Append, History
+from quorate.simulation.histories.history import AppendCall, History
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset
 
 
-def acknowledged(history: History, record: bytes, offset: int, start: float, end: float) -> Append:
+def acknowledged(history: History, record: bytes, offset: int, start: float, end: float) -> AppendCall:
     append = history.invoke("client", [record], start)
     history.acknowledge(append, Offset(offset), Epoch(1), end)
     return append

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from quorate.raft.core.effects import Role
-from quorate.simulation.histories.history import History, Outcome
+from quorate.simulation.histories.history import AppendOutcome, History
 from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
 from quorate.simulation.world.scheduler import Scheduler, run
@@ -42,14 +42,16 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_that_was_sent_while_it_s
             assert new.serving.epoch > old_epoch
             assert old.serving.role is Role.LEADER, "asleep, it has not heard of anybody else"
             assert not old.serving.is_leader, "but it knows how long it has heard nobody"
-            sent_to_sleeper = [append for append in history.appends if append.outcome is Outcome.UNKNOWN]
+            sent_to_sleeper = [
+                append for append in history.appends if append.outcome is AppendOutcome.UNKNOWN
+            ]
             assert sent_to_sleeper, "somebody waits for the sleeper"
             scheduler.resume(old.name)
             clients.finish()
             leader = await cluster.converge(within_s=20)
             assert leader is not old
             for append in history.appends:
-                if append.invoked_at > asleep_at and append.outcome is Outcome.ACKNOWLEDGED:
+                if append.invoked_at > asleep_at and append.outcome is AppendOutcome.ACKNOWLEDGED:
                     assert append.epoch > old_epoch, f"the sleeper answered: {append}"
                     acknowledged_by_old.append(append.base_offset)
             assert acknowledged_by_old, "the others went on meanwhile"

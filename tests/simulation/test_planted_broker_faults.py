@@ -24,7 +24,7 @@ from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.runtime.disk import read_file
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_run import BrokerRun
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
@@ -210,7 +210,7 @@ def test_a_story_shows_that(plant: Plant, story: Story, values: Mapping[str, str
         with pytest.MonkeyPatch.context() as patch:
             plant(patch)
             try:
-                tell(seed, story, clients=clients, values=values)
+                run_scenario(seed, story, clients=clients, values=values)
             except SafetyViolation as violation:
                 assert re.search(expected, str(violation)), violation
                 break
@@ -218,4 +218,4 @@ def test_a_story_shows_that(plant: Plant, story: Story, values: Mapping[str, str
                 continue  # a consequence, of which the cause may show in the next seed
     else:
         pytest.fail(f"not shown by any of {STORY_SEEDS_MAX} seeds")
-    tell(seed, story, clients=clients, values=values)
+    run_scenario(seed, story, clients=clients, values=values)

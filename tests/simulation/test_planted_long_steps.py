@@ -15,7 +15,7 @@ from quorate.raft.quorum_errors import QuorumError
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.types import Offset
 
 SEEDS = (1, 2, 3)
@@ -118,7 +118,7 @@ def deposed(
     async def scenario(scene: BrokerScene) -> None:
         said.append(await story(scene))
 
-    tell(seed, scenario, clients=CLIENTS, values=values)
+    run_scenario(seed, scenario, clients=CLIENTS, values=values)
     (answer,) = said
     return answer
 

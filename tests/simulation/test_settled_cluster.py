@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire import open_client
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.brokers.operating import operator_requests as requests
 from quorate.simulation.brokers.settled_cluster import check_work_ends
 
@@ -46,7 +46,7 @@ def test_the_end_of_a_run_waits_for_replicas_that_are_in_the_isr_and_lack_record
         await check_work_ends(cluster, within_s=60)
         assert ends() == [1, 1, 1]
 
-    tell(
+    run_scenario(
         1,
         story,
         clients=BrokerClientSettings(idempotent=0, plain=0, consumers=0),

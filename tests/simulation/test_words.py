@@ -1,4 +1,4 @@
-"""The simulation and the explorer use the field's words (CONTRIBUTING.md)."""
+"""The code uses the field's words (CONTRIBUTING.md), the simulation in its prose too."""
 
 import ast
 import io
@@ -49,6 +49,26 @@ def private_words(source: str) -> set[str]:
 )
 def test_no_private_word_is_back(path: Path) -> None:
     assert not private_words(path.read_text()) | (private_words(f"{path.stem} = 1"))
+
+
+ELSEWHERE = frozenset(
+    """stranger strangers told untold noted gone sight sights echo echoes upto story stories luck trouble
+    troubles rung handover seam seams""".split()  # noqa: SIM905
+)
+"""Not in the names of any package. Prose may say that a process is gone."""
+NAMED_ELSEWHERE = frozenset(("BROKER_GONE", "echo"))
+"""A reason that records and the Spark source have; typer's function."""
+
+
+def test_no_private_name_is_in_another_package() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "quorate").rglob("*.py"))
+        for name in {*_names(path.read_text()), path.stem}
+        if name not in NAMED_ELSEWHERE
+        and {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)} & ELSEWHERE
+    ]
+    assert not found
 
 
 @pytest.mark.parametrize(

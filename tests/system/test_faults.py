@@ -190,24 +190,25 @@ def test_a_node_of_another_cluster_gets_nowhere_and_others_never_notice(
 ) -> None:
     cluster = make_cluster(3)
     before = cluster.describe_quorum()
-    stranger = 1 if before["leaderId"] != 1 else 2
-    cluster.stop(stranger)
-    shutil.rmtree(data_folder(cluster, stranger))
+    foreign_node = 1 if before["leaderId"] != 1 else 2
+    cluster.stop(foreign_node)
+    shutil.rmtree(data_folder(cluster, foreign_node))
     runtime = real_runtime(sync=SyncStrategy.INLINE)
     foreign = uuid_text(runtime.entropy.uuid())
-    trio.run(lambda: format_folder(runtime, str(data_folder(cluster, stranger)), cluster_id=foreign,
-                                   node_id=NodeId(stranger)))  # fmt: skip
-    since = log_size(cluster, stranger)
-    cluster.start(stranger)
+    trio.run(lambda: format_folder(runtime, str(data_folder(cluster, foreign_node)), cluster_id=foreign,
+                                   node_id=NodeId(foreign_node)))  # fmt: skip
+    since = log_size(cluster, foreign_node)
+    cluster.start(foreign_node)
     wait_until(
-        lambda: "of another cluster" in new_lines(cluster, stranger, since), "the stranger says where it is"
+        lambda: "of another cluster" in new_lines(cluster, foreign_node, since),
+        "it names the other cluster",
     )
     time.sleep(4)  # longer than the fetch timeout: it had the time to stand for election
-    said = new_lines(cluster, stranger, since)
-    print(f"the stranger, running: {stranger in cluster.running()}, said:\n{said[-700:]}")
-    others = ",".join(f"{cluster.host}:{cluster.node(n).client_port}" for n in (1, 2, 3) if n != stranger)
+    said = new_lines(cluster, foreign_node, since)
+    print(f"the foreign node, running: {foreign_node in cluster.running()}, said:\n{said[-700:]}")
+    others = ",".join(f"{cluster.host}:{cluster.node(n).client_port}" for n in (1, 2, 3) if n != foreign_node)
     ask_cluster(others, lambda client: create_topic(client, "meanwhile", partitions=1, replication_factor=2))
-    cluster.kill(stranger)
+    cluster.kill(foreign_node)
     after = cluster.describe_quorum()
     assert (after["leaderId"], after["leaderEpoch"]) == (before["leaderId"], before["leaderEpoch"])
     assert 1 <= said.count("of another cluster") <= 2, "once for each of the others"

@@ -31,7 +31,7 @@ from quorate.raft.core.events import (
 )
 from quorate.raft.core.invariant import InvariantError
 from quorate.raft.core.messages import FetchRequest, FetchResponse, Message, Request
-from quorate.simulation.core.core_node import CoreDisk, Entry
+from quorate.simulation.core.core_node import CoreDisk, CoreRecord
 from quorate.simulation.core.core_world import CoreWorld
 from quorate.types import ElectionState, Endpoint, Epoch, EpochEnd, NodeId, Offset, Voter
 
@@ -81,7 +81,7 @@ class Interpreter:
         """log NODE EPOCH...: what is in its log, one record each, while it is down."""
         disk = self.world.nodes[NodeId(int(node))].disk
         disk.entries = [
-            Entry(Epoch(int(epoch)), 1000 * int(epoch) + index) for index, epoch in enumerate(epochs)
+            CoreRecord(Epoch(int(epoch)), 1000 * int(epoch) + index) for index, epoch in enumerate(epochs)
         ]
 
     def do_stored(self, node: str, epoch: str) -> None:

@@ -115,8 +115,8 @@ async def alter_resources(
             for result, _ in portion:
                 result.refuse(answer.error, answer.error_message)
             continue
-        for (result, _), told in zip(portion, answer.resources, strict=True):
-            result.refuse(told.error, told.error_message)
+        for (result, _), altered in zip(portion, answer.resources, strict=True):
+            result.refuse(altered.error, altered.error_message)
     with trio.move_on_after(_APPLIED_SECONDS):
         # So that who describes them next, at this broker, sees them.
         await broker.metadata.wait_until(lambda image: image.offset >= offset)

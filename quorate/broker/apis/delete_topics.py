@@ -43,10 +43,12 @@ async def _delete(broker: Broker, context: RequestContext, request: "WireRequest
             )
             for ref in refs
         )
-    gone = [topic.topic_id for topic in deleted if topic.error is ErrorCode.NONE]
+    deleted_ids = [topic.topic_id for topic in deleted if topic.error is ErrorCode.NONE]
     with trio.move_on_at(deadline):
         await broker.metadata.wait_until(
-            lambda image: all(topic_id is None or image.topic_by_id(topic_id) is None for topic_id in gone)
+            lambda image: all(
+                topic_id is None or image.topic_by_id(topic_id) is None for topic_id in deleted_ids
+            )
         )
     return await encoded_in_slices(
         context,

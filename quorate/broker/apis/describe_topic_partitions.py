@@ -33,7 +33,7 @@ _Fields = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TopicPart:
     """A page's part of a topic: its partitions from `start` (inclusive) to `end` (exclusive)."""
 
     name: str
@@ -58,7 +58,7 @@ async def handle(
     asked: list[str] = [topic.name for topic in request.topics]
     asked = asked or [each.name for each in broker.image.topics.values()]
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
-    page: list[_Part] = []
+    page: list[_TopicPart] = []
     cursor: _Fields | None = None
     for name in await _in_order(asked, first, slices):
         await slices.pause()
@@ -69,7 +69,7 @@ async def handle(
         start = first_partition if name == first else 0
         count = 0 if topic is None else len(broker.image.partitions(topic.topic_id))
         end = max(start, min(start + left, count))
-        page.append(_Part(name, start, end))
+        page.append(_TopicPart(name, start, end))
         if end < count:
             cursor = {"topic_name": name, "partition_index": end}
             break
@@ -89,7 +89,7 @@ async def _in_order(asked: Sequence[str], first: str, slices: Slices) -> Iterato
     return (name for name, _ in groupby(merge(*runs)))
 
 
-def _topics(broker: Broker, page: Iterable[_Part], listener: str) -> Iterator[_Fields]:
+def _topics(broker: Broker, page: Iterable[_TopicPart], listener: str) -> Iterator[_Fields]:
     for part in page:
         topic = broker.image.topic(part.name)
         if topic is None:

@@ -170,7 +170,7 @@ class LeaderReadiness:
             asked: dict[str, list[int]] = defaultdict(list)
             for name, index in partitions[start : start + _ASKED_AT_ONCE]:
                 asked[name].append(index)
-            told = await client.call(
+            response = await client.call(
                 ApiKey.LIST_OFFSETS,
                 replica_id=-1,
                 isolation_level=0,
@@ -185,7 +185,7 @@ class LeaderReadiness:
                     for name, indexes in asked.items()
                 ],
             )
-            answer = cast("ListOffsetsResponse", told)
+            answer = cast("ListOffsetsResponse", response)
             missing = [
                 (topic.name, part.partition_index)
                 for topic in answer.topics

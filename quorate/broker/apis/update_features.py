@@ -41,10 +41,10 @@ def handle(node: ServingNode, context: RequestContext, request: "WireRequest") -
             error, message = answer.error, answer.error_message
         if upgrades_quorum and error is ErrorCode.NONE and not request.validate_only:
             await changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
-        told = {"error_code": wire_code(error), "error_message": message}
+        outcome = {"error_code": wire_code(error), "error_message": message}
         if context.version <= _LAST_VERSION_WITH_ROWS:
-            return respond(context, **told, results=[told | {"feature": each.name} for each in updates])
-        return respond(context, **told)
+            return respond(context, **outcome, results=[outcome | {"feature": each.name} for each in updates])
+        return respond(context, **outcome)
 
     return node.later(update)
 

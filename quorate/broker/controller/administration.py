@@ -31,6 +31,8 @@ from quorate.broker.controller.rpc import (
     AlterConfigsResponse,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ControllerRequest,
+    ControllerResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     DeleteTopicsRequest,
@@ -39,8 +41,6 @@ from quorate.broker.controller.rpc import (
     ElectLeadersResponse,
     FewerPartitions,
     MorePartitions,
-    Request,
-    Response,
     ShrinkTopicsRequest,
     ShrinkTopicsResponse,
     TopicRef,
@@ -57,7 +57,9 @@ class Administration:
 
     def __init__(self, controller: Performs) -> None:
         self._controller = controller
-        self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
+        self.operations: Mapping[
+            type[ControllerRequest[ControllerResponse]], Callable[..., Awaitable[ControllerResponse]]
+        ] = {
             AlterClientQuotasRequest: self._alter_client_quotas,
             AlterConfigsRequest: self._alter_configs,
             AlterPartitionReassignmentsRequest: self._alter_partition_reassignments,

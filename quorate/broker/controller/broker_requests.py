@@ -30,10 +30,10 @@ from quorate.broker.controller.rpc import (
     AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
+    ControllerRequest,
+    ControllerResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
-    Request,
-    Response,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
@@ -62,7 +62,9 @@ class BrokerRequests:
         self._cluster_id = cluster_id
         self._progress = progress
         self._wall_clock = wall_clock
-        self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
+        self.operations: Mapping[
+            type[ControllerRequest[ControllerResponse]], Callable[..., Awaitable[ControllerResponse]]
+        ] = {
             AllocateProducerIdsRequest: self._allocate_producer_ids,
             AlterPartitionRequest: self._alter_partition,
             AssignReplicasToDirsRequest: self._assign_replicas_to_dirs,

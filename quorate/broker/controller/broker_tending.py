@@ -59,7 +59,7 @@ class BrokerTending:
         """Tend the brokers until cancelled."""
         async with trio.open_nursery() as nursery:
             if self._watch is not None:
-                nursery.start_soon(self._watch.run, self._fence_gone)
+                nursery.start_soon(self._watch.run, self._fence_ended)
             await self._tend_in_turns()
 
     async def _tend_in_turns(self) -> None:
@@ -107,14 +107,14 @@ class BrokerTending:
             self._fence(active, broker_id, ChangeReason.BROKER_FENCED)
         self._controller.begin_chores(active)
 
-    async def _fence_gone(self, broker_id: int, broker_epoch: int) -> None:
+    async def _fence_ended(self, broker_id: int, broker_epoch: int) -> None:
         """Fence a registration whose process has ended, if this controller is active."""
         active, watch = self._controller.tenure, self._watch
         if active is None or watch is None:
             return
         await active.wait_turn()
         # It may have been heard meanwhile.
-        if self._controller.tenure is active and watch.process_gone(broker_id, broker_epoch):
+        if self._controller.tenure is active and watch.process_ended(broker_id, broker_epoch):
             self._controller.guarded(active, lambda: self._fence_dead(active, broker_id, broker_epoch))
 
     def _fence_dead(self, active: Tenure, broker_id: int, broker_epoch: int) -> None:

@@ -38,12 +38,12 @@ from quorate.broker.controller.packing import TooLargeError
 from quorate.broker.controller.portions import joined_once, portions
 from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
+    ControllerRequest,
+    ControllerResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     NewTopic,
     Refusal,
-    Request,
-    Response,
     RpcDecodeError,
     decode_request,
     encode_response,
@@ -68,14 +68,12 @@ _DRAW_LIMIT: Final = 1 << 30
 
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound=ControllerResponse)
 
 
 class Controller:
-    """The controller of one node: answers NOT_CONTROLLER until `activate`, and from `deactivate` on.
-
-    All methods belong to one trio run. A request that is cancelled may have happened.
-    """
+    """The controller of one node. It answers NOT_CONTROLLER before `activate` and after `deactivate`. All
+    methods belong to one trio run. A cancelled request may have taken effect."""
 
     def __init__(
         self,
@@ -112,7 +110,9 @@ class Controller:
             progress=self._progress,
             wall_clock=wall_clock,
         )
-        self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
+        self.operations: Mapping[
+            type[ControllerRequest[ControllerResponse]], Callable[..., Awaitable[ControllerResponse]]
+        ] = {
             CreateTopicsRequest: self._create_topics,
             **requests.operations,
             **Administration(self).operations,
@@ -122,31 +122,34 @@ class Controller:
 
     @property
     def active(self) -> bool:
+        """True if this node is the active controller."""
         return self._active is not None
 
     @property
     def tenure(self) -> Tenure | None:
-        """What this node knows as the active controller; None on every other node."""
+        """The state of this node as the active controller. None on every other node."""
         return self._active
 
     @property
     def image(self) -> MetadataImage | None:
-        """What the next operation is decided from: of an active controller, ahead of what is committed."""
+        """The image that the next operation uses. On the active controller it is ahead of the committed
+        image."""
         return None if self._active is None else self._active.image
 
     @property
     def settings(self) -> ControllerSettings:
+        """The settings of this controller."""
         return self._settings
 
     @property
     def static(self) -> Mapping[str, str]:
-        """The node's checked `server.properties`, where topics' defaults come from."""
+        """The node's checked `server.properties`, with the defaults of topics' settings."""
         return self._settings.static
 
     def activate(self, image: MetadataImage, *, epoch: Epoch, in_transaction: bool = False) -> None:
-        """Begin to answer as leader of `epoch`. `image`: a copy of the committed one, with everything from
-        before this epoch applied; it is the controller's from here on. What an earlier controller left undone
-        is done by `work`, but a transaction that it left open (`in_transaction`) is aborted."""
+        """Begin to answer as leader of `epoch`. `image`: a copy of the committed image with all records of
+        earlier epochs; the controller owns it from here on. `work` finishes what an earlier controller
+        began, but a transaction that it left open (`in_transaction`) is aborted."""
         now = trio.current_time()
         sessions = Sessions(
             timeout=self._settings.broker_session_timeout_ms / 1000, wall_clock=self._wall_clock
@@ -170,8 +173,8 @@ class Controller:
             self._watch.hurry()
 
     def deactivate(self) -> None:
-        """Stop answering and forget what isn't committed. What waits for a commit is answered when the quorum
-        says that it lost leadership."""
+        """Stop answering, and forget uncommitted changes. Requests that wait for a commit are answered
+        when the quorum reports the lost leadership."""
         if self._active is not None:
             log.info("controller is no longer active", epoch=self._active.epoch)
             active, self._active = self._active, None
@@ -179,8 +182,8 @@ class Controller:
             self._progress.forget()
 
     async def run(self) -> None:
-        """Fence brokers whose session has run out, bring leaders back, and do what operations left to be
-        done, for as long as this runs."""
+        """Fence silent brokers, elect preferred leaders, and finish the chores of operations. Runs until
+        cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.work)
             await self._tending.run()
@@ -198,7 +201,7 @@ class Controller:
     # What operations leave to be done
 
     async def work(self) -> None:
-        """Do it, one piece in each pass of the event loop. Runs until cancelled; `run` has it running."""
+        """Do the chores, one piece in each pass of the event loop. Runs until cancelled; `run` starts it."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
@@ -214,8 +217,8 @@ class Controller:
             self._rested = True
 
     def begin_chores(self, active: Tenure) -> None:
-        """Do the first piece at once, which is all that there is in a small cluster. Not if a piece was done
-        in this pass already: `work` comes to the rest, a piece a pass."""
+        """Do the first piece of the chores at once, which is all of it in a small cluster. No effect if
+        this pass of the event loop did a piece already: `work` does the rest, one piece per pass."""
         if active.chores and self._rested and active.do_piece():
             self._rested = False
         if active.chores or not self._rested:
@@ -230,7 +233,7 @@ class Controller:
         return self._active is active
 
     async def settled(self) -> bool:
-        """Wait until no settings are waiting for their consequences; whether that came to be."""
+        """Wait until the consequences of settings are done. Return whether they are."""
         active = self._active
         if active is None:
             return False
@@ -240,8 +243,8 @@ class Controller:
 
     # Operations
 
-    async def answer(self, request: Request[R]) -> R:
-        """Carry out `request`; its answer, when everything it was decided from is committed."""
+    async def answer(self, request: ControllerRequest[R]) -> R:
+        """Carry out `request`. Return its answer when every change that it depends on is committed."""
         return cast(R, await self.operations[type(request)](request))
 
     async def answer_encoded(self, payload: bytes, caller: Caller | None = None) -> bytes:
@@ -304,8 +307,8 @@ class Controller:
         cost: Callable[[T], int] | None = None,
         steps: Callable[[tuple[T, ...], MetadataImage], Steps[Outcome[R]]] | None = None,
     ) -> list[R]:
-        """The answers for `items`, some at a time; the error alone where a portion was refused. `steps`: as
-        `decide`, for an item that costs more than one step may."""
+        """Return the answers for `items`, which are decided in portions; for a refused portion the error
+        alone. `steps`: as `decide`, for an item that costs more than one step may."""
         answers: list[R] = []
         most = self._settings.partitions_per_step
         for part in portions(items, most=most, cost=cost):
@@ -322,6 +325,7 @@ class Controller:
         return answers
 
     async def perform_on_image(self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R]) -> R:
+        """Perform an operation that depends on the image alone."""
         return await self.perform(lambda active, _: decide(active.image), refuse)
 
     async def perform(
@@ -331,9 +335,8 @@ class Controller:
         *,
         answer: Callable[[Tenure, R], R] | None = None,
     ) -> R:
-        """`decide` is called once more if a broker has to leave its ISRs first, then with the epoch of the
-        broker that did. `answer`: the last word on the answer, with everything applied that could be at
-        once."""
+        """Perform an operation. If a broker must leave its ISRs first, `decide` is called again with that
+        broker's epoch. `answer`: completes the response after all possible changes are applied."""
         active = self._active
         if active is None:
             return _not_controller(refuse)
@@ -365,8 +368,8 @@ class Controller:
     async def perform_in_pieces(
         self, decide: Callable[[MetadataImage], Steps[Outcome[R]]], refuse: type[R]
     ) -> R:
-        """An operation that decides, and writes, too much for one step; each group is a transaction. Others
-        wait for their turn until it has been written. If it is cancelled before that, nothing happened."""
+        """Perform an operation that decides and writes too much for one step. Each group is a transaction.
+        Other operations wait until it is written. If it is cancelled before that, nothing happened."""
         active = self._active
         if active is None:
             return _not_controller(refuse)
@@ -378,7 +381,7 @@ class Controller:
                 outcome = await in_slices(decide(active.image))
                 self._check_active(active)
                 for group in outcome.groups:
-                    with active.transaction(refuse.__name__.removesuffix("Response")):
+                    with active.transaction(refuse.__name__.removesuffix("ControllerResponse")):
                         for piece in portions(group, most=self._settings.partitions_per_step):
                             with self._measured():
                                 active.append(tuple((record,) for record in piece))
@@ -433,7 +436,7 @@ class Controller:
         return committed
 
     def guarded(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None:
-        """Do what nobody asked for. `due`: when it should begin (s); now by default."""
+        """Do `work` that no request asked for. `due`: its due time (s); None: now."""
         try:
             with self._measured(late_seconds=0.0 if due is None else trio.current_time() - due):
                 work()

@@ -5,13 +5,13 @@ from typing import Protocol, TypeVar
 
 from quorate.broker.controller.mutation_quotas import MutationQuotas
 from quorate.broker.controller.operations import Outcome
-from quorate.broker.controller.rpc import Response
+from quorate.broker.controller.rpc import ControllerResponse
 from quorate.broker.controller.tenure import Tenure
 from quorate.broker.metadata import MetadataImage
 from quorate.runtime import Steps
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound=ControllerResponse)
 
 
 class Performs(Protocol):

@@ -33,7 +33,7 @@ class PartitionPhase(enum.Enum):
 
 
 class ReplicaPhase(enum.Enum):
-    """The state of a replica, of a partition on a broker."""
+    """The state of a replica: a partition on one broker."""
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"
@@ -89,7 +89,7 @@ REPLICA_MOVES: Final[Mapping[ReplicaPhase, frozenset[ReplicaPhase]]] = MappingPr
 
 
 def partition_phase(image: MetadataImage, key: PartitionKey) -> PartitionPhase:
-    """Return the state of a partition, whether or not there is one."""
+    """Return the state of a partition. NON_EXISTENT: there is none."""
     state = image.partition(*key)
     if state is None:
         return PartitionPhase.NON_EXISTENT
@@ -99,8 +99,8 @@ def partition_phase(image: MetadataImage, key: PartitionKey) -> PartitionPhase:
 
 
 def replica_phase(image: MetadataImage, key: PartitionKey, broker_id: int) -> ReplicaPhase:
-    """Return the state of a broker's replica of a partition. Of one that the image no longer has:
-    NON_EXISTENT, because only `deletion_phase` can say more."""
+    """Return the state of a broker's replica of a partition. NON_EXISTENT for a replica that the image no
+    longer has: `deletion_phase` gives the state of its deletion."""
     state = image.partition(*key)
     if state is None or broker_id not in state.replicas:
         return ReplicaPhase.NON_EXISTENT
@@ -115,8 +115,8 @@ def _phase_in(broker: BrokerState | None, directory: uuid.UUID) -> ReplicaPhase:
 
 
 def deletion_phase(broker: BrokerState | None, *, removed_at: int, applied: int) -> ReplicaPhase:
-    """Return the state of a replica that the record at offset `removed_at` removed, on a broker whose last
-    applied offset (inclusive) is `applied`; -1: not known."""
+    """Return the state of a replica that the record at offset `removed_at` removed. `applied`: the last
+    offset (inclusive) that its broker applied; -1: unknown."""
     if applied >= removed_at:
         return ReplicaPhase.DELETION_SUCCESSFUL
     return ReplicaPhase.DELETION_STARTED if _up(broker) else ReplicaPhase.DELETION_INELIGIBLE
@@ -134,17 +134,17 @@ Status = TypeVar("Status", PartitionPhase, ReplicaPhase)
 
 
 def partition_changes(before: PartitionPhase, after: PartitionPhase) -> tuple[PartitionPhase, ...]:
-    """Return the states between that one record leads through, with both ends."""
-    gone = PartitionPhase.NON_EXISTENT
-    if before is gone and after in (PartitionPhase.ONLINE, PartitionPhase.OFFLINE):
+    """Return the states that one record leads a partition through, including the first and the last."""
+    absent = PartitionPhase.NON_EXISTENT
+    if before is absent and after in (PartitionPhase.ONLINE, PartitionPhase.OFFLINE):
         return (before, PartitionPhase.NEW, after)
-    if after is gone and before in (PartitionPhase.NEW, PartitionPhase.ONLINE):
+    if after is absent and before in (PartitionPhase.NEW, PartitionPhase.ONLINE):
         return (before, PartitionPhase.OFFLINE, after)
     return (before, after)
 
 
 def replica_changes(before: ReplicaPhase, after: ReplicaPhase) -> tuple[ReplicaPhase, ...]:
-    """Return the states between that one record leads through, with both ends."""
+    """Return the states that one record leads a replica through, including the first and the last."""
     if before is ReplicaPhase.NON_EXISTENT and after in (ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE):
         return (before, ReplicaPhase.NEW, after)
     removed = (ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_INELIGIBLE)
@@ -156,10 +156,11 @@ def replica_changes(before: ReplicaPhase, after: ReplicaPhase) -> tuple[ReplicaP
 
 
 def illegal_change(
-    moves: tuple[Status, ...], legal: Mapping[Status, frozenset[Status]]
+    transitions: tuple[Status, ...], legal: Mapping[Status, frozenset[Status]]
 ) -> tuple[Status, Status] | None:
-    """Return the first of `moves` that `legal` doesn't have; None if all are. To stay is no move."""
-    for before, after in pairwise(moves):
+    """Return the first of `transitions` that is not in `legal`. None: all are legal. Staying in a state is
+    no transition."""
+    for before, after in pairwise(transitions):
         if before is not after and after not in legal[before]:
             return before, after
     return None

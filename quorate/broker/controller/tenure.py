@@ -13,7 +13,7 @@ from quorate.broker.controller.liveness import Sessions
 from quorate.broker.controller.metadata_log import MetadataLog, Pending
 from quorate.broker.controller.operations import Groups
 from quorate.broker.controller.packing import packed
-from quorate.broker.controller.rpc import Response
+from quorate.broker.controller.rpc import ControllerResponse
 from quorate.broker.metadata import (
     AbortTransaction,
     BeginTransaction,
@@ -28,7 +28,7 @@ from quorate.types import Epoch
 
 log = get_logger(__name__)
 
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound=ControllerResponse)
 
 _PIECES_ON_THEIR_WAY: Final = 8
 """Appended and not committed: enough to keep the log busy, and what waits in memory bounded."""

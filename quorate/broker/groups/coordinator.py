@@ -234,7 +234,7 @@ class GroupCoordinator:
         if not isinstance(shard, ErrorCode) and group_id in shard.offsets:
             offsets = shard.offsets[group_id]
             for topic in offsets.topics():
-                if shard.gone:
+                if shard.is_closed:
                     raise GroupMovedError(f"group '{group_id}' moved meanwhile")
                 yield topic, [(index, _committed(value)) for index, value in offsets.of_topic(topic)]
 

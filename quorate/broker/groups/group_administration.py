@@ -97,7 +97,7 @@ class GroupAdministration:
         def ended(error: ErrorCode) -> None:
             if error is not ErrorCode.none:
                 self._restore(shard, group, value)
-            elif not shard.gone:
+            elif not shard.is_closed:
                 del shard.groups[group_id], shard.offsets[group_id]
                 log.info("group is deleted", group=group_id)
             reply(error)
@@ -132,7 +132,7 @@ class GroupAdministration:
 
     def _restore(self, shard: Shard, group: Group, value: GroupValue) -> None:
         """Put a fresh group in a dead one's place."""
-        if not shard.gone:
+        if not shard.is_closed:
             del shard.groups[group.group_id]
             self._shards.group(shard, group.group_id).load(value)
 
@@ -182,7 +182,7 @@ class GroupAdministration:
     async def _current(self, shard: Shard, group_id: str, subscribed: "_Subscribed") -> Group | ErrorCode:
         """Return the group with `subscribed` as of now, or why its offsets can't be deleted."""
         while True:
-            if shard.gone:
+            if shard.is_closed:
                 return ErrorCode.not_coordinator
             group = _existing(shard, group_id)
             if group is None or group.state is GroupState.DEAD:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from quorate.kafka_bytes import Cursor, MalformedError, Pieces
-from quorate.log.batches import KeyValue
+from quorate.log.batches import RecordContent
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 from quorate.value import value as plain_value
 
@@ -73,24 +73,24 @@ class GroupValue:
     members: tuple[MemberValue, ...] = ()
 
 
-def offset_record(key: OffsetKey, value: OffsetValue | None) -> KeyValue:
+def offset_record(key: OffsetKey, value: OffsetValue | None) -> RecordContent:
     """Encode a record; a value of None is a tombstone."""
     out = Pieces(flexible=False)
     out.int16(1).string(key.group_id).string(key.topic).int32(key.partition)
     if value is None:
-        return KeyValue(out.joined(), None)
+        return RecordContent(out.joined(), None)
     body = Pieces(flexible=False)
     body.int16(_OFFSET_VALUE_VERSION).int64(value.offset).int32(value.leader_epoch)
     body.string(value.metadata).int64(value.commit_timestamp_ms)
-    return KeyValue(out.joined(), body.joined())
+    return RecordContent(out.joined(), body.joined())
 
 
-def group_record(key: GroupKey, value: GroupValue | None) -> KeyValue:
+def group_record(key: GroupKey, value: GroupValue | None) -> RecordContent:
     """Encode a record; a value of None is a tombstone."""
     out = Pieces(flexible=False)
     out.int16(GROUP_KEY_VERSION).string(key.group_id)
     if value is None:
-        return KeyValue(out.joined(), None)
+        return RecordContent(out.joined(), None)
     body = Pieces(flexible=False)
     body.int16(_GROUP_VALUE_VERSION).string(value.protocol_type).int32(value.generation)
     body.string(value.protocol).string(value.leader).int64(value.state_timestamp_ms)
@@ -100,7 +100,7 @@ def group_record(key: GroupKey, value: GroupValue | None) -> KeyValue:
         body.string(member.client_id).string(member.client_host)
         body.int32(member.rebalance_timeout_ms).int32(member.session_timeout_ms)
         body.blob(member.subscription).blob(member.assignment)
-    return KeyValue(out.joined(), body.joined())
+    return RecordContent(out.joined(), body.joined())
 
 
 def read_key(data: bytes) -> Key | None:

@@ -128,9 +128,9 @@ class MemberList:
         self.expect_heartbeat(member)
 
     def drop(self, member: Member) -> None:
-        gone = ErrorCode.unknown_member_id
-        member.answer_join(JoinResult(error=gone, member_id=member.member_id))
-        member.answer_sync(SyncResult(error=gone))
+        unknown_member = ErrorCode.unknown_member_id
+        member.answer_join(JoinResult(error=unknown_member, member_id=member.member_id))
+        member.answer_sync(SyncResult(error=unknown_member))
         self._timers.cancel(GroupTimerKind.HEARTBEAT, member.member_id)
         del self._members[member.member_id]
         if member.instance_id is not None:

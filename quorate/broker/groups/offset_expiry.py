@@ -81,7 +81,7 @@ class OffsetExpiry:
             for group_id in tuple(shard.groups):
                 await slices.pause()
                 group = shard.groups.get(group_id)
-                if shard.gone:
+                if shard.is_closed:
                     break
                 if group is not None:
                     await self._expire(shard, group)
@@ -172,7 +172,7 @@ class OffsetExpiry:
             for group_id in tuple(shard.offsets):
                 await slices.pause()
                 offsets = shard.offsets.get(group_id)
-                if shard.gone or offsets is None:
+                if shard.is_closed or offsets is None:
                     continue
                 found: list[_Key] = []
                 written = offsets.in_flight()
@@ -204,7 +204,7 @@ class OffsetExpiry:
             await slices.pause()
         tombstones.all_begun()
         await stored.wait()
-        if outcome[0] is ErrorCode.none or shard.gone:
+        if outcome[0] is ErrorCode.none or shard.is_closed:
             return True
         log.warning("offsets could not be deleted", group=group_id, error=outcome[0].name)
         return False

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from quorate.log.batches import KeyValue, Record
+from quorate.log.batches import Record, RecordContent
 from quorate.types import Offset
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -24,7 +24,7 @@ class GroupLog(Protocol):
         ...
 
     def append(
-        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, Offset], None]
+        self, partition: int, records: Sequence[RecordContent], done: Callable[[ErrorCode, Offset], None]
     ) -> None:
         """Append with acks=all, now. `done` gets the partition's error and the base offset, maybe before this
         returns."""

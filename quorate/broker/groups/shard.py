@@ -28,7 +28,7 @@ class Shard:
     groups: dict[str, Group] = field(default_factory=dict)
     offsets: dict[str, GroupOffsets] = field(default_factory=dict)
     set_aside: dict[str, SetAside] = field(default_factory=dict)
-    gone: bool = False
+    is_closed: bool = False
 
     def offsets_of(self, group_id: str) -> GroupOffsets:
         held = self.offsets.get(group_id)

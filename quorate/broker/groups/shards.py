@@ -10,7 +10,7 @@ from quorate.broker.groups.group import Group
 from quorate.broker.groups.loading import Loading
 from quorate.broker.groups.offsets_topic import GroupLog, GroupLogError, partition_of
 from quorate.broker.groups.shard import Shard
-from quorate.log.batches import KeyValue
+from quorate.log.batches import RecordContent
 from quorate.runtime import Slices, get_logger, in_slices
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 
@@ -76,14 +76,14 @@ class Shards:
         shard = self._held.pop(partition, None)
         if shard is None:
             return
-        shard.gone = True
+        shard.is_closed = True
         for group in shard.groups.values():
             group.unload()
         if shard.groups:
             log.info("groups unloaded", partition=partition, groups=len(shard.groups))
 
     async def _load(self, shard: Shard) -> None:
-        while not shard.gone:
+        while not shard.is_closed:
             began = trio.current_time()
             try:
                 with_members = await self._replay(shard)
@@ -91,7 +91,7 @@ class Shards:
                 log.debug("groups are not loaded yet", partition=shard.partition, reason=str(error))
                 await trio.sleep(_LOAD_RETRY_SECONDS)
                 continue
-            if not shard.gone:
+            if not shard.is_closed:
                 self._begin(shard, with_members)
                 if shard.groups:
                     log.info(
@@ -109,7 +109,7 @@ class Shards:
         loading = Loading(shard, self._new_group)
         slices = Slices()
         async for records in self._log.records(shard.partition):
-            if shard.gone:
+            if shard.is_closed:
                 return []
             loading.replay(records)
             await slices.pause()
@@ -148,15 +148,15 @@ class Shards:
         return group
 
     def append(
-        self, shard: Shard, records: Sequence[KeyValue], done: Callable[[ErrorCode, Offset], None]
+        self, shard: Shard, records: Sequence[RecordContent], done: Callable[[ErrorCode, Offset], None]
     ) -> None:
         """Append to the shard's partition with acks=all. `done` gets the coordinator's error and the base
         offset. A shard that is gone gets nothing: the partition may be led here again, for another shard."""
 
         def appended(error: ErrorCode, base_offset: Offset) -> None:
-            done(ErrorCode.not_coordinator if shard.gone else _as_coordinator(error), base_offset)
+            done(ErrorCode.not_coordinator if shard.is_closed else _as_coordinator(error), base_offset)
 
-        if shard.gone:
+        if shard.is_closed:
             done(ErrorCode.not_coordinator, UNKNOWN_OFFSET)
         else:
             self._log.append(shard.partition, records, appended)

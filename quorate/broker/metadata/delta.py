@@ -106,7 +106,7 @@ class MetadataDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gone:
+class _Removed:
     """Partitions from number `first` on, as they were when they were removed."""
 
     first: int
@@ -131,16 +131,16 @@ class _Touched:
 
     topic: str
     before: _Befores = field(default_factory=dict)
-    gone: _Gone | None = None
+    removed: _Removed | None = None
     """Instead of `before`: the topic was not touched until they went."""
 
     @property
-    def befores(self) -> "_Befores | _Gone":
-        return self.before if self.gone is None else self.gone
+    def befores(self) -> "_Befores | _Removed":
+        return self.before if self.removed is None else self.removed
 
 
 _TouchedTopics = dict[uuid.UUID, _Touched]
-_ChangedTopic = tuple[uuid.UUID, str, "_Befores | _Gone", "_Afters", TopicState | None]
+_ChangedTopic = tuple[uuid.UUID, str, "_Befores | _Removed", "_Afters", TopicState | None]
 _FEW: Final = 1000
 """Partitions whose deltas are made at once, in less than a millisecond."""
 _FEWER: Final = 16
@@ -188,7 +188,7 @@ class Changes:
                 case Topic():
                     self._created[record.topic_id] = record.name
                 case ShrinkTopic():
-                    self._note_gone(record.topic_id, left=record.num_partitions)
+                    self._keep_removed(record.topic_id, left=record.num_partitions)
                 case RemoveTopic():
                     self._note_removal(record.topic_id)
                 case RegisterBroker() | BrokerRegistrationChange() | UnregisterBroker():
@@ -205,9 +205,9 @@ class Changes:
         touched = self._touched.get(topic_id)
         if touched is None:
             touched = self._touched[topic_id] = _Touched(self._image.topics[topic_id].name)
-        if touched.gone is not None:
-            touched.before.update(touched.gone.items())
-            touched.gone = None
+        if touched.removed is not None:
+            touched.before.update(touched.removed.items())
+            touched.removed = None
         return touched
 
     def _note_removal(self, topic_id: uuid.UUID) -> None:
@@ -216,19 +216,19 @@ class Changes:
             return  # apply says so
         if self._created.pop(topic_id, None) is None:
             self._deleted[topic_id] = topic.name
-        self._note_gone(topic_id, left=0)
+        self._keep_removed(topic_id, left=0)
         resource = ConfigResource(ConfigType.TOPIC, topic.name)
         if self._image.configs(resource):
             self._configs[resource] = None
 
-    def _note_gone(self, topic_id: uuid.UUID, *, left: int) -> None:
+    def _keep_removed(self, topic_id: uuid.UUID, *, left: int) -> None:
         topic = self._image.topic_by_id(topic_id)
         if topic is None:
             return  # apply says so
         states = self._image.partitions(topic_id)
         if topic_id not in self._touched and isinstance(states, TopicPartitions):
             # One by one they are put together when somebody asks: a topic may have very many.
-            self._touched[topic_id] = _Touched(topic.name, gone=_Gone(left, states.part(left)))
+            self._touched[topic_id] = _Touched(topic.name, removed=_Removed(left, states.part(left)))
             return
         touched = self._touch(topic_id)
         for partition_id, state in enumerate(states[left:], left):
@@ -267,7 +267,7 @@ class _Afters:
 
     __slots__ = ("_count", "_states")
 
-    def __init__(self, states: Sequence[PartitionState], numbers: "_Befores | _Gone") -> None:
+    def __init__(self, states: Sequence[PartitionState], numbers: "_Befores | _Removed") -> None:
         """`numbers`: of those that will be asked for."""
         self._count = len(states)
         self._states: Mapping[int, PartitionState] | TopicPartitions

@@ -172,7 +172,7 @@ def _run_of(rows: Sequence[_Row]) -> PartitionRun:
 # Memos, not state: whatever is forgotten is decoded again.
 
 
-class _Shapes(Remembered[bytes, tuple[Shape, int]]):
+class _RunShapes(Remembered[bytes, tuple[Shape, int]]):
     """By the fields of brokers: what they say, and their number."""
 
     __slots__ = ()
@@ -216,7 +216,7 @@ class _Integers(Remembered[bytes, int]):
         return integer_of(key) if key else 0
 
 
-_shapes: Final = _Shapes(_MOST_KNOWN)
+_shapes: Final = _RunShapes(_MOST_KNOWN)
 _directories: Final = _DirectoryLists(_MOST_KNOWN)
 _integers: Final = _Integers(_MOST_KNOWN)
 _encoded_numbers: Final[list[bytes]] = []

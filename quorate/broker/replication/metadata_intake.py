@@ -114,7 +114,7 @@ class MetadataIntake:
         then: Callable[[PartitionDelta], None],
         cause: Cause,
     ) -> Iterator[int]:
-        broker_id, gone = self._broker_id, list[PartitionDelta]()
+        broker_id, removed = self._broker_id, list[PartitionDelta]()
         for each in delta.looks_for(broker_id):
             cost = LOOKED_AT
             if each is None:
@@ -131,10 +131,10 @@ class MetadataIntake:
                 )
                 cost = CHANGED
             elif each.before is not None and broker_id in each.before.replicas:
-                gone.append(each)
+                removed.append(each)
             then(each)
             yield cost
-        for each in gone:
+        for each in removed:
             self._hosting().drop(each.topic, each.topic_id, each.partition_id, cause=cause)
             yield CHANGED
         yield from self._configure(delta, image)

@@ -42,7 +42,7 @@ class Upkeep:
         self._now_ms = now_ms
         self._flushed: dict[PartitionReplica, Offset] = {}
         """The log ends of the last round that `_flush_one` has seen."""
-        self._told: dict[TopicPartition, int] = {}
+        self._logged: dict[TopicPartition, int] = {}
         """The base offset of the last segment of a partition that was told to be kept by a later date."""
 
     async def run(self) -> None:
@@ -138,9 +138,9 @@ class Upkeep:
         if (
             oldest is not None
             and oldest.max_timestamp > self._now_ms()
-            and self._told.get(key) != oldest.base_offset
+            and self._logged.get(key) != oldest.base_offset
         ):
-            self._told[key] = oldest.base_offset
+            self._logged[key] = oldest.base_offset
             log.warning(
                 "a segment stays beyond retention.ms: a record in it is dated in the future; move the log "
                 "start past it (DeleteRecords), set retention.bytes, or lower message.timestamp.after.max.ms",

@@ -280,8 +280,8 @@ def _build(values: _Values) -> ServerConfig:
         )
     if is_broker and not clients:
         raise values.error("listeners", "a broker needs a listener for clients, such as PLAINTEXT://:9092")
-    told = _told(values, bound)
-    named = tuple(each for each in told.values() if each.name not in controller_names)
+    by_name = _advertised(values, bound)
+    named = tuple(each for each in by_name.values() if each.name not in controller_names)
     advertised = (named or tuple(map(_as_bound, clients))) if is_broker else ()
     inter_broker = values.get("inter.broker.listener.name") or (advertised[0].name if advertised else "")
     if is_broker and inter_broker not in [each.name for each in advertised]:
@@ -320,7 +320,7 @@ def _build(values: _Values) -> ServerConfig:
         client_listeners=clients,
         advertised=advertised,
         controller_listener=controller[0] if controller else None,
-        controller_advertised=_controller_endpoint(controller[0], told, voters, NodeId(node_id))
+        controller_advertised=_controller_endpoint(controller[0], by_name, voters, NodeId(node_id))
         if controller
         else None,
         inter_broker_listener=inter_broker,
@@ -380,7 +380,7 @@ def _quorum(
     return voters, tuple(bootstrap)
 
 
-def _told(values: _Values, bound: tuple[BoundListener, ...]) -> Mapping[str, BrokerEndpoint]:
+def _advertised(values: _Values, bound: tuple[BoundListener, ...]) -> Mapping[str, BrokerEndpoint]:
     """Return the entries of advertised.listeners by name."""
     asked = _listeners(values, "advertised.listeners")
     for each in asked:
@@ -406,12 +406,15 @@ def _as_bound(listener: BoundListener) -> BrokerEndpoint:
 
 
 def _controller_endpoint(
-    listener: BoundListener, told: Mapping[str, BrokerEndpoint], voters: VoterSet, node_id: NodeId
+    listener: BoundListener,
+    advertised: Mapping[str, BrokerEndpoint],
+    voters: VoterSet,
+    node_id: NodeId,
 ) -> Endpoint | None:
     """Return this controller's endpoint. None: the static voters state it."""
-    if listener.name not in told and node_id in voters:
+    if listener.name not in advertised and node_id in voters:
         return None
-    where = told.get(listener.name) or _as_bound(listener)
+    where = advertised.get(listener.name) or _as_bound(listener)
     return Endpoint(where.host, where.port)
 
 

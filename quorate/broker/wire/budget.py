@@ -62,7 +62,7 @@ class MemoryBudget:
         """Not counted as in use."""
         self.available = limit
         """The free bytes; negative while an account overdraws."""
-        self._line: deque[_Place] = deque()
+        self._line: deque[_BudgetPlace] = deque()
         self._overdrawn_by: Account | None = None
 
     @property
@@ -74,7 +74,7 @@ class MemoryBudget:
         if not self._line and size <= self.available:
             self.available -= size
             return
-        place = _Place(account, size)
+        place = _BudgetPlace(account, size)
         self._line.append(place)
         self._serve()
         if place.granted.is_set():
@@ -107,12 +107,12 @@ class MemoryBudget:
             self._line.remove(begun)
             self._grant(begun)
 
-    def _grant(self, place: "_Place") -> None:
+    def _grant(self, place: "_BudgetPlace") -> None:
         self.available -= place.size
         place.granted.set()
 
 
-class _Place:
+class _BudgetPlace:
     """A place in the line."""
 
     __slots__ = ("account", "granted", "size")

@@ -65,7 +65,7 @@ class ConnectionLimits:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingAnswer:
     """An answer that is not there yet, and the data for its refusal."""
 
     context: RequestContext
@@ -117,7 +117,7 @@ class Connection:
         """Of the request that is handled; None if it is not counted."""
         self._frames = KafkaFrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=request_budget)
         self._fetches = FetchMemory()
-        self._queue: deque[_Waiting | _Ready] = deque()
+        self._queue: deque[_WaitingAnswer | _Ready] = deque()
         self._pending_bytes = 0
         self._to_send = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
@@ -145,7 +145,7 @@ class Connection:
             self._frames.release()
             self._responses.put_back(self._pending_bytes)
             for entry in self._queue:
-                if isinstance(entry, _Waiting):
+                if isinstance(entry, _WaitingAnswer):
                     entry.deferred.abandon()
             if self._reason is not None:
                 log.warning("connection closed", peer=self._context.peer, reason=self._reason)
@@ -296,7 +296,7 @@ class Connection:
                 request = await in_slices(request.skeleton_steps())
         if isinstance(answer, Deferred):
             counted = None if self._loop_time is None else self._taken()
-            self._queue.append(_Waiting(context, request, answer, counted))
+            self._queue.append(_WaitingAnswer(context, request, answer, counted))
             answer.notify(self._take_answer)
         elif answer is not None:
             self._enqueue(context, answer)
@@ -404,7 +404,7 @@ class Connection:
                 size = 0
                 while self._may_send() and size < _SEND_BYTES:
                     entry = self._queue[0]
-                    if isinstance(entry, _Waiting):
+                    if isinstance(entry, _WaitingAnswer):
                         entry = await self._settled(entry)
                     self._queue.popleft()
                     batch += entry.pieces
@@ -426,12 +426,12 @@ class Connection:
         first = self._queue[0]
         return isinstance(first, _Ready) or first.deferred.done
 
-    def _settled_at_once(self, waiting: _Waiting) -> _Ready | None:
+    def _settled_at_once(self, waiting: _WaitingAnswer) -> _Ready | None:
         """Return what is to be sent, if it is encoded already and costs nobody anything."""
         encoded = waiting.deferred.encoded if waiting.loop_s is None else None
         return None if encoded is None else self._counted(self._ready(waiting.context, encoded.body))
 
-    async def _settled(self, waiting: _Waiting) -> _Ready:
+    async def _settled(self, waiting: _WaitingAnswer) -> _Ready:
         if waiting.loop_s is None:
             body = await self._body_of(waiting)
         else:
@@ -446,7 +446,7 @@ class Connection:
         self._responses.take(ready.size)
         return ready
 
-    async def _body_of(self, waiting: _Waiting) -> Sequence[Buffer]:
+    async def _body_of(self, waiting: _WaitingAnswer) -> Sequence[Buffer]:
         try:
             response = await waiting.deferred.result()
         except Exception as error:
@@ -478,7 +478,7 @@ class Connection:
         size = 0
         while not self._sending and self._queue and size < _SEND_BYTES:
             first = self._queue[0]
-            entry = self._settled_at_once(first) if isinstance(first, _Waiting) else first
+            entry = self._settled_at_once(first) if isinstance(first, _WaitingAnswer) else first
             if entry is None:
                 break
             self._queue.popleft()

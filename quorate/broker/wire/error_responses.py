@@ -215,15 +215,15 @@ def _create_topics(request: "CreateTopicsRequest", refusal: _Refusal) -> _Fields
 
 
 def _delete_topics(request: "DeleteTopicsRequest", refusal: _Refusal) -> _Fields:
-    told = _with_message(request, refusal)
+    outcome = _with_message(request, refusal)
     return {
-        "responses": (told | {"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics)
+        "responses": (outcome | {"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics)
     }
 
 
 def _create_partitions(request: "CreatePartitionsRequest", refusal: _Refusal) -> _Fields:
-    told = _with_message(request, refusal)
-    return {"results": (told | {"name": topic.name} for topic in request.topics)}
+    outcome = _with_message(request, refusal)
+    return {"results": (outcome | {"name": topic.name} for topic in request.topics)}
 
 
 def _offset_for_leader_epoch(request: "OffsetForLeaderEpochRequest", refusal: _Refusal) -> _Fields:
@@ -255,28 +255,28 @@ def _of_resources(
     resources: "Iterable[AlterConfigsResource | ReplacedResource | DescribeConfigsResource]",
     refusal: _Refusal,
 ) -> Iterator[_Fields]:
-    told = _with_message(None, refusal)
+    outcome = _with_message(None, refusal)
     return (
-        told | {"resource_type": each.resource_type, "resource_name": each.resource_name}
+        outcome | {"resource_type": each.resource_type, "resource_name": each.resource_name}
         for each in resources
     )
 
 
 def _update_features(request: "UpdateFeaturesRequest", refusal: _Refusal) -> _Fields:
-    told = _with_message(request, refusal)
+    outcome = _with_message(request, refusal)
     if refusal.version >= 2:
-        return told
-    return told | {"results": (told | {"feature": each.feature} for each in request.feature_updates)}
+        return outcome
+    return outcome | {"results": (outcome | {"feature": each.feature} for each in request.feature_updates)}
 
 
 def _elect_leaders(request: "ElectLeadersRequest", refusal: _Refusal) -> _Fields:
-    told = _with_message(request, refusal)
+    outcome = _with_message(request, refusal)
     return {
         "error_code": refusal.code,
         "replica_election_results": (
             {
                 "topic": topic.topic,
-                "partition_result": (told | {"partition_id": each} for each in topic.partitions),
+                "partition_result": (outcome | {"partition_id": each} for each in topic.partitions),
             }
             for topic in request.topic_partitions or ()
         ),
@@ -285,8 +285,8 @@ def _elect_leaders(request: "ElectLeadersRequest", refusal: _Refusal) -> _Fields
 
 def _describe_log_dirs(request: object, refusal: _Refusal) -> _Fields:
     # Below version 3 there is room in a directory alone, and clients take none at all for missing rights.
-    told: _Fields = {"error_code": refusal.code}
-    return told | {"results": () if refusal.version >= 3 else (told | {"log_dir": ""},)}
+    outcome: _Fields = {"error_code": refusal.code}
+    return outcome | {"results": () if refusal.version >= 3 else (outcome | {"log_dir": ""},)}
 
 
 def _alter_replica_log_dirs(request: "AlterReplicaLogDirsRequest", refusal: _Refusal) -> _Fields:
@@ -303,12 +303,12 @@ def _alter_replica_log_dirs(request: "AlterReplicaLogDirsRequest", refusal: _Ref
 
 
 def _describe_producers(request: "DescribeProducersRequest", refusal: _Refusal) -> _Fields:
-    told = _with_message(request, refusal)
+    outcome = _with_message(request, refusal)
     return {
         "topics": (
             {
                 "name": topic.name,
-                "partitions": (told | {"partition_index": index} for index in topic.partition_indexes),
+                "partitions": (outcome | {"partition_index": index} for index in topic.partition_indexes),
             }
             for topic in request.topics
         )
@@ -320,11 +320,11 @@ def _describe_client_quotas(request: object, refusal: _Refusal) -> _Fields:
 
 
 def _alter_client_quotas(request: "AlterClientQuotasRequest", refusal: _Refusal) -> _Fields:
-    told = _with_message(request, refusal)
+    outcome = _with_message(request, refusal)
 
     def refused(entry: "EntryData") -> _Fields:
         parts = ({"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity)
-        return told | {"entity": parts}
+        return outcome | {"entity": parts}
 
     return {"entries": map(refused, request.entries)}
 

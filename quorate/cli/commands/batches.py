@@ -46,7 +46,7 @@ def print_batch(batch: "Batch", *, metadata: bool, as_json: bool, with_records: 
 
 
 @contextmanager
-def damage_told(file: Path, rest: str) -> Iterator[None]:
+def damage_reported(file: Path, rest: str) -> Iterator[None]:
     """End the command with a message about the damage in `file`, its place, and the state of the rest."""
     from quorate.log import InvalidBatchError
 

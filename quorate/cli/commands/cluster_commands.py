@@ -124,12 +124,12 @@ def start(
 def _watch(local: "LocalCluster", stop: "threading.Event") -> None:
     """Return when `stop` is set. Reports each node that ends by itself; raises `CommandError` when all
     have."""
-    told: set[int] = set()
+    reported: set[int] = set()
     while not stop.wait(0.5):
-        for number in local.gone():
-            if number in told:
+        for number in local.ended():
+            if number in reported:
                 continue
-            told.add(number)
+            reported.add(number)
             said = f"node {number} exited:\n{local.last_lines(number)}"
             if not local.running():
                 raise CommandError(said)

@@ -274,5 +274,5 @@ def _print_outcomes(outcomes: dict[str, int]) -> None:
         if what not in refused:
             typer.echo(f"deleted {what}")
     if refused:
-        told = "; ".join(f"{what}: {reason_of(error)}" for what, error in refused.items())
-        raise fail(f"not deleted: {told}", ExitCode.FAILED)
+        reasons = "; ".join(f"{what}: {reason_of(error)}" for what, error in refused.items())
+        raise fail(f"not deleted: {reasons}", ExitCode.FAILED)

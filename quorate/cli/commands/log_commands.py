@@ -9,7 +9,7 @@ import typer
 
 from quorate.cli.cli_errors import ExitCode, fail, user_errors
 from quorate.cli.cli_options import JsonOption
-from quorate.cli.commands.batches import batches_of, damage_told, map_file, print_batch
+from quorate.cli.commands.batches import batches_of, damage_reported, map_file, print_batch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,7 +38,7 @@ def dump(
     if file.suffix != ".log":
         raise fail(f"{file} is no .log file; give a segment, such as {'0' * 20}.log", ExitCode.USAGE)
     metadata = file.resolve().parent.name.startswith("__cluster_metadata")
-    with user_errors(), damage_told(file, "the rest is damaged, or was being written"):
+    with user_errors(), damage_reported(file, "the rest is damaged, or was being written"):
         for batch in batches_of(map_file(file)):
             print_batch(batch, metadata=metadata, as_json=as_json, with_records=records)
 

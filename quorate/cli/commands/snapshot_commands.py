@@ -9,7 +9,7 @@ import typer
 
 from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
 from quorate.cli.cli_options import JsonOption
-from quorate.cli.commands.batches import batches_of, damage_told, map_file, print_batch
+from quorate.cli.commands.batches import batches_of, damage_reported, map_file, print_batch
 from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def dump(
                 ExitCode.USAGE,
             )
         ended = False
-        with damage_told(file, "the rest is damaged"):
+        with damage_reported(file, "the rest is damaged"):
             for batch in batches_of(map_file(file)):
                 ended = _is_footer(batch)
                 metadata = records and _holds_metadata(batch)

@@ -14,7 +14,7 @@ from quorate.cli.reach import BrokersOption, ControllersOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quorate.cli.kafka_requests.state_changes import BrokerPart, ClusterSight, Life
+    from quorate.cli.kafka_requests.state_changes import BrokerPart, ClusterReports, Life
     from quorate.runtime import Address
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -78,7 +78,7 @@ def state_changes(
     else:
         addresses = parse_addresses(controllers, option="--bootstrap-controller")
     with user_errors():
-        sight = _look(
+        reports = _look(
             addresses,
             at_controllers=controllers is not None,
             topic=topic,
@@ -90,15 +90,15 @@ def state_changes(
             addresses, since_ms=since_ms, timeout_ms=timeout_ms, controllers=controllers is not None
         )
         if brokers:
-            _show_brokers(sight, end_offset=read.end_offset, as_json=as_json)
+            _show_brokers(reports, end_offset=read.end_offset, as_json=as_json)
             return
-        lives = join(read.requests, sight, names=read.names, now_ms=int(time.time() * 1000))
+        lives = join(read.requests, reports, names=read.names, now_ms=int(time.time() * 1000))
         lives = narrow(lives, topic=topic, partition=partition, broker=broker, pending=pending)
     if as_json:
         typer.echo(json.dumps([_as_dict(each) for each in lives]))
         return
     _print(lives)
-    for each in sight.journals.values():
+    for each in reports.journals.values():
         if each.problem is not None:
             typer.echo(f"broker {each.broker_id}: {each.problem}", err=True)
 
@@ -111,14 +111,14 @@ def _look(
     partition: int | None,
     pending_only: bool,
     timeout_s: float,
-) -> "ClusterSight":
+) -> "ClusterReports":
     import trio
 
     from quorate.cli.bootstrap import connect_any
     from quorate.cli.images import LATEST, ClusterHistory, Replay
     from quorate.cli.kafka_requests.state_changes import look, look_from_image
 
-    async def ask_brokers() -> "ClusterSight":
+    async def ask_brokers() -> "ClusterReports":
         async with connect_any(addresses) as client:
             return await look(
                 client, topic=topic, partition=partition, pending_only=pending_only, timeout_s=timeout_s
@@ -131,7 +131,7 @@ def _look(
     )
     replay.move_to(LATEST)
 
-    async def ask_known_brokers() -> "ClusterSight":
+    async def ask_known_brokers() -> "ClusterReports":
         return await look_from_image(
             replay.image, topic=topic, partition=partition, pending_only=pending_only, timeout_s=timeout_s
         )
@@ -234,11 +234,11 @@ def _duration(milliseconds: float) -> str:
     return f"{milliseconds:.1f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
-def _show_brokers(sight: "ClusterSight", *, end_offset: int, as_json: bool) -> None:
+def _show_brokers(reports: "ClusterReports", *, end_offset: int, as_json: bool) -> None:
     rows: list[dict[str, object]] = []
-    assigned = {broker for brokers in sight.replicas.values() for broker in brokers}
-    for broker_id in sorted(assigned | sight.journals.keys()):
-        each = sight.journals.get(broker_id)
+    assigned = {broker for brokers in reports.replicas.values() for broker in brokers}
+    for broker_id in sorted(assigned | reports.journals.keys()):
+        each = reports.journals.get(broker_id)
         answer = None if each is None else each.answer
         rows.append(
             {

@@ -40,8 +40,8 @@ from quorate.log.batches.control import (
 )
 from quorate.log.batches.record_walk import InvalidRecordError, RecordBytes, RecordWalk, timestamp_deltas
 from quorate.log.batches.records import (
-    KeyValue,
     Record,
+    RecordContent,
     build_batch,
     build_keyed_batch,
     record_pieces,
@@ -62,10 +62,10 @@ __all__ = [
     "BatchHeader",
     "ControlType",
     "InvalidRecordError",
-    "KeyValue",
     "LeaderChange",
     "Record",
     "RecordBytes",
+    "RecordContent",
     "RecordWalk",
     "attributes_with",
     "bare_header",

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from quorate.kafka_bytes import Cursor, Pieces
 from quorate.log.batches.batch import Batch
-from quorate.log.batches.records import KeyValue, Record, build_keyed_batch, records_of
+from quorate.log.batches.records import Record, RecordContent, build_keyed_batch, records_of
 from quorate.log.log_errors import NEWER_WROTE_IT, InvalidBatchError
 from quorate.runtime import parse_uuid, uuid_text
 from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
@@ -110,11 +110,11 @@ def snapshot_footer_batch(*, base_offset: int, epoch: int, timestamp_ms: int) ->
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
-def _control(kind: ControlType, value: Pieces) -> KeyValue:
-    return KeyValue(_KEY.pack(0, kind), value.tags().joined())
+def _control(kind: ControlType, value: Pieces) -> RecordContent:
+    return RecordContent(_KEY.pack(0, kind), value.tags().joined())
 
 
-def _batch(records: Sequence[KeyValue], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+def _batch(records: Sequence[RecordContent], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
     return build_keyed_batch(
         base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, records=records, control=True
     )
@@ -125,8 +125,8 @@ def _uuid_of(directory_id: str | None) -> UUID | None:
     return None if directory_id is None else parse_uuid(directory_id)
 
 
-def _voter_records(voters: VoterSet, *, first: bool) -> list[KeyValue]:
-    record = KeyValue(_KEY.pack(0, ControlType.KRAFT_VOTERS), encode_voters(voters))
+def _voter_records(voters: VoterSet, *, first: bool) -> list[RecordContent]:
+    record = RecordContent(_KEY.pack(0, ControlType.KRAFT_VOTERS), encode_voters(voters))
     if not first:
         return [record]
     return [_control(ControlType.KRAFT_VERSION, Pieces().int16(0).int16(KRAFT_VERSION)), record]

@@ -9,7 +9,7 @@ from quorate.log.log_errors import InvalidBatchError
 from quorate.runtime import WORK
 
 
-class KeyValue(NamedTuple):
+class RecordContent(NamedTuple):
     """What goes into a record. None is null (a tombstone, for a value)."""
 
     key: bytes | None
@@ -71,7 +71,7 @@ def build_keyed_batch(
     base_offset: int,
     epoch: int,
     timestamp_ms: int,
-    records: Sequence[KeyValue],
+    records: Sequence[RecordContent],
     control: bool = False,
     transactional: bool = False,
     producer_id: int = -1,

@@ -21,7 +21,7 @@ _FETCHED = ".fetched"
 
 
 @dataclass(slots=True)
-class _Part:
+class _SnapshotPart:
     """A snapshot that is being fetched."""
 
     snapshot: SnapshotId
@@ -44,7 +44,7 @@ class SnapshotStore:
         self._folder = folder
         self._contents = {contents.snapshot: contents for contents in whole}
         self._damaged = tuple(damaged)
-        self._part: _Part | None = None
+        self._part: _SnapshotPart | None = None
 
     @classmethod
     async def open(cls, disk: Disk, folder: str) -> "SnapshotStore":
@@ -158,7 +158,7 @@ class SnapshotStore:
         path = f"{self._folder}/{name_of(snapshot)}{_FETCHED}{PART_SUFFIX}"
         if self._disk.exists(path):
             self._disk.remove(path)
-        self._part = _Part(snapshot, path, self._disk.open(path, create=True))
+        self._part = _SnapshotPart(snapshot, path, self._disk.open(path, create=True))
 
     def drop_part(self) -> None:
         """Forget what was received."""
@@ -188,7 +188,7 @@ class SnapshotStore:
         self._add(contents)
         return contents
 
-    def _discard(self, part: _Part) -> None:
+    def _discard(self, part: _SnapshotPart) -> None:
         part.file.close()
         try:
             self._disk.remove(part.path)

@@ -140,7 +140,7 @@ class Core:
             node.leader_endpoint = node.voters.endpoint_of(leader)
             if node.leader_endpoint is not None:
                 return self._roles.begin(Follower(leader=leader))
-        return self._roles.begin(Unattached(heeds_strangers=node.election.voted is None))
+        return self._roles.begin(Unattached(heeds_outside_ids=node.election.voted is None))
 
     def step(self, event: Event) -> tuple[Effect, ...]:
         """Raises InvariantError if a rule of the protocol is broken, here or by a peer: the node must
@@ -337,7 +337,10 @@ class Core:
         log = self._node.log
         if generation != log.generation:
             invariant(
-                generation < log.generation, "no such generation yet", told=generation, current=log.generation
+                generation < log.generation,
+                "no such generation yet",
+                given=generation,
+                current=log.generation,
             )
             return  # of a log that has been cut since
         if log.note_durable(end_offset):

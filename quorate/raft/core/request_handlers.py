@@ -22,7 +22,7 @@ from quorate.raft.core.roles import (
     ToUnattached,
     Unattached,
     is_heeded,
-    is_stranger,
+    is_outside_id,
 )
 
 
@@ -72,8 +72,8 @@ def answer_vote(roles: RoleHolder, request: VoteRequest) -> None:
     granted = False
     if error is ErrorCode.NONE and request.epoch < node.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
-    if error is ErrorCode.NONE and is_stranger(node, request.source):
-        granted = _grants_stranger(roles, request)
+    if error is ErrorCode.NONE and is_outside_id(node, request.source):
+        granted = _grants_outside_id(roles, request)
         if not request.voter.matches(node.key):
             error = ErrorCode.INVALID_VOTER_KEY
     elif error is ErrorCode.NONE:
@@ -99,7 +99,7 @@ def answer_vote(roles: RoleHolder, request: VoteRequest) -> None:
         roles.role.on_rival(node, request.source)
 
 
-def _grants_stranger(roles: RoleHolder, request: VoteRequest) -> bool:
+def _grants_outside_id(roles: RoleHolder, request: VoteRequest) -> bool:
     """Grant a vote to an id outside the voter sets by the usual rules, when it may have an effect at all.
     Its epoch becomes ours only with our vote."""
     node, role = roles.node, roles.role
@@ -129,8 +129,8 @@ def answer_begin_epoch(roles: RoleHolder, request: BeginQuorumEpochRequest) -> N
     error = request_error(node, request)
     if error is ErrorCode.NONE:
         error = _claim_error(roles, request)
-    if error is ErrorCode.NONE and is_stranger(node, request.source):
-        _ask_stranger(roles, request)
+    if error is ErrorCode.NONE and is_outside_id(node, request.source):
+        _ask_outside_id(roles, request)
     elif error is ErrorCode.NONE:
         node.resume(request.source)
         roles.hear_of(request.epoch, request.source, request.endpoint, first_hand=True)
@@ -139,7 +139,7 @@ def answer_begin_epoch(roles: RoleHolder, request: BeginQuorumEpochRequest) -> N
     node.send(BeginQuorumEpochResponse(**node.answer_to(request, error)))
 
 
-def _ask_stranger(roles: RoleHolder, request: BeginQuorumEpochRequest) -> None:
+def _ask_outside_id(roles: RoleHolder, request: BeginQuorumEpochRequest) -> None:
     """It says that it leads. If we look for a leader, we ask whether it does."""
     node, role = roles.node, roles.role
     if request.endpoint is None or not is_heeded(node, role, request.epoch):
@@ -171,7 +171,7 @@ def answer_end_epoch(roles: RoleHolder, request: EndQuorumEpochRequest) -> None:
     error = request_error(node, request)
     if error is ErrorCode.NONE:
         error = _claim_error(roles, request)
-    if error is ErrorCode.NONE and not is_stranger(node, request.source):
+    if error is ErrorCode.NONE and not is_outside_id(node, request.source):
         roles.hear_of(request.epoch, request.source, None, first_hand=True, resigned=True)
         if isinstance(roles.role, Follower) and roles.role.leader == request.source:
             roles.role.on_end_of_epoch(node, request.preferred_successors)

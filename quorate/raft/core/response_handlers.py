@@ -33,7 +33,7 @@ def take_response(roles: RoleHolder, response: Response) -> None:
         roles.hear_of(response.epoch, response.leader, response.leader_endpoint, first_hand=first_hand)
         if roles.role is not before:
             return  # what was asked for was the old role's
-    # Who grants a stranger's pre-vote does not take its epoch for it.
+    # Granting the pre-vote of an outside id does not raise the epoch.
     is_pre_vote = isinstance(response, VoteResponse) and response.pre_vote and response.granted
     is_of_now = response.epoch == node.epoch or (is_pre_vote and response.epoch < node.epoch)
     if error is ErrorCode.NONE and is_of_now:

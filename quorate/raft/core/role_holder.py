@@ -78,7 +78,7 @@ class RoleHolder(Cloneable):
                 return Unattached(
                     leader_resigned=transition.leader_resigned,
                     lost_rounds=transition.lost_rounds,
-                    heeds_strangers=voted is None or transition.lost_election,
+                    heeds_outside_ids=voted is None or transition.lost_election,
                 )
             case ToFollower(epoch=epoch, leader=leader):
                 voted = stored.voted if epoch == stored.epoch else None
@@ -144,7 +144,7 @@ class RoleHolder(Cloneable):
                 "two leaders in one epoch; a node lost its quorum-state file, or two clusters share an id",
                 epoch=epoch,
                 known=known,
-                told=leader,
+                given=leader,
             )
             if first_hand and endpoint is not None and leader == node.leader:
                 node.leader_endpoint = endpoint

@@ -107,7 +107,7 @@ class NodeState(Cloneable, derived=_DERIVED):
         """Whom we tell others to ask. Not us once we have resigned."""
         self.leader_endpoint: Endpoint | None = None
         self.heard_of: tuple[NodeId, Endpoint] | None = None
-        """A stranger that says it leads, and where: somebody to ask who leads."""
+        """An id outside the voter sets that claims to lead, and its endpoint. It is asked for the leader."""
         self.log = log
         self.high_watermark = log.snapshot.end_offset if log.snapshot is not None else None
         """The highest seen since the process started, where a snapshot of what is committed counts as seen;
@@ -126,9 +126,9 @@ class NodeState(Cloneable, derived=_DERIVED):
         """Whom to ask: the other voters, the bootstrap servers that are none of them, and `heard_of`."""
         self.look_up_voters()
 
-    def hear_of(self, stranger: NodeId, endpoint: Endpoint) -> None:
+    def hear_of(self, source: NodeId, endpoint: Endpoint) -> None:
         """One at a time, so that they can't crowd out whom we know."""
-        self.heard_of = (stranger, endpoint)
+        self.heard_of = (source, endpoint)
         self.look_up_voters()
 
     def look_up_voters(self) -> bool:
@@ -148,7 +148,7 @@ class NodeState(Cloneable, derived=_DERIVED):
             if endpoint not in known
         )
         if self.heard_of is not None and self.heard_of[0] in voters:
-            self.heard_of = None  # no stranger any more
+            self.heard_of = None  # a voter now
         heard_of = () if self.heard_of is None else (self.heard_of[0],)
         self.may_know_leader = (*(voter.id for voter in self.others), *servers, *heard_of)
         return self.is_voter != was_voter

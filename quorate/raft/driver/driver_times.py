@@ -5,18 +5,18 @@ from collections.abc import Callable
 from quorate.raft.core import Role, RoleChanged
 from quorate.raft.telemetry import Telemetry
 
-_TOLD_EVERY_SECONDS = 0.1
+_REPORT_EVERY_SECONDS = 0.1
 _ASKING_ROLES = (Role.CANDIDATE, Role.PROSPECTIVE)
 
 
 class DriverTimes:
-    __slots__ = ("_asking_since", "_busy_seconds", "_now", "_telemetry", "_told_at")
+    __slots__ = ("_asking_since", "_busy_seconds", "_now", "_reported_at", "_telemetry")
 
     def __init__(self, telemetry: Telemetry, now: Callable[[], float]) -> None:
         self._telemetry = telemetry
         self._now = now
         self._asking_since: float | None = None
-        self._told_at = self._now()
+        self._reported_at = self._now()
         self._busy_seconds = 0.0
 
     def worked(self, started: float) -> None:
@@ -24,10 +24,10 @@ class DriverTimes:
         telling it."""
         ended = self._now()
         self._busy_seconds += ended - started
-        since = ended - self._told_at
-        if since >= _TOLD_EVERY_SECONDS:
+        since = ended - self._reported_at
+        if since >= _REPORT_EVERY_SECONDS:
             self._telemetry.polled(idle_seconds=since - self._busy_seconds, busy_seconds=self._busy_seconds)
-            self._told_at = ended
+            self._reported_at = ended
             self._busy_seconds = 0.0
 
     def role_changed(self, effect: RoleChanged) -> None:

@@ -5,8 +5,8 @@ from quorate.raft.transport.caller import (
     ApplicationHandler,
     Caller,
     CallerHandler,
+    KafkaHandler,
     LocalCaller,
-    StrangerHandler,
 )
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView
@@ -24,6 +24,7 @@ __all__ = [
     "Channel",
     "EndpointCheck",
     "Forwarder",
+    "KafkaHandler",
     "ListedSnapshot",
     "LocalCaller",
     "Peer",
@@ -31,6 +32,5 @@ __all__ = [
     "QuorumView",
     "Server",
     "SnapshotRead",
-    "StrangerHandler",
     "size_of",
 ]

@@ -97,7 +97,7 @@ def encode_success(
 def encode_failure(
     correlation: int, error: QuorumError, *, kind: FrameKind = FrameKind.APPEND
 ) -> list[Buffer]:
-    # Cut, because a message may quote what a stranger sent, and the header has to fit.
+    # Cut to fit the header: a message may quote bytes of an unauthenticated peer.
     fields: list[object] = [AppendError.OUTCOME_UNKNOWN.value, None, 0, None, str(error)[:_MESSAGE_CHARS]]
     match error:
         case NotLeaderError():

@@ -7,11 +7,12 @@ from quorate.runtime import Stream
 
 
 class Caller(Protocol):
-    """A node's requests come on one connection, which it keeps. The system ends it with the process."""
+    """The sender of an application's request: a node, which sends all its requests on one connection. The
+    system closes that connection when the process ends."""
 
     @property
-    def gone(self) -> bool:
-        """True when the connection is over, which says nothing of the process at its other end."""
+    def is_closed(self) -> bool:
+        """True when the connection is closed. The process at its other end may still run."""
         ...
 
 
@@ -21,12 +22,12 @@ class LocalCaller:
     __slots__ = ()
 
     @property
-    def gone(self) -> bool:
+    def is_closed(self) -> bool:
         return False
 
 
 ApplicationHandler = Callable[[bytes], Awaitable[bytes]]
 CallerHandler = Callable[[bytes, Caller], Awaitable[bytes]]
 
-StrangerHandler = Callable[[Stream], Awaitable[None]]
+KafkaHandler = Callable[[Stream], Awaitable[None]]
 """Serves a connection that speaks Kafka's protocol until it is over."""

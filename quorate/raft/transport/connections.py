@@ -18,7 +18,7 @@ class PeerConnection:
     """One that was accepted. Not known to be anybody's until it says so. It is the `Caller` of what comes on
     it."""
 
-    __slots__ = ("gone", "node", "outbox", "owed")
+    __slots__ = ("is_closed", "node", "outbox", "owed")
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
@@ -26,7 +26,7 @@ class PeerConnection:
         """The voter that it last said it is."""
         self.owed: dict[int, int] = {}
         """Correlations of its requests that the core has, oldest first."""
-        self.gone = False
+        self.is_closed = False
 
 
 class Connections:
@@ -47,7 +47,7 @@ class Connections:
 
     def remove(self, connection: PeerConnection) -> None:
         """Drop the connection and the answers for it."""
-        connection.gone = True
+        connection.is_closed = True
         self._silent_first.pop(connection, None)
         self._forget(connection)
         for number in connection.owed:

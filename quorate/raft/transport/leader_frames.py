@@ -91,7 +91,7 @@ def _shown(voter: Voter) -> str:
 
 
 def _short(text: str | None) -> str:
-    """A stranger's text, fit for a log line."""
+    """Text of an unauthenticated peer, fit for a log line."""
     shown = str(text)
     return shown if shown.isprintable() and len(shown) <= 60 else f"{shown!r:.60}"
 

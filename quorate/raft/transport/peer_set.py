@@ -34,7 +34,7 @@ class PeerSet:
             if peer is not None:
                 peer.close()
             if message.destination >= 0 and message.destination not in self._core.voters:
-                self._forget_strangers()
+                self._forget_outside_ids()
             peer = self._peers[message.destination] = self._make(message.destination, endpoint)
             self._tasks.start(peer.run)
         peer.send(message)
@@ -46,11 +46,11 @@ class PeerSet:
                 peer.flush()
             self._asked.clear()
         if self._core.voters is not self._voters:
-            self._forget_strangers()
+            self._forget_outside_ids()
 
-    def _forget_strangers(self) -> None:
-        """After a change of the voters, or for the next stranger: who is no voter is not connected to any
-        more, unless it leads."""
+    def _forget_outside_ids(self) -> None:
+        """Close the connections to all ids but the voters and the leader. Called after a change of the
+        voters, and before a further outside id is asked."""
         self._voters = self._core.voters
         for node in [node for node in self._peers if node not in self._voters and node != self._core.leader]:
             self._peers.pop(node).close()

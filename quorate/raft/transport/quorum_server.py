@@ -23,7 +23,7 @@ from quorate.raft.transport.append_frames import (
     size_of,
 )
 from quorate.raft.transport.begun_stream import BegunStream
-from quorate.raft.transport.caller import CallerHandler, StrangerHandler
+from quorate.raft.transport.caller import CallerHandler, KafkaHandler
 from quorate.raft.transport.connections import CONNECTIONS_MAX, Connections, PeerConnection
 from quorate.raft.transport.description_frames import QuorumView, encode_view
 from quorate.raft.transport.frames import (
@@ -123,7 +123,7 @@ class Server:
         self._turnstile = Turnstile()
         self._full = False
         self.handler: CallerHandler | None = None
-        self.stranger: StrangerHandler | None = None
+        self.kafka_handler: KafkaHandler | None = None
 
     def send_response(self, message: Message, records: Buffer = b"") -> None:
         """Queue a response of the core, with `records` if it is a Fetch's; `flush` sends it."""
@@ -214,10 +214,10 @@ class Server:
         except NetworkError:
             pass
         except OtherProtocolError as error:
-            if self.stranger is None or error.began[0] != _FIRST_OF_KAFKA:
+            if self.kafka_handler is None or error.began[0] != _FIRST_OF_KAFKA:
                 log.warning("closed a connection", peer=outbox.peer, reason=str(error))
             else:
-                await self.stranger(BegunStream(outbox.stream, error.began))
+                await self.kafka_handler(BegunStream(outbox.stream, error.began))
         except PeerProtocolError as error:
             log.warning("closed a connection", peer=outbox.peer, reason=str(error))
 

@@ -36,7 +36,7 @@ class Turnstile:
     def __init__(self) -> None:
         self._locks = {kind: trio.Lock() for kind in PAUSE_SECONDS}
         self._ready_at = dict.fromkeys(PAUSE_SECONDS, 0.0)
-        self._told: tuple[str, str, str] | None = None
+        self._logged: tuple[str, str, str] | None = None
 
     async def through(
         self, kind: FrameKind, what: str, peer: str, act: Callable[[], Awaitable[Answer]]
@@ -64,7 +64,7 @@ class Turnstile:
         return answer
 
     def _tell(self, what: str, peer: str, outcome: str) -> None:
-        told = (what, peer.rpartition(":")[0], outcome)
-        if told != self._told:
-            self._told = told
+        line = (what, peer.rpartition(":")[0], outcome)
+        if line != self._logged:
+            self._logged = line
             log.info("an administrative request", request=what, peer=peer, outcome=outcome)

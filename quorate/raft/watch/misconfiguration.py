@@ -23,10 +23,10 @@ class Misconfiguration:
         "_directories",
         "_names",
         "_node",
+        "_reported_ids",
+        "_reported_static",
+        "_reported_voters",
         "_static",
-        "_told_ids",
-        "_told_static",
-        "_told_voters",
     )
 
     def __init__(self, node: NodeId, configured: VoterSet, names: ParameterNames) -> None:
@@ -34,12 +34,12 @@ class Misconfiguration:
         self._names = names
         self._node = node
         self._static = configured
-        self._told_static = False
+        self._reported_static = False
         self._configured = tuple(sorted(configured.ids))
         self._directories: dict[NodeId, list[str | None]] = {}
         """That each node fetched with, the latest last."""
-        self._told_ids: dict[NodeId, None] = {}
-        self._told_voters: tuple[int, ...] | None = None
+        self._reported_ids: dict[NodeId, None] = {}
+        self._reported_voters: tuple[int, ...] | None = None
 
     def fetched(self, replica: ReplicaKey) -> None:
         """Of the leader: this replica's fetch was taken. One disk replaces another, but never comes back for
@@ -56,8 +56,8 @@ class Misconfiguration:
             del directories[:-_DIRECTORIES_MAX]
 
     def _tell_twins(self, replica: ReplicaKey, other: str | None) -> None:
-        if replica.id not in self._told_ids:
-            self._told_ids[replica.id] = None
+        if replica.id not in self._reported_ids:
+            self._reported_ids[replica.id] = None
             log.error(
                 "two nodes have one id",
                 node=replica.id,
@@ -69,9 +69,9 @@ class Misconfiguration:
     def voters_in_log(self, voters: VoterSet) -> None:
         """The log, or a snapshot, holds this set, and who votes is no more a matter of configuration
         (KIP-853)."""
-        if self._told_static or not self._static:
+        if self._reported_static or not self._static:
             return
-        self._told_static = True
+        self._reported_static = True
         in_log, configured = _listed(voters), _listed(self._static)
         if in_log == configured:
             log.info(
@@ -103,7 +103,7 @@ class Misconfiguration:
             except ValueError:
                 continue  # of a newer version: nothing depends on it
             voters = tuple(sorted(change.voters))
-            if voters != self._configured and voters != self._told_voters:
+            if voters != self._configured and voters != self._reported_voters:
                 log.error(
                     "the leader counts other voters than this node is configured with",
                     leader=change.leader,
@@ -112,7 +112,7 @@ class Misconfiguration:
                     reason="two majorities that need not share a node may each elect a leader; make "
                     f"{self._names.voters} the same on every node",
                 )
-            self._told_voters = voters
+            self._reported_voters = voters
 
 
 def _listed(voters: VoterSet) -> list[str]:

@@ -25,7 +25,7 @@ from quorate.log.batches import build_batch, read_batches, records_of
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, rack_of
 from quorate.simulation.brokers.partition_clients import TIMEOUT_S, PartitionClients, UnusableError
 from quorate.simulation.cluster_run import draw_records
-from quorate.simulation.histories import Append, History
+from quorate.simulation.histories import AppendCall, History
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset
 
@@ -65,7 +65,7 @@ class BrokerClients(PartitionClients):
         self._settings = settings
         partitions = range(cluster.settings.partitions)
         self.histories: Mapping[int, History] = {number: History() for number in partitions}
-        self.acknowledged: list[tuple[Append, str]] = []
+        self.acknowledged: list[tuple[AppendCall, str]] = []
         """The acknowledged appends, in order of time, each with the address of the broker that acknowledged
         it."""
         self.consumed: dict[str, tuple[int, list[tuple[int, bytes]]]] = {}
@@ -96,7 +96,7 @@ class BrokerClients(PartitionClients):
 
     # Producing
 
-    def _begin(self, client: str, partition: int, source: random.Random) -> Append:
+    def _begin(self, client: str, partition: int, source: random.Random) -> AppendCall:
         history = self.histories[partition]
         number = len(history.appends)
         settings = self._settings
@@ -110,7 +110,7 @@ class BrokerClients(PartitionClients):
         self,
         connection: WireClient,
         partition: int,
-        append: Append,
+        append: AppendCall,
         producer: tuple[int, int, int],
         timeout_s: float,
     ) -> ProducedPartition:
@@ -138,7 +138,7 @@ class BrokerClients(PartitionClients):
 
     async def _produce_idempotently(self, client: str, partition: int, source: random.Random) -> None:
         producer: list[int] = []
-        begun: list[Append] = []
+        begun: list[AppendCall] = []
 
         async def use(connection: WireClient) -> bool:
             if not producer:

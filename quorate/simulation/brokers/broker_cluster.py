@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from quorate.broker import BrokerServer, SameDirectoryError, UntoldFailureError
+from quorate.broker import BrokerServer, SameDirectoryError, UnreportedFailureError
 from quorate.broker.controller import FENCING_THE_DEAD
 from quorate.broker.metadata import MetadataImage, PartitionState
 from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
@@ -182,7 +182,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         AllFoldersFailedError,
         DuplicateReplicaError,
         SameDirectoryError,
-        UntoldFailureError,
+        UnreportedFailureError,
     )
 
     def __init__(

@@ -34,7 +34,7 @@ from quorate.simulation.brokers.reassigner import Reassigner
 from quorate.simulation.brokers.settled_cluster import check_work_ends
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults import FOLDER, Fault, Faults, FaultSettings, VoterFaults, VotersIn
-from quorate.simulation.histories import Outcome
+from quorate.simulation.histories import AppendOutcome
 from quorate.simulation.totals import Counts
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.simulation.world import (
@@ -384,10 +384,10 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             digest=self.trace.digest,
             events=self.trace.events,
             virtual_s=round(trio.current_time(), 3),
-            acknowledged=sum(history.count(Outcome.ACKNOWLEDGED) for history in histories),
+            acknowledged=sum(history.count(AppendOutcome.ACKNOWLEDGED) for history in histories),
             records=sum(history.acknowledged_records for history in histories),
-            failed=sum(history.count(Outcome.FAILED) for history in histories),
-            unknown=sum(history.count(Outcome.UNKNOWN) for history in histories),
+            failed=sum(history.count(AppendOutcome.FAILED) for history in histories),
+            unknown=sum(history.count(AppendOutcome.UNKNOWN) for history in histories),
             read=sum(len(got) for _, got in clients.consumed.values()),
             read_nearby=clients.read_nearby,
             commits=members.commits,

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire import WireClient
 from quorate.broker.wire.codecs import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.log import Log
-from quorate.log.batches import KeyValue, build_keyed_batch, read_batches, records_of
+from quorate.log.batches import RecordContent, build_keyed_batch, read_batches, records_of
 from quorate.simulation.brokers.broker_cluster import BrokerCluster
 from quorate.simulation.brokers.partition_clients import TIMEOUT_S, PartitionClients, UnusableError
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
@@ -121,7 +121,7 @@ class CompactedTopic(PartitionClients):
         """An idempotent producer, which repeats each batch until it is acknowledged: so it knows all."""
         client, numbers = f"keyed-{partition}", iter(range(1 << 30))
         producer: list[int] = []
-        begun: list[tuple[Sequence[KeyValue], float]] = []
+        begun: list[tuple[Sequence[RecordContent], float]] = []
 
         async def use(connection: WireClient) -> bool:
             if not producer:
@@ -143,10 +143,10 @@ class CompactedTopic(PartitionClients):
 
         await self.with_leader(client, partition, source, use)
 
-    def _draw(self, client: str, number: int, source: random.Random) -> Sequence[KeyValue]:
+    def _draw(self, client: str, number: int, source: random.Random) -> Sequence[RecordContent]:
         keys = [b"key-%d" % source.randrange(self._settings.keys) for _ in range(_RECORDS_MAX)]
         return [
-            KeyValue(
+            RecordContent(
                 key,
                 None
                 if source.random() < _TOMBSTONES
@@ -156,7 +156,11 @@ class CompactedTopic(PartitionClients):
         ]
 
     async def _send(
-        self, connection: WireClient, partition: int, records: Sequence[KeyValue], producer: Sequence[int]
+        self,
+        connection: WireClient,
+        partition: int,
+        records: Sequence[RecordContent],
+        producer: Sequence[int],
     ) -> int:
         data = build_keyed_batch(
             base_offset=0,

@@ -30,7 +30,7 @@ from quorate.raft.core import (
     VoteResponse,
     validate,
 )
-from quorate.simulation.core.core_node import CoreNode, Entry
+from quorate.simulation.core.core_node import CoreNode, CoreRecord
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, VoterSet
 
@@ -52,7 +52,7 @@ class Invariants:
         self._nodes = nodes
         self._configured = configured
         self._is_lost = is_lost
-        self.committed: list[Entry] = []
+        self.committed: list[CoreRecord] = []
         """The longest prefix that any node ever called committed."""
         self._committed_in: list[tuple[Epoch, Offset]] = []
         """The epoch and the end of each growth of the committed log."""

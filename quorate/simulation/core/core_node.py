@@ -19,7 +19,7 @@ from quorate.raft.core import (
     StoreSnapshotChunk,
     Timer,
 )
-from quorate.simulation.effect_interpreter import Batch
+from quorate.simulation.effect_interpreter import WrittenBatch
 from quorate.types import (
     ElectionState,
     Endpoint,
@@ -36,7 +36,7 @@ from quorate.types import (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CoreRecord:
     """A record: the epoch that wrote it, and a value that no other record has."""
 
     epoch: Epoch
@@ -51,13 +51,13 @@ class CoreDisk:
     in a snapshot, and kept here for comparison."""
 
     election: ElectionState = ElectionState(Epoch(0))
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[CoreRecord] = field(default_factory=list)
     synced: Offset = Offset(0)
     log_start_offset: Offset = Offset(0)
     directory_id: str | None = None
     bootstrap_voters: VoterSet | None = None
     """The voters of the bootstrap snapshot, if there is one."""
-    snapshots: dict[SnapshotId, tuple[Entry, ...]] = field(default_factory=dict)
+    snapshots: dict[SnapshotId, tuple[CoreRecord, ...]] = field(default_factory=dict)
     """The complete snapshots, and the records that each stands for."""
     part: tuple[SnapshotId, bytearray] | None = None
 
@@ -76,7 +76,7 @@ class CoreDisk:
     def latest_snapshot(self) -> SnapshotId | None:
         return max(self.snapshots, default=None)
 
-    def voters_below(self, end: int, entries: Sequence[Entry]) -> VoterSet | None:
+    def voters_below(self, end: int, entries: Sequence[CoreRecord]) -> VoterSet | None:
         """The last voter set in `entries[:end]`, or of the bootstrap."""
         found = (entry.voters for entry in reversed(entries[:end]) if entry.voters is not None)
         return next(found, self.bootstrap_voters)
@@ -180,13 +180,13 @@ class CoreFactory(Protocol):
     ) -> Core: ...
 
 
-def entries_of(batch: Batch) -> list[Entry]:
+def entries_of(batch: WrittenBatch) -> list[CoreRecord]:
     """The records of a batch: a value each, or those of control records."""
     first = -batch.epoch if batch.proposal is None else batch.proposal
     step = 0 if batch.proposal is None else 1
     at = None if batch.voters is None else batch.voters.offset
     return [
-        Entry(
+        CoreRecord(
             batch.epoch,
             first + step * (offset - batch.base_offset),
             batch.voters.voters if batch.voters is not None and offset == at else None,
@@ -195,7 +195,7 @@ def entries_of(batch: Batch) -> list[Entry]:
     ]
 
 
-def records_of(effect: SendRecords, stored: Sequence[Entry], *, records_max: int) -> Message:
+def records_of(effect: SendRecords, stored: Sequence[CoreRecord], *, records_max: int) -> Message:
     """The response that SendRecords asks for."""
     end = min(effect.start_offset + records_max, len(stored))
     while end < len(stored) and stored[end].value == stored[end - 1].value:
@@ -229,10 +229,10 @@ def chunk_of(effect: SendSnapshotChunk, *, known: bool, chunk_bytes: int) -> Mes
     return replace(response, size=len(content), length=len(chunk), chunk=chunk)
 
 
-def unpack_entries(effect: AppendFetched) -> list[Entry]:
+def unpack_entries(effect: AppendFetched) -> list[CoreRecord]:
     values = struct.iter_unpack(">q", effect.records)
     return [
-        Entry(
+        CoreRecord(
             batch.epoch,
             next(values)[0],
             batch.voters.voters if batch.voters is not None and batch.voters.offset == offset else None,

@@ -45,7 +45,7 @@ from quorate.simulation.core.core_node import (
     CoreDisk,
     CoreFactory,
     CoreNode,
-    Entry,
+    CoreRecord,
     chunk_of,
     endpoint_of,
     entries_of,
@@ -53,7 +53,7 @@ from quorate.simulation.core.core_node import (
     snapshot_bytes,
     unpack_entries,
 )
-from quorate.simulation.effect_interpreter import Batch, EffectInterpreter
+from quorate.simulation.effect_interpreter import EffectInterpreter, WrittenBatch
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import (
     ElectionState,
@@ -123,7 +123,7 @@ class CoreWorld:
         self._voters_changed = True
 
     @property
-    def committed(self) -> list[Entry]:
+    def committed(self) -> list[CoreRecord]:
         """The longest prefix that any node ever called committed."""
         return self.invariants.committed
 
@@ -367,7 +367,7 @@ class CoreInterpreter(EffectInterpreter):
     def persist(self, state: ElectionState) -> None:
         self.machine.disk.election = state
 
-    def append(self, generation: Generation, batches: tuple[Batch, ...]) -> None:
+    def append(self, generation: Generation, batches: tuple[WrittenBatch, ...]) -> None:
         for batch in batches:
             self.machine.disk.entries += entries_of(batch)
         self.world.sync_soon(self.machine)

@@ -37,12 +37,12 @@ from quorate.simulation.explorer.coverage import Coverage
 from quorate.simulation.explorer.interning import Table
 from quorate.simulation.explorer.node import (
     CrashPoint,
-    Disk,
     Machine,
+    NodeDisk,
     Observation,
-    Outcome,
     Packet,
     Snapshot,
+    StepOutcome,
     end_of,
     up_to,
 )
@@ -100,7 +100,7 @@ class Transition:
     sent: tuple[int, ...]
     observations: tuple[Observation, ...]
     forgotten: tuple[NodeId, ...]
-    crash_points: tuple[tuple[Disk, tuple[int, ...], tuple[Observation, ...]], ...]
+    crash_points: tuple[tuple[NodeDisk, tuple[int, ...], tuple[Observation, ...]], ...]
     broken: str
 
 
@@ -189,7 +189,7 @@ class Transitions:
             each = replace(each, disk=replace(each.disk, log_start_offset=event.start.end_offset))
         return self._in_numbers(steps.step(each, event, packet, fetch_batches=self.bound.fetch_batches))
 
-    def _in_numbers(self, outcome: Outcome) -> Transition:
+    def _in_numbers(self, outcome: StepOutcome) -> Transition:
         if outcome.broken:
             return Transition(-1, (), (), (), (), outcome.broken)
         return Transition(
@@ -201,7 +201,9 @@ class Transitions:
             "",
         )
 
-    def _crash_point(self, crash_point: CrashPoint) -> tuple[Disk, tuple[int, ...], tuple[Observation, ...]]:
+    def _crash_point(
+        self, crash_point: CrashPoint
+    ) -> tuple[NodeDisk, tuple[int, ...], tuple[Observation, ...]]:
         """Return the crash's result. Nobody waits for the answers to a crashed node's requests."""
         sent = (
             self.stale(self.packets.number(packet))

@@ -4,14 +4,14 @@ and a little history."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from quorate.simulation.effect_interpreter import Batch
+from quorate.simulation.effect_interpreter import WrittenBatch
 from quorate.simulation.explorer.node import (
     Commits,
     Cuts,
-    Disk,
     History,
     Leads,
     Machine,
+    NodeDisk,
     Observation,
     ReadFailed,
     ReadPassed,
@@ -22,7 +22,7 @@ from quorate.types import Epoch, NodeId, VoterSet
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadIndexCall:
     """A read index that somebody asked for."""
 
     node: NodeId
@@ -39,7 +39,7 @@ class Past:
     """The longest prefix that any node ever called committed."""
     leaders: tuple[tuple[Epoch, NodeId], ...] = ()
     """The leaders of epochs in which somebody may still lead or follow, in order."""
-    reads: tuple[Read, ...] = ()
+    reads: tuple[ReadIndexCall, ...] = ()
 
 
 def seen(
@@ -72,7 +72,7 @@ def seen(
 
 
 def asked_to_read(past: Past, node: NodeId, read_round: int) -> Past:
-    return replace(past, reads=(*past.reads, Read(node, read_round, end_of(past.committed))))
+    return replace(past, reads=(*past.reads, ReadIndexCall(node, read_round, end_of(past.committed))))
 
 
 def crashed(past: Past, node: NodeId) -> Past:
@@ -117,7 +117,7 @@ def _without_reads(past: Past, node: NodeId, read_round: int | None) -> Past:
     return replace(past, reads=kept)
 
 
-def _leads(past: Past, key: NodeId, epoch: Epoch, disk: Disk, machines: Sequence[Machine]) -> Past:
+def _leads(past: Past, key: NodeId, epoch: Epoch, disk: NodeDisk, machines: Sequence[Machine]) -> Past:
     known = dict(past.leaders).get(epoch)
     _require(known is None or known == key, f"one leader in epoch {epoch}: {known}, and now {key}")
     if all(machine.disk.election.epoch <= epoch for machine in machines):
@@ -173,7 +173,7 @@ def _commits(
     return replace(past, committed=history)
 
 
-def voters_in(history: Sequence[Batch], static: VoterSet) -> VoterSet:
+def voters_in(history: Sequence[WrittenBatch], static: VoterSet) -> VoterSet:
     """The latest set in the log, committed or not."""
     return next((batch.voters.voters for batch in reversed(history) if batch.voters is not None), static)
 

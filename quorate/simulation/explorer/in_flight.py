@@ -12,7 +12,7 @@ from quorate.simulation.explorer.node import Packet
 from quorate.types import NodeId
 
 
-class Network(Transitions):
+class InFlight(Transitions):
     """`reduce`: leave out answers that nobody waits for."""
 
     def __init__(self, bound: Bound, *, core: CoreFactory = Core, reduce: bool = True) -> None:

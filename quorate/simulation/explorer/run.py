@@ -27,7 +27,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ExplorationReport:
     """The result of one exploration; goes from process to process."""
 
     name: str
@@ -66,7 +66,7 @@ class Total:
     broken: int = 0
     coverage: Coverage = field(default_factory=Coverage)
 
-    def add(self, report: Report) -> None:
+    def add(self, report: ExplorationReport) -> None:
         self.states += report.states
         self.stands_for += report.stands_for
         self.transitions += report.transitions
@@ -74,7 +74,7 @@ class Total:
         self.coverage.add(report.coverage)
 
 
-def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
+def run(task: Task, *, say: Callable[[str], None] | None = None) -> ExplorationReport:
     world = World(task.bound, reduce=task.reduce)
     started = time.monotonic()
 
@@ -92,7 +92,7 @@ def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
             "See it again: python -m quorate.simulation.explorer "
             f"--bound {task.suite} --only '{task.name}'{reduction}{f' --replay {path}' if path else ''}",
         )
-    return Report(
+    return ExplorationReport(
         name=task.name,
         states=found.states,
         stands_for=found.stands_for,
@@ -109,7 +109,7 @@ def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
 
 def run_all(
     tasks: Iterable[Task], *, jobs: int, say: Callable[[str], None] | None = None
-) -> Iterator[Report]:
+) -> Iterator[ExplorationReport]:
     """Yield reports as they come. With one job, `say` gets the progress too."""
     if jobs == 1:
         yield from (run(task, say=say) for task in tasks)

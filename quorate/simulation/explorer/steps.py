@@ -18,14 +18,14 @@ from quorate.raft.core import (
     SnapshotDamaged,
 )
 from quorate.simulation.explorer import canonical
-from quorate.simulation.explorer.node import Interpreter, Machine, Outcome, Packet
+from quorate.simulation.explorer.node import Interpreter, Machine, Packet, StepOutcome
 from quorate.simulation.violations import SafetyViolation
 
 Make = Callable[[Machine], Core]
 """A core from what is stored."""
 
 
-def start(machine: Machine, make: Make) -> Outcome:
+def start(machine: Machine, make: Make) -> StepOutcome:
     """Start it, or restart it. What recovery read is synced before the first step."""
     disk = machine.disk
     disk = replace(disk, synced=disk.end_offset)
@@ -35,7 +35,7 @@ def start(machine: Machine, make: Make) -> Outcome:
 
 def step(
     machine: Machine, event: Event, packet: Packet | None = None, *, fetch_batches: int = 1000
-) -> Outcome:
+) -> StepOutcome:
     """Clone the core, give it `event`, and carry out what it asks for. `packet`: what `Received` holds;
     `fetch_batches`: how many a Fetch is answered with at most."""
     before = machine.up
@@ -81,14 +81,14 @@ def _carry_out(
     *,
     packet: Packet | None,
     fetch_batches: int = 1000,
-) -> Outcome:
+) -> StepOutcome:
     asked = canonical.asked(before)
     try:
         effects = act()
     except InvariantError as error:
-        return Outcome(machine, broken=f"no impossible step: {error}")
+        return StepOutcome(machine, broken=f"no impossible step: {error}")
     except Exception as error:
-        return Outcome(machine, broken=f"no step fails: {type(error).__name__}: {error}")
+        return StepOutcome(machine, broken=f"no step fails: {type(error).__name__}: {error}")
     interpreter = Interpreter(
         machine, core, packet, before.role if before is not None else None, fetch_batches
     )
@@ -104,11 +104,11 @@ def _carry_out(
             interpreter.do(effect)
         interpreter.check(before)
     except (SafetyViolation, InvariantError) as violation:
-        return Outcome(machine, effects=effects, broken=str(violation))
+        return StepOutcome(machine, effects=effects, broken=str(violation))
     sent = canonical.numbered(core, tuple(interpreter.sent))
     forgotten = canonical.settle(core, asked)
     syncs = canonical.generations(core, tuple(interpreter.syncs))
-    return Outcome(
+    return StepOutcome(
         machine=Machine(
             machine.key,
             core,

@@ -4,7 +4,7 @@ A state is a short tuple of small numbers: the budgets left, the past, each mach
 way (a multiset, so sorted). The numbers are names for things that are kept once, in tables. What a machine
 makes of an event is computed once per (machine, event), so most transitions are a few look-ups.
 
-Answers that nobody waits for are left out; they must do nothing (`Network.heeded_answers` checks that).
+Answers that nobody waits for are left out; they must do nothing (`InFlight.heeded_answers` checks that).
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ from quorate.simulation.explorer import explored_invariants as invariants
 from quorate.simulation.explorer.actions import DIRECTORY, FREE, REQUEST, Action, Broken, Transition
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.explored_invariants import Past
-from quorate.simulation.explorer.in_flight import Network
+from quorate.simulation.explorer.in_flight import InFlight
 from quorate.simulation.explorer.interning import Table
-from quorate.simulation.explorer.node import Disk, History, Machine, Observation, Packet, up_to
+from quorate.simulation.explorer.node import History, Machine, NodeDisk, Observation, Packet, up_to
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import ReplicaKey
 
@@ -40,7 +40,7 @@ _MACHINES: Final = 2
 """The index of the first machine in a State."""
 
 
-class World(Network):
+class World(InFlight):
     """The transition system of one `Bound`. `core` is the shipped one, or a broken one for a test of the
     tests."""
 
@@ -67,7 +67,8 @@ class World(Network):
         """Everybody is down, with empty disks; and no bound counts yet."""
         self.epoch_max = self.batches_max = self.in_flight_max = 10**6
         machines = tuple(
-            self.machines.number(Machine(ReplicaKey(each, DIRECTORY), None, Disk())) for each in self.names
+            self.machines.number(Machine(ReplicaKey(each, DIRECTORY), None, NodeDisk()))
+            for each in self.names
         )
         return (self.budgets.number(self._budgets_at_first), self.pasts.number(Past()), *machines)
 

@@ -17,7 +17,7 @@ import trio
 from quorate.log import RECOVERY_POINTS, load_offsets, segment_bases
 from quorate.raft.storage import LOG_FOLDER
 from quorate.simulation.faults.hosts import Node, SimulatedCluster
-from quorate.simulation.world import DiskSpeed, LinkQuality, Operation
+from quorate.simulation.world import DiskOperation, DiskSpeed, LinkQuality
 
 
 class Fault(enum.Enum):
@@ -323,7 +323,7 @@ class Faults(Generic[Node]):
     async def _write_error(self) -> None:
         node = self._some()
         node.disk_failing = True
-        operation = self._random.choice((Operation.APPEND, Operation.WRITE_AT, Operation.RENAME))
+        operation = self._random.choice((DiskOperation.APPEND, DiskOperation.WRITE_AT, DiskOperation.RENAME))
         node.disk.fail(operation, skip=self._random.randint(0, 5))
 
     async def _full_disk(self) -> None:
@@ -345,7 +345,7 @@ class Faults(Generic[Node]):
     def _fail_disk(self, node: Node) -> None:
         node.disk_failing = True
         operation = self._random.choice(
-            (Operation.SYNC, Operation.SYNC, Operation.SYNC_FOLDER, Operation.APPEND)
+            (DiskOperation.SYNC, DiskOperation.SYNC, DiskOperation.SYNC_FOLDER, DiskOperation.APPEND)
         )
         node.disk.fail(operation, skip=self._random.randint(0, 5))
 

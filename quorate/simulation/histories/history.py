@@ -12,7 +12,7 @@ from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset
 
 
-class Outcome(enum.Enum):
+class AppendOutcome(enum.Enum):
     """The client's knowledge of its append."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -23,14 +23,14 @@ class Outcome(enum.Enum):
 
 
 @dataclass(slots=True)
-class Append:
+class AppendCall:
     """An append call. `records` are unique in a history. Times in seconds; an unknown outcome has no end."""
 
     client: str
     records: Sequence[bytes]
     invoked_at: float
     ended_at: float = math.inf
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: AppendOutcome = AppendOutcome.UNKNOWN
     base_offset: Offset = Offset(-1)
     epoch: Epoch = Epoch(-1)
 
@@ -55,29 +55,29 @@ class History:
     """All appends and answered reads of a run, in the order of their invocation and answer."""
 
     def __init__(self) -> None:
-        self.appends: list[Append] = []
+        self.appends: list[AppendCall] = []
         self.reads: list[ClientRead] = []
 
-    def invoke(self, client: str, records: Sequence[bytes], now: float) -> Append:
-        append = Append(client, records, now)
+    def invoke(self, client: str, records: Sequence[bytes], now: float) -> AppendCall:
+        append = AppendCall(client, records, now)
         self.appends.append(append)
         return append
 
     @staticmethod
-    def acknowledge(append: Append, base_offset: Offset, epoch: Epoch, now: float) -> None:
-        append.outcome, append.ended_at = Outcome.ACKNOWLEDGED, now
+    def acknowledge(append: AppendCall, base_offset: Offset, epoch: Epoch, now: float) -> None:
+        append.outcome, append.ended_at = AppendOutcome.ACKNOWLEDGED, now
         append.base_offset, append.epoch = base_offset, epoch
 
     @staticmethod
-    def fail(append: Append, now: float) -> None:
-        append.outcome, append.ended_at = Outcome.FAILED, now
+    def fail(append: AppendCall, now: float) -> None:
+        append.outcome, append.ended_at = AppendOutcome.FAILED, now
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: AppendOutcome) -> int:
         return sum(append.outcome is outcome for append in self.appends)
 
     @property
     def acknowledged_records(self) -> int:
-        acknowledged = (each for each in self.appends if each.outcome is Outcome.ACKNOWLEDGED)
+        acknowledged = (each for each in self.appends if each.outcome is AppendOutcome.ACKNOWLEDGED)
         return sum(len(append.records) for append in acknowledged)
 
     def check(self, log: Iterable[tuple[int, bytes]]) -> None:
@@ -104,15 +104,15 @@ class History:
         self._check_order(found)
         self._check_linearizable(found)
 
-    def _check_whole(self, append: Append, offsets: list[int]) -> None:
+    def _check_whole(self, append: AppendCall, offsets: list[int]) -> None:
         if offsets and offsets != list(range(offsets[0], offsets[0] + len(append.records))):
             raise SafetyViolation(f"torn apart: {append} is at offsets {offsets}")
-        if append.outcome is Outcome.ACKNOWLEDGED:
+        if append.outcome is AppendOutcome.ACKNOWLEDGED:
             if not offsets:
                 raise SafetyViolation(f"acknowledged but lost: {append}")
             if offsets[0] != append.base_offset:
                 raise SafetyViolation(f"acknowledged elsewhere: {append} is at offset {offsets[0]}")
-        elif append.outcome is Outcome.FAILED and offsets:
+        elif append.outcome is AppendOutcome.FAILED and offsets:
             raise SafetyViolation(f"refused but appended: {append} is at offset {offsets[0]}")
 
     def _check_linearizable(self, found: Mapping[bytes, int]) -> None:
@@ -129,7 +129,9 @@ class History:
                         request=AppendBatch(),
                         answer=offset,
                         invoked_at=append.invoked_at,
-                        returned_at=append.ended_at if append.outcome is Outcome.ACKNOWLEDGED else math.inf,
+                        returned_at=append.ended_at
+                        if append.outcome is AppendOutcome.ACKNOWLEDGED
+                        else math.inf,
                     )
                 )
         for read in self.reads:
@@ -147,7 +149,7 @@ class History:
     def _check_order(self, found: dict[bytes, int]) -> None:
         """Sweep over time: what is invoked lies above everything that was acknowledged before."""
         ended = sorted(
-            (append for append in self.appends if append.outcome is Outcome.ACKNOWLEDGED),
+            (append for append in self.appends if append.outcome is AppendOutcome.ACKNOWLEDGED),
             key=lambda append: append.ended_at,
         )
         position, newest = 0, None

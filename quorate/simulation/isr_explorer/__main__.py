@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.simulation.isr_explorer import isr_story
+from quorate.simulation.isr_explorer import isr_counterexample
 from quorate.simulation.isr_explorer.isr_run import IsrTask, run_all_isr
 from quorate.simulation.isr_explorer.isr_suites import ISR_SUITES
 
@@ -49,13 +49,13 @@ def main(
 
 def _replay(bound: str, only: str, way: str) -> None:
     try:
-        world, breach = isr_story.replayed(ISR_SUITES[bound][only], way)
+        world, breach = isr_counterexample.replayed(ISR_SUITES[bound][only], way)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if breach is None:
         typer.echo("Nothing is broken on that way.")
         return
-    for line in isr_story.lines_of(world, breach):
+    for line in isr_counterexample.lines_of(world, breach):
         typer.echo(line)
     raise typer.Exit(1)
 

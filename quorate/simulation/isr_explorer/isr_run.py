@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from quorate.simulation.isr_explorer import isr_story
+from quorate.simulation.isr_explorer import isr_counterexample
 from quorate.simulation.isr_explorer.isr_search import explore_isr
 from quorate.simulation.isr_explorer.isr_suites import ISR_SUITES
 
@@ -56,9 +56,9 @@ def run_isr(task: IsrTask, *, say: Callable[[str], None] | None = None) -> IsrRe
     found = explore_isr(ISR_SUITES[task.suite][task.name], states_max=task.states_max, progress=progress)
     lines: tuple[str, ...] = ()
     if found.breach is not None:
-        way = isr_story.way_of(found.world, found.breach)
+        way = isr_counterexample.way_of(found.world, found.breach)
         lines = (
-            *isr_story.lines_of(found.world, found.breach),
+            *isr_counterexample.lines_of(found.world, found.breach),
             "See it again: python -m quorate.simulation.isr_explorer "
             f"--bound {task.suite} --only '{task.name}' --replay {way}",
         )

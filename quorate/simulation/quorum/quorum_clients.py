@@ -9,7 +9,7 @@ from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.raft.transport import Channel
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients, draw_records
-from quorate.simulation.histories import Append, ClientRead, History, Outcome
+from quorate.simulation.histories import AppendCall, AppendOutcome, ClientRead, History
 from quorate.simulation.quorum.quorum_cluster import CLUSTER_ID, QuorumCluster, QuorumNode
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset
@@ -51,7 +51,7 @@ class AppendingClients(Clients[QuorumCluster]):
                 client = f"reader-{number}"
                 nursery.start_soon(self._read, client, self._derived())
 
-    def _begin(self, client: str, source: random.Random) -> Append:
+    def _begin(self, client: str, source: random.Random) -> AppendCall:
         self._cluster.check_leaders()
         number = len(self._history.appends)
         settings = self._settings
@@ -64,7 +64,7 @@ class AppendingClients(Clients[QuorumCluster]):
     async def _think(self, source: random.Random) -> None:
         await self._pause(source, self._settings.think_max_s)
 
-    def _acknowledged(self, append: Append, base_offset: Offset, epoch: Epoch) -> None:
+    def _acknowledged(self, append: AppendCall, base_offset: Offset, epoch: Epoch) -> None:
         self._history.acknowledge(append, base_offset, epoch, trio.current_time())
         self._cluster.trace.add(append.client, f"acknowledged at {base_offset} in epoch {epoch}")
         piece_end_offset = self._cluster.checker.committed.end_offset
@@ -74,9 +74,9 @@ class AppendingClients(Clients[QuorumCluster]):
                 SafetyViolation(f"{append}, when nothing above {piece_end_offset} is committed"),
             )
 
-    def _ended(self, append: Append, outcome: Outcome) -> None:
+    def _ended(self, append: AppendCall, outcome: AppendOutcome) -> None:
         self._cluster.trace.add(append.client, outcome.value)
-        if outcome is Outcome.FAILED:
+        if outcome is AppendOutcome.FAILED:
             self._history.fail(append, trio.current_time())
 
     # In the node's process
@@ -95,16 +95,16 @@ class AppendingClients(Clients[QuorumCluster]):
                     await done.wait()
             await self._think(source)
 
-    async def _append_on(self, node: QuorumNode, append: Append, done: trio.Event) -> None:
+    async def _append_on(self, node: QuorumNode, append: AppendCall, done: trio.Event) -> None:
         quorum, life = node.quorum, node.life
-        outcome, appended = Outcome.UNKNOWN, None
+        outcome, appended = AppendOutcome.UNKNOWN, None
         if quorum is not None and node.alive:
             try:
                 appended = await quorum.append(
                     append.records, timeout_ms=int(self._settings.timeout_s * 1000)
                 )
             except (NotLeaderError, QuorumStoppedError):
-                outcome = Outcome.FAILED
+                outcome = AppendOutcome.FAILED
             except OutcomeUnknownError:
                 pass
         if not node.alive or node.life != life:
@@ -189,17 +189,17 @@ class AppendingClients(Clients[QuorumCluster]):
             nursery.start_soon(channel.run)
             while not self._finish.is_set() and not channel.broken:
                 append = self._begin(client, source)
-                outcome = Outcome.UNKNOWN
+                outcome = AppendOutcome.UNKNOWN
                 with trio.move_on_after(self._settings.timeout_s):
                     try:
                         base_offset, epoch = await channel.append(append.records)
-                        outcome = Outcome.ACKNOWLEDGED
+                        outcome = AppendOutcome.ACKNOWLEDGED
                         self._acknowledged(append, base_offset, epoch)
                     except NotLeaderError as error:
-                        outcome, leader = Outcome.FAILED, error.leader
+                        outcome, leader = AppendOutcome.FAILED, error.leader
                     except OutcomeUnknownError:
                         pass
-                if outcome is not Outcome.ACKNOWLEDGED:
+                if outcome is not AppendOutcome.ACKNOWLEDGED:
                     self._ended(append, outcome)
                     break
                 await self._think(source)

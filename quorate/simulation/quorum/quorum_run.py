@@ -10,7 +10,7 @@ from quorate.raft import NotLeaderError, OutcomeUnknownError
 from quorate.raft.core import CoreConfig
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults import Fault, FaultSettings, adopt_voters
-from quorate.simulation.histories import History, Outcome
+from quorate.simulation.histories import AppendOutcome, History
 from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
 from quorate.simulation.quorum.quorum_faults import QuorumFaults
@@ -147,9 +147,9 @@ class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
             digest=self.trace.digest,
             events=self.trace.events,
             virtual_s=round(trio.current_time(), 3),
-            acknowledged=self.history.count(Outcome.ACKNOWLEDGED),
-            failed=self.history.count(Outcome.FAILED),
-            unknown=self.history.count(Outcome.UNKNOWN),
+            acknowledged=self.history.count(AppendOutcome.ACKNOWLEDGED),
+            failed=self.history.count(AppendOutcome.FAILED),
+            unknown=self.history.count(AppendOutcome.UNKNOWN),
             read=len(self.history.reads),
             committed=cluster.checker.committed.end_offset,
             epoch=0 if cluster.checker.committed.last is None else cluster.checker.committed.last.epoch,

@@ -2,18 +2,18 @@
 
 from quorate.simulation.world.logs import LogEntry
 from quorate.simulation.world.scheduler import Scheduler, current_process, run
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk, Volume
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk, Volume
 from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings, SimulatedNetwork
 from quorate.simulation.world.simulated_runtime import DiskSpeed, SimulatedRuntime, draw_sync_at_once
 from quorate.simulation.world.step_costs import uncounted
 from quorate.simulation.world.trace import Trace, logs_into
 
 __all__ = [
+    "DiskOperation",
     "DiskSpeed",
     "LinkQuality",
     "LogEntry",
     "NetworkSettings",
-    "Operation",
     "Scheduler",
     "SimulatedDisk",
     "SimulatedNetwork",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from quorate.runtime import DiskError
 
 
-class Operation(enum.Enum):
+class DiskOperation(enum.Enum):
     """The operations that a fault can be put into."""
 
     OPEN = "open"
@@ -23,7 +23,7 @@ class Operation(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class _Fault:
-    operation: Operation
+    operation: DiskOperation
     path_part: str
     skip: int
     times: int
@@ -42,13 +42,13 @@ class DiskFaults:
     def __bool__(self) -> bool:
         return bool(self._faults)
 
-    def add(self, operation: Operation, *, path_part: str, skip: int, times: int) -> None:
+    def add(self, operation: DiskOperation, *, path_part: str, skip: int, times: int) -> None:
         self._faults.append(_Fault(operation=operation, path_part=path_part, skip=skip, times=times))
 
     def clear(self) -> None:
         self._faults.clear()
 
-    def check(self, operation: Operation, path: str) -> None:
+    def check(self, operation: DiskOperation, path: str) -> None:
         """Raise `DiskError` if this operation is one of those."""
         for fault in self._faults:
             if fault.operation is operation and fault.path_part in path:

@@ -7,7 +7,7 @@ import trio
 
 from quorate.runtime import Buffer, DiskError, DiskFullError
 from quorate.simulation.world.disk_content import FileContent, SyncUnderWay
-from quorate.simulation.world.disk_faults import Operation
+from quorate.simulation.world.disk_faults import DiskOperation
 
 
 class Device(Protocol):
@@ -23,7 +23,7 @@ class Device(Protocol):
 
     def check_alive(self, boots: int, path: str) -> None: ...
 
-    def enter(self, operation: Operation | None, path: str) -> str: ...
+    def enter(self, operation: DiskOperation | None, path: str) -> str: ...
 
     def take_space(self, size: int) -> int: ...
 
@@ -55,14 +55,14 @@ class SimulatedFile:
     def size(self) -> int:
         return len(self._content.cached) if self._reserved else self._content.size
 
-    def _enter(self, operation: Operation) -> None:
+    def _enter(self, operation: DiskOperation) -> None:
         if self._closed:
             raise DiskError("the file is closed", path=self._path)
         self._disk.check_alive(self._boots, self._path)
         self._disk.enter(operation, self._path)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        self._enter(Operation.APPEND)
+        self._enter(DiskOperation.APPEND)
         content = self._content
         position = self.size
         self._fill_up_to(position)
@@ -77,7 +77,7 @@ class SimulatedFile:
         return position
 
     def reserve(self, size_bytes: int) -> None:
-        self._enter(Operation.RESERVE)
+        self._enter(DiskOperation.RESERVE)
         content, disk = self._content, self._disk
         self._fill_up_to(self.size)
         self._reserved = True
@@ -93,18 +93,18 @@ class SimulatedFile:
             content.cached = content.cached.ljust(size, b"\0")
 
     def write_at(self, position: int, data: Buffer) -> None:
-        self._enter(Operation.WRITE_AT)
+        self._enter(DiskOperation.WRITE_AT)
         content = self._content
         self._fill_up_to(position)
         content.touched(position)
         content.cached[position : position + len(data)] = data
 
     def read_at(self, position: int, size: int) -> bytes:
-        self._enter(Operation.READ)
+        self._enter(DiskOperation.READ)
         return self._read(position, size)
 
     async def read(self, position: int, size: int) -> bytes:
-        self._enter(Operation.READ)
+        self._enter(DiskOperation.READ)
         await self._disk.wait_for_reads()
         await trio.lowlevel.checkpoint()
         self._disk.check_alive(self._boots, self._path)
@@ -136,7 +136,7 @@ class SimulatedFile:
             return
         content.last_applied = this.number
         content.dirty_low = min(this.low_since, len(content.cached))
-        disk.enter(Operation.SYNC, self._path)
+        disk.enter(DiskOperation.SYNC, self._path)
         disk.syncs += 1
         if len(content.durable) < low:
             content.durable = content.durable.ljust(low, b"\0")
@@ -154,7 +154,7 @@ class SimulatedFile:
         disk.check_alive(self._boots, self._path)
         content.last_applied = disk.next_sync()
         low, content.dirty_low = content.dirty_low, len(content.cached)
-        disk.enter(Operation.SYNC, self._path)
+        disk.enter(DiskOperation.SYNC, self._path)
         disk.syncs += 1
         if len(content.durable) < low:
             content.durable = content.durable.ljust(low, b"\0")
@@ -165,7 +165,7 @@ class SimulatedFile:
         return True
 
     def truncate(self, size: int) -> None:
-        self._enter(Operation.TRUNCATE)
+        self._enter(DiskOperation.TRUNCATE)
         content, disk = self._content, self._disk
         if content.reserve > len(content.cached) and disk.space_left is not None:
             disk.space_left += content.reserve - max(size, len(content.cached))

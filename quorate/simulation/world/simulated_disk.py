@@ -28,7 +28,7 @@ from quorate.simulation.world.disk_content import (
     renamed_change,
 )
 from quorate.simulation.world.disk_faults import DiskFaults
-from quorate.simulation.world.disk_faults import Operation as Operation
+from quorate.simulation.world.disk_faults import DiskOperation as DiskOperation
 from quorate.simulation.world.disk_file import SimulatedFile as SimulatedFile
 
 _SIZE_BYTES = 1 << 40
@@ -89,7 +89,7 @@ class SimulatedDisk:
 
     # Faults
 
-    def fail(self, operation: Operation, *, path_part: str = "", skip: int = 0, times: int = 1) -> None:
+    def fail(self, operation: DiskOperation, *, path_part: str = "", skip: int = 0, times: int = 1) -> None:
         """The next `times` such operations on paths that contain `path_part` raise `DiskError`, after
         `skip` that don't."""
         self._faults.add(operation, path_part=path_part, skip=skip, times=times)
@@ -234,7 +234,7 @@ class SimulatedDisk:
     # Disk
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
-        path = self.enter(Operation.OPEN, path)
+        path = self.enter(DiskOperation.OPEN, path)
         if self.descriptors is not None and self.descriptors <= 0:
             raise DescriptorsExhaustedError("no file descriptor is left; raise the limit", path=path)
         content = self._names.get(path)
@@ -268,7 +268,7 @@ class SimulatedDisk:
             path = _folder_of(path)
 
     def rename(self, old: str, new: str) -> None:
-        old = self.enter(Operation.RENAME, old)
+        old = self.enter(DiskOperation.RENAME, old)
         new = _normal(new)
         if old in self._folders:
             if self.list(new):
@@ -292,13 +292,13 @@ class SimulatedDisk:
                 self._name_changes[after] = [renamed_change(each, change) for each in changes]
 
     def remove(self, path: str) -> None:
-        path = self.enter(Operation.REMOVE, path)
+        path = self.enter(DiskOperation.REMOVE, path)
         if path not in self._names:
             raise FileNotFoundError(path)
         self._change(Removed(path), path)
 
     def remove_folder(self, path: str) -> None:
-        path = self.enter(Operation.REMOVE, path)
+        path = self.enter(DiskOperation.REMOVE, path)
         inside = path + "/"
         for folder in [name for name in self._name_changes if name == path or name.startswith(inside)]:
             del self._name_changes[folder]
@@ -319,7 +319,7 @@ class SimulatedDisk:
         taken = list(self._name_changes.get(path, ()))
         await self.wait_for_sync(path)
         self.check_alive(boots, path)
-        self.enter(Operation.SYNC_FOLDER, path)
+        self.enter(DiskOperation.SYNC_FOLDER, path)
         self.syncs += 1
         pending = self._name_changes.get(path, [])
         for change in taken:
@@ -354,7 +354,7 @@ class SimulatedDisk:
 
     # For files
 
-    def enter(self, operation: Operation | None, path: str) -> str:
+    def enter(self, operation: DiskOperation | None, path: str) -> str:
         if self._cut:
             raise DiskError("the disk is gone", path=path)
         if operation is not None:

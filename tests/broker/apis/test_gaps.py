@@ -33,12 +33,12 @@ from quorate.broker.controller.rpc.reassignment_rpc import (
     ReassignmentResult,
 )
 from quorate.broker.controller.rpc.rpc import (
+    ControllerResponse,
     CreatedTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeletedTopic,
     DeleteTopicsResponse,
-    Response,
 )
 from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_administration import GroupAdministration
@@ -97,7 +97,7 @@ from quorate.broker.wire.codecs.produce_codec import (
 from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.error_code import ErrorCode
-from quorate.log.batches.records import KeyValue, Record
+from quorate.log.batches.records import Record, RecordContent
 from quorate.runtime.disk import DiskSpace
 from quorate.runtime.token_bucket import QuotaWindows
 from quorate.types import Offset
@@ -211,7 +211,7 @@ class GroupsLog:
             yield [_record(group_record(GroupKey(name), value))]
 
     def append(
-        self, partition: int, records: Sequence[KeyValue], done: Callable[[Any, Offset], None]
+        self, partition: int, records: Sequence[RecordContent], done: Callable[[Any, Offset], None]
     ) -> None:
         done(WireErrorCode.none, Offset(MANY_GROUPS * 2))
 
@@ -221,7 +221,7 @@ COMMITTED = OffsetValue(offset=Offset(1), commit_timestamp_ms=1)
 SUBSCRIPTION = b"\0\0" + (20).to_bytes(4, "big") + b"".join(b"\0\4s%03d" % each for each in range(20))
 
 
-def _record(each: KeyValue) -> Record:
+def _record(each: RecordContent) -> Record:
     return Record(1, 0, each.key, each.value)
 
 
@@ -296,7 +296,7 @@ class Channel:
     async def describe_quorum(self, **rest: object) -> Any:
         return SimpleNamespace(voters=(), observers=())
 
-    async def ask(self, request: object, **rest: object) -> Response:
+    async def ask(self, request: object, **rest: object) -> ControllerResponse:
         if isinstance(request, AlterPartitionReassignmentsRequest):
             return AlterPartitionReassignmentsResponse(
                 partitions=tuple(

@@ -46,7 +46,7 @@ class Counted:
 
 @dataclass
 class Connection:
-    gone: bool = False
+    is_closed: bool = False
 
 
 @dataclass
@@ -209,7 +209,7 @@ async def test_who_heartbeats_on_an_open_connection_is_not_reported_though_its_a
         it.net.cut("controller", f"node-{VICTIM}")
         await trio.sleep(30)
         assert it.fenced == []
-        heartbeats.gone = True
+        heartbeats.is_closed = True
         await trio.sleep(2)
         assert len(it.fenced) == 1
 

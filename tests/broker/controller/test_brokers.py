@@ -224,7 +224,7 @@ def test_heartbeat_state_table_of_a_broker_that_leads_nothing(
     assert len(cluster.log) - before == records
 
 
-def test_heartbeats_of_strangers_and_of_old_epochs_are_refused(cluster) -> None:
+def test_heartbeats_of_unknown_brokers_and_of_old_epochs_are_refused(cluster) -> None:
     cluster.start(1)
 
     def error_of(broker_id: int, epoch: int) -> ErrorCode:

@@ -96,12 +96,12 @@ def test_a_record_survives_its_encoding(record: Record) -> None:
 
 
 @given(REQUESTS)
-def test_a_request_survives_its_encoding(request: rpc.Request[rpc.Response]) -> None:
+def test_a_request_survives_its_encoding(request: rpc.ControllerRequest[rpc.ControllerResponse]) -> None:
     assert decode_request(encode_request(request)) == request
 
 
 @given(RESPONSES)
-def test_a_response_survives_its_encoding(response: rpc.Response) -> None:
+def test_a_response_survives_its_encoding(response: rpc.ControllerResponse) -> None:
     assert decode_response(encode_response(response)) == response
 
 

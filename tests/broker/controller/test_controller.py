@@ -24,13 +24,13 @@ from quorate.broker.controller.rpc.rpc import (
     ConfigAlteration,
     ConfigOperation,
     ConfigType,
+    ControllerRequest,
+    ControllerResponse,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     IsrMember,
     NewTopic,
     RegisterBrokerRequest,
-    Request,
-    Response,
     TopicRef,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -64,7 +64,7 @@ from quorate.runtime.entropy import Entropy
 from quorate.simulation.world.simulated_network import SimulatedNetwork
 from quorate.types import Epoch, Offset
 
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound=ControllerResponse)
 
 
 class Batch:
@@ -161,7 +161,7 @@ class Watch(BrokerWatch):
     def heard(self, broker_id: int, broker_epoch: int, caller: object) -> None:
         self.heard_of.append((broker_id, broker_epoch, caller))
 
-    def process_gone(self, broker_id: int, broker_epoch: int) -> bool:
+    def process_ended(self, broker_id: int, broker_epoch: int) -> bool:
         return (broker_id, broker_epoch) in self.gone
 
     async def report(self, broker_id: int, broker_epoch: int) -> None:
@@ -186,7 +186,7 @@ class Node:
         self.epochs: dict[int, int] = {}
         self._works = False
 
-    async def ask(self, request: Request[R]) -> R:
+    async def ask(self, request: ControllerRequest[R]) -> R:
         """As another node asks."""
         return decode_answer(request, await self.controller.answer_encoded(encode_request(request)))
 

@@ -12,7 +12,7 @@ class Connection:
     """The one that heartbeats come on."""
 
     def __init__(self) -> None:
-        self.gone = False
+        self.is_closed = False
 
 
 def evidence(*reached: int) -> ProcessEvidence:
@@ -33,29 +33,29 @@ def refuse(
 
 def test_an_address_that_worked_and_refuses_for_a_while_is_a_process_that_is_gone() -> None:
     found = evidence(0)
-    assert found.process_gone(now=refuse(found))
+    assert found.process_ended(now=refuse(found))
 
 
 def test_an_address_that_never_worked_says_nothing() -> None:
     found = evidence()
     now = refuse(found, times=100)
-    assert not found.process_gone(now=now)
+    assert not found.process_ended(now=now)
     found.accepted(1)
-    assert not found.process_gone(now=now)
+    assert not found.process_ended(now=now)
 
 
 def test_a_few_refusals_are_needed_however_long_they_take() -> None:
     found = evidence(0)
     now = refuse(found, times=REFUSALS_MIN - 1)
-    assert not found.process_gone(now=now + 60)
+    assert not found.process_ended(now=now + 60)
 
 
 def test_refusals_must_last_however_many_they_are() -> None:
     found = evidence(0)
     for _ in range(100):
         found.refused(0, now=10.0)
-    assert not found.process_gone(now=10.0 + CONFIRM_S - 0.001)
-    assert found.process_gone(now=10.0 + CONFIRM_S)
+    assert not found.process_ended(now=10.0 + CONFIRM_S - 0.001)
+    assert found.process_ended(now=10.0 + CONFIRM_S)
 
 
 def test_a_connect_that_succeeds_is_no_proof_of_death_and_counting_begins_anew() -> None:
@@ -63,47 +63,47 @@ def test_a_connect_that_succeeds_is_no_proof_of_death_and_counting_begins_anew()
     refuse(found, times=REFUSALS_MIN - 1)
     found.accepted(0)
     found.refused(0, now=20.0)
-    assert not found.process_gone(now=60.0)
+    assert not found.process_ended(now=60.0)
 
 
 def test_a_connect_that_is_not_answered_is_no_refusal_and_counting_begins_anew() -> None:
     found = evidence(0)
     now = refuse(found)
     found.unclear(0)
-    assert not found.process_gone(now=now)
+    assert not found.process_ended(now=now)
 
 
 def test_every_address_that_worked_must_refuse() -> None:
     found = evidence(0, 1)
     now = refuse(found, 0)
-    assert not found.process_gone(now=now)
+    assert not found.process_ended(now=now)
     refuse(found, 1)
-    assert found.process_gone(now=now)
+    assert found.process_ended(now=now)
 
 
 def test_who_is_heard_lives_and_counting_begins_anew() -> None:
     found = evidence(0)
     now = refuse(found)
     found.heard(None)
-    assert not found.process_gone(now=now)
-    assert found.process_gone(now=refuse(found, since=now + 1))
+    assert not found.process_ended(now=now)
+    assert found.process_ended(now=refuse(found, since=now + 1))
 
 
 def test_while_the_connection_of_the_heartbeats_is_there_the_process_is_too() -> None:
     found, connection = evidence(0), Connection()
     found.heard(connection)
     now = refuse(found, times=100)
-    assert not found.process_gone(now=now)
-    connection.gone = True
-    assert found.process_gone(now=now)
+    assert not found.process_ended(now=now)
+    connection.is_closed = True
+    assert found.process_ended(now=now)
 
 
 def test_what_another_controller_was_told_does_not_count() -> None:
     found = evidence(0)
     now = refuse(found)
     found.ask_again()
-    assert not found.process_gone(now=now)
-    assert found.process_gone(now=refuse(found, since=now))
+    assert not found.process_ended(now=now)
+    assert found.process_ended(now=refuse(found, since=now))
 
 
 SIGNS = st.sampled_from(("accepted", "unclear", "heard", "refused", "refused", "refused"))
@@ -130,5 +130,5 @@ def test_nobody_is_gone_who_gave_a_sign_within_the_time_that_confirms_a_death(
                 signs = dict.fromkeys(signs, now)
             case _:
                 found.refused(address, now=now)
-        if found.process_gone(now=now):
+        if found.process_ended(now=now):
             assert all(now - at >= CONFIRM_S for at in signs.values())

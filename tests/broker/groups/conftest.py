@@ -19,7 +19,7 @@ from quorate.broker.groups.group_messages import (
     SyncRequest,
     SyncResult,
 )
-from quorate.log.batches.records import KeyValue, Record
+from quorate.log.batches.records import Record, RecordContent
 from quorate.runtime.entropy import Entropy
 
 PARTITIONS = 4
@@ -29,7 +29,7 @@ class MemoryLog:
     """`GroupLog`: appends are done at once, or when `release` is called."""
 
     def __init__(self) -> None:
-        self.partitions: dict[int, list[KeyValue]] = {}
+        self.partitions: dict[int, list[RecordContent]] = {}
         self.error = ErrorCode.none
         self.held: list[Callable[[], None]] | None = None
 
@@ -41,7 +41,7 @@ class MemoryLog:
         ]
 
     def append(
-        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, int], None]
+        self, partition: int, records: Sequence[RecordContent], done: Callable[[ErrorCode, int], None]
     ) -> None:
         error, base = self.error, -1
         if error is ErrorCode.none:

@@ -19,7 +19,7 @@ from quorate.broker.groups.group_records import (
     offset_record,
 )
 from quorate.kafka_bytes.primitives import Pieces
-from quorate.log.batches.records import KeyValue
+from quorate.log.batches.records import RecordContent
 
 Cluster = Any
 """Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""
@@ -71,8 +71,8 @@ async def leave(cluster: Cluster, *members: Any) -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-def bytes_of(cluster: Cluster, group: str = "g1") -> list[KeyValue]:
-    found: list[KeyValue] = cluster.log.partitions.get(partition_of(group, 4), [])
+def bytes_of(cluster: Cluster, group: str = "g1") -> list[RecordContent]:
+    found: list[RecordContent] = cluster.log.partitions.get(partition_of(group, 4), [])
     return found
 
 
@@ -281,7 +281,7 @@ async def test_a_group_of_many_offsets_is_deleted_in_several_batches(
     batches: list[int] = []
     append = cluster.log.append
 
-    def counted(partition: int, records: Sequence[KeyValue], done: Any) -> None:
+    def counted(partition: int, records: Sequence[RecordContent], done: Any) -> None:
         batches.append(len(records))
         append(partition, records, done)
 

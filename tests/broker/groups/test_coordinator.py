@@ -69,8 +69,8 @@ async def test_a_commit_from_another_generation_is_refused(cluster: Cluster, aut
     leader, _ = await cluster.stable_pair()
     old = cluster.ref(leader, generation=0)
     assert cluster.commit(old, 5).answers == [[ErrorCode.illegal_generation]]
-    stranger = MemberRef(group_id="g1", member_id="x", generation=1)
-    assert cluster.commit(stranger, 5).answers == [[ErrorCode.unknown_member_id]]
+    unknown_member = MemberRef(group_id="g1", member_id="x", generation=1)
+    assert cluster.commit(unknown_member, 5).answers == [[ErrorCode.unknown_member_id]]
 
 
 async def test_a_consumer_that_assigns_its_partitions_itself_may_commit(

@@ -29,7 +29,7 @@ from quorate.broker.groups.loading import Loading
 from quorate.broker.groups.shard import Shard
 from quorate.broker.groups.shards import Shards
 from quorate.log.batches.batch import read_batches
-from quorate.log.batches.records import KeyValue, Record, build_keyed_batch
+from quorate.log.batches.records import Record, RecordContent, build_keyed_batch
 from quorate.runtime.real import short_collections
 from quorate.simulation.world.logs import captured_logs
 
@@ -41,17 +41,17 @@ LATER = b"\x00\x63"
 
 def commit_of(
     group: str, offset: int, *, topic: str = "t", partition: int = 0, metadata: str = ""
-) -> KeyValue:
+) -> RecordContent:
     value = OffsetValue(offset=offset, metadata=metadata, commit_timestamp_ms=1)
     return offset_record(OffsetKey(group, topic, partition), value)
 
 
-def of_later_version(record: KeyValue) -> KeyValue:
+def of_later_version(record: RecordContent) -> RecordContent:
     assert record.value is not None
-    return KeyValue(record.key, LATER + record.value[2:])
+    return RecordContent(record.key, LATER + record.value[2:])
 
 
-async def loaded(cluster: Cluster, *records: KeyValue) -> None:
+async def loaded(cluster: Cluster, *records: RecordContent) -> None:
     """Another coordinator takes over with these in the log, all in the partition of group g1."""
     cluster.log.partitions[partition_of("g1", 4)] = list(records)
     for partition in range(4):
@@ -116,7 +116,7 @@ async def test_a_group_whose_tombstone_is_followed_by_commits_is_there(
 # Members
 
 
-def group_of(*members: str, generation: int = 5) -> KeyValue:
+def group_of(*members: str, generation: int = 5) -> RecordContent:
     return group_record(
         GroupKey("g1"),
         GroupValue(
@@ -260,7 +260,9 @@ async def test_a_key_that_means_nothing_here_is_passed_over(
     cluster: Cluster, autojump_clock: object, key: bytes | None
 ) -> None:
     with captured_logs() as lines:
-        await loaded(cluster, commit_of("g1", 1), KeyValue(key, b"value"), commit_of("g1", 2, partition=1))
+        await loaded(
+            cluster, commit_of("g1", 1), RecordContent(key, b"value"), commit_of("g1", 2, partition=1)
+        )
     assert (offset_of(cluster, "g1"), offset_of(cluster, "g1", partition=1)) == (1, 2)
     assert [line["offset"] for line in lines if line["event"].startswith("passed over")] == [1]
 
@@ -269,15 +271,15 @@ async def test_a_key_that_means_nothing_here_is_passed_over(
     "damaged",
     [
         of_later_version(commit_of("g1", 7)),
-        KeyValue(commit_of("g1", 7).key, b"\x00\x03garbage"),
-        KeyValue(commit_of("g1", 7).key, b""),
+        RecordContent(commit_of("g1", 7).key, b"\x00\x03garbage"),
+        RecordContent(commit_of("g1", 7).key, b""),
         of_later_version(group_of("a")),
-        KeyValue(group_of("a").key, b"\x00\x03\x00\x08garbage!"),
+        RecordContent(group_of("a").key, b"\x00\x03\x00\x08garbage!"),
     ],
     ids=["later offset", "garbage offset", "empty offset", "later group", "garbage group"],
 )
 async def test_a_group_with_a_record_that_cannot_be_read_is_not_served_and_keeps_everything(
-    cluster: Cluster, autojump_clock: object, damaged: KeyValue
+    cluster: Cluster, autojump_clock: object, damaged: RecordContent
 ) -> None:
     """Its members would go on from older offsets, or in an older generation."""
     other = neighbours(1)[0]
@@ -356,7 +358,7 @@ async def test_many_records_that_cannot_be_read_make_few_lines(
         await loaded(
             cluster,
             *(of_later_version(commit_of(name, 1)) for name in names),
-            *(KeyValue(LATER, b"") for _ in range(100)),
+            *(RecordContent(LATER, b"") for _ in range(100)),
         )
     assert len([line for line in lines if line["log_level"] in ("error", "warning")]) == 10 + 1 + 10 + 1
     assert all(cluster.groups.check(name) is ErrorCode.coordinator_not_available for name in names)
@@ -394,7 +396,7 @@ def offsets_log(partition: Partition) -> OffsetsLog:
     return OffsetsLog(cast(Any, partition), cast(Any, None), timeout_ms=1000)
 
 
-def batch_at(offset: int, *records: KeyValue) -> bytes:
+def batch_at(offset: int, *records: RecordContent) -> bytes:
     return build_keyed_batch(base_offset=offset, epoch=1, timestamp_ms=1, records=records)
 
 

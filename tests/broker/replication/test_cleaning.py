@@ -10,7 +10,7 @@ from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.storage.cleaning.pace import CleaningThrottle, PassPace
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
-from quorate.log.batches.records import KeyValue, build_keyed_batch, records_of
+from quorate.log.batches.records import RecordContent, build_keyed_batch, records_of
 from quorate.log.checkpoints import CLEANED, UnreadableCheckpointError, load_offsets
 from quorate.runtime.disk import write_file_atomically
 from quorate.simulation.world.logs import captured_logs
@@ -27,7 +27,9 @@ def keyed(*records, producer=(-1, -1, -1), timestamp_ms=1000):
         base_offset=0,
         epoch=-1,
         timestamp_ms=timestamp_ms,
-        records=[KeyValue(key.encode(), value.encode() if equals else None) for key, equals, value in pairs],
+        records=[
+            RecordContent(key.encode(), value.encode() if equals else None) for key, equals, value in pairs
+        ],
         producer_id=producer[0],
         producer_epoch=producer[1],
         base_sequence=producer[2],

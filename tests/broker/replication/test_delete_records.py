@@ -7,7 +7,7 @@ from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.storage.directory_files import PAGE_CACHE
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, UnreadableCheckpointError, load_offsets
-from quorate.simulation.world.disk_faults import Operation
+from quorate.simulation.world.disk_faults import DiskOperation
 from quorate.types import Offset
 
 VALUES = tuple("abcdefgh")
@@ -157,7 +157,7 @@ async def test_a_partition_on_a_failed_disk_says_so(make_brokers, autojump_clock
     cluster.controller.create(replicas=(1,))
     await cluster.opened()
     await cluster[1].produced("a")
-    cluster[1].disk.fail(Operation.SYNC, path_part=LOG_STARTS)
+    cluster[1].disk.fail(DiskOperation.SYNC, path_part=LOG_STARTS)
     assert (await cluster[1].deleted(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await cluster[1].deleted(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster[1].manager.failed_folders() == ("data",)

@@ -12,7 +12,7 @@ from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.storage.directory_files import PARTITION_METADATA
 from quorate.broker.replication.storage.future_folders import MOVED_MARK
 from quorate.error_code import ErrorCode
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 
 TWO = ("d1", "d2")
 SLOW = {"replica.alter.log.dirs.io.max.bytes.per.second": "100000"}
@@ -269,7 +269,7 @@ async def test_a_deletion_right_after_the_switch_leaves_nothing(make_brokers, au
 async def test_a_target_that_fails_leaves_the_replica_where_it_is(make_brokers, autojump_clock):
     cluster, target = await slow_move(make_brokers)
     source = home_of(cluster[1])
-    cluster[1].disk.fail(Operation.APPEND, path_part="-future", times=99)
+    cluster[1].disk.fail(DiskOperation.APPEND, path_part="-future", times=99)
     throttle(cluster, FREE)
     await cluster.until(lambda: bool(cluster[1].manager.failed_dirs()))
     assert home_of(cluster[1]) == source
@@ -611,7 +611,7 @@ async def test_a_target_that_fails_once_the_mark_is_there_fails_the_replica(make
     def fail_after_mark(path):
         if cluster[1].disk.exists(f"{source}/t-0/{MOVED_MARK}"):
             cluster[1].disk.on_sync = None
-            cluster[1].disk.fail(Operation.RENAME, path_part="-future")
+            cluster[1].disk.fail(DiskOperation.RENAME, path_part="-future")
 
     cluster[1].disk.on_sync = fail_after_mark
     await cluster[1].manager.move_replica("t", 0, target)
@@ -646,7 +646,7 @@ async def test_a_mirror_that_fails_while_the_mark_is_written_fails_the_replica(m
     with trio.fail_after(30):
         await marking.wait()
     assert not (await cluster[1].produced("5")).error
-    cluster[1].disk.fail(Operation.APPEND, path_part="-future")
+    cluster[1].disk.fail(DiskOperation.APPEND, path_part="-future")
     assert (await cluster[1].produced("6")).error == ErrorCode.KAFKA_STORAGE_ERROR
     await trio.sleep(5)
     cluster.controller.beat(1)

@@ -17,7 +17,7 @@ from quorate.broker.wire.codecs.entities import decode_entity, response_type
 from quorate.broker.wire.request_codec import encode_response
 from quorate.error_code import ErrorCode
 from quorate.runtime.disk import DiskError
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 
 
 async def equal(cluster, *broker_ids):
@@ -408,7 +408,7 @@ async def test_a_disk_that_fails_while_offsets_are_looked_up_is_out(make_brokers
     await cluster[1].start(log_dirs=("data", "more"))
     await cluster.opened()  # nothing of it is in memory
     ask = cluster[1].manager.list_offset
-    cluster[1].disk.fail(Operation.READ, path_part=".log")
+    cluster[1].disk.fail(DiskOperation.READ, path_part=".log")
     assert (await ask("t", 0, timestamp=500)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await ask("t", 0, timestamp=-1)).error is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(PartitionError):

@@ -19,7 +19,7 @@ from quorate.broker.replication.storage.folder_sync import FolderSync
 from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log import LogConfig
 from quorate.runtime import Disk, DiskError
-from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 
 DIRECTORY = Directory(path="d", id=uuid.UUID(int=1))
 IDENTITY = PartitionIdentity(uuid.UUID(int=2))
@@ -105,7 +105,7 @@ async def test_a_sync_that_had_begun_before_does_not_count(autojump_clock: objec
 async def test_a_failure_is_told_to_all_whose_sync_it_was(autojump_clock: object) -> None:
     disk = SimulatedDisk(sync_delay=1.0)
     disk.make_folder("d")
-    disk.fail(Operation.SYNC_FOLDER)
+    disk.fail(DiskOperation.SYNC_FOLDER)
     folder = FolderSync(disk, "d")
     told: set[str] = set()
 

@@ -14,7 +14,7 @@ from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.simulation.world.logs import captured_logs
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 
 MARK = "data/.kafka_cleanshutdown"
 
@@ -81,7 +81,7 @@ async def test_no_mark_is_left_by_a_broker_that_could_not_open_a_log(make_broker
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
     await cluster[1].crash()
-    cluster[1].disk.fail(Operation.OPEN, path_part="t-0/0000", times=100)
+    cluster[1].disk.fail(DiskOperation.OPEN, path_part="t-0/0000", times=100)
     await cluster[1].start(unfence=False)
     await trio.sleep(1)
     cluster[1].disk.clear_faults()
@@ -283,7 +283,7 @@ async def test_an_orderly_shutdown_is_proved_across_a_boot_and_by_whoever_is_kil
 async def test_a_broker_whose_disk_failed_proves_nothing(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
-    cluster[1].disk.fail(Operation.APPEND, path_part="t-0")
+    cluster[1].disk.fail(DiskOperation.APPEND, path_part="t-0")
     assert (await cluster[1].produced("a")).error is ErrorCode.KAFKA_STORAGE_ERROR
     await cluster[1].crash()
     assert await epoch_proved(cluster[1]) == -1
@@ -292,7 +292,7 @@ async def test_a_broker_whose_disk_failed_proves_nothing(make_brokers, autojump_
 async def test_a_broker_that_could_not_write_a_checkpoint_proves_nothing(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1, replica_high_watermark_checkpoint_interval_ms=1000)
     await cluster.with_topic(replicas=(1,))
-    cluster[1].disk.fail(Operation.SYNC, path_part=HIGH_WATERMARKS)
+    cluster[1].disk.fail(DiskOperation.SYNC, path_part=HIGH_WATERMARKS)
     await cluster[1].produced("a")
     await trio.sleep(2)
     cluster[1].manager.registered(cluster[1].manager._broker_epoch)

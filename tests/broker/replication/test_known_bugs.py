@@ -26,7 +26,7 @@ from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import write_file_atomically
 from quorate.runtime.slices import at_once
 from quorate.simulation.world.logs import captured_logs
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 
 CLEAN = "data/.kafka_cleanshutdown"
 
@@ -461,7 +461,7 @@ async def test_an_index_that_can_not_be_closed_leaves_no_mark_and_is_made_again(
     for number in range(20):
         await cluster[1].produced(f"{number}")
     disk = cluster[1].disk
-    disk.fail(Operation.APPEND, path_part=".timeindex", times=100)
+    disk.fail(DiskOperation.APPEND, path_part=".timeindex", times=100)
     await cluster[1].stop()
     assert not disk.exists(CLEAN)
     disk.clear_faults()

@@ -24,7 +24,7 @@ from quorate.broker.replication.storage.directory_files import CLEAN_SHUTDOWN
 from quorate.quorum_state.meta_properties import META_PROPERTIES, MetaProperties, store_meta_properties
 from quorate.quorum_state.quorum_state_errors import ForeignStateError
 from quorate.runtime.disk import read_file, write_file_atomically
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 
 TWO = ("d1", "d2")
@@ -227,7 +227,7 @@ async def test_a_replica_whose_making_failed_in_one_folder_is_kept_in_the_other(
     """The folder that was left in the first looked like a second copy, and the broker did not start."""
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster[1].start(log_dirs=TWO)
-    cluster[1].disk.fail(Operation.SYNC_FOLDER, path_part="d2")
+    cluster[1].disk.fail(DiskOperation.SYNC_FOLDER, path_part="d2")
     cluster.controller.create(replicas=(1,), partitions=2)
     await trio.sleep(5)
     assert {home_of(cluster[1], number) for number in (0, 1)} == {"d1"}
@@ -273,7 +273,7 @@ async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_brokers
     await filled(cluster, (1, 2))
     lost = in_second(cluster[1])
     await cluster[1].stop()
-    cluster[1].disk.fail(Operation.OPEN, path_part=f"d2/{file}")
+    cluster[1].disk.fail(DiskOperation.OPEN, path_part=f"d2/{file}")
     await cluster[1].start(log_dirs=TWO)
     await trio.sleep(5)
     assert len(cluster[1].manager.online_dirs()) == 1
@@ -290,7 +290,7 @@ async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_brokers
 
 async def test_a_broker_without_any_folder_that_can_be_read_does_not_start(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
-    cluster[1].disk.fail(Operation.OPEN, path_part=META_PROPERTIES, times=2)
+    cluster[1].disk.fail(DiskOperation.OPEN, path_part=META_PROPERTIES, times=2)
     with pytest.raises(AllFoldersFailedError, match=r"no folder of log\.dirs can be used.*mend the disk"):
         await cluster[1].start(log_dirs=TWO)
 
@@ -304,7 +304,7 @@ async def test_a_replica_that_was_not_reported_yet_leaves_with_its_directory(mak
     for number in (0, 1):
         await cluster.opened("t", number)
     lost = in_second(cluster[1])
-    cluster[1].disk.fail(Operation.APPEND, path_part="d2/t-")
+    cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/t-")
     await cluster[1].produced("a", partition_id=lost)
     assert len(cluster[1].manager.failed_dirs()) == 1
     cluster.controller.beat(1)
@@ -319,7 +319,7 @@ async def test_a_replica_whose_folder_cannot_be_made_is_made_in_another_director
 ):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster[1].start(log_dirs=TWO)
-    cluster[1].disk.fail(Operation.OPEN, path_part="d1/t-0")
+    cluster[1].disk.fail(DiskOperation.OPEN, path_part="d1/t-0")
     cluster.controller.create(replicas=(1,))
     await cluster.opened()
     assert home_of(cluster[1]) == "d2"
@@ -474,7 +474,7 @@ async def test_a_topic_made_again_is_not_taken_for_what_lies_in_a_failed_directo
     cluster = make_brokers(brokers=1, min_isr=1)
     await alone(cluster)
     number = in_second(cluster[1])
-    cluster[1].disk.fail(Operation.APPEND, path_part="d2/", times=10**6)
+    cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/", times=10**6)
     await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
     await cluster.until(lambda: cluster[1].manager.failed_dirs())
     cluster.controller.beat(1)
@@ -515,7 +515,7 @@ async def test_a_broker_with_a_failed_directory_takes_new_replicas_in_the_others
     await cluster[2].start()
     await filled(cluster, (1,))
     number = in_second(cluster[1])
-    cluster[1].disk.fail(Operation.APPEND, path_part="d2/", times=10**6)
+    cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/", times=10**6)
     await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
     await cluster.until(lambda: cluster[1].manager.failed_dirs())
     cluster.controller.beat(1)

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from quorate.broker.replication.storage.moves.copy_steps import Cut, Equal, Read, Restart, next_step
+from quorate.broker.replication.storage.moves.copy_steps import Cut, Equal, ReadFrom, Restart, next_step
 from quorate.broker.replication.storage.moves.move_state import (
     DROPPABLE,
     LEGAL,
@@ -67,13 +67,13 @@ def held(start: int, end: int, *epochs: tuple[int, int]) -> Held:
 @pytest.mark.parametrize(
     ("original", "copy", "step"),
     [
-        (held(0, 9, (0, 0)), held(0, 0), Read(Offset(0))),
-        (held(0, 9, (0, 0)), held(0, 5, (0, 0)), Read(Offset(5))),
+        (held(0, 9, (0, 0)), held(0, 0), ReadFrom(Offset(0))),
+        (held(0, 9, (0, 0)), held(0, 5, (0, 0)), ReadFrom(Offset(5))),
         (held(0, 9, (0, 0)), held(0, 9, (0, 0)), Equal()),
         (held(0, 0), held(0, 0), Equal()),
         # Retention was faster than the copy.
         (held(6, 9, (0, 6)), held(0, 5, (0, 0)), Restart(Offset(6))),
-        (held(5, 9, (0, 5)), held(0, 5, (0, 0)), Read(Offset(5))),
+        (held(5, 9, (0, 5)), held(0, 5, (0, 0)), ReadFrom(Offset(5))),
         (held(9, 9), held(0, 5, (0, 0)), Restart(Offset(9))),
         # The original was cut, and is shorter, or longer again in another epoch.
         (held(0, 4, (0, 0)), held(0, 5, (0, 0)), Cut(Offset(4))),

@@ -7,10 +7,10 @@ from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults.hosts import FOLDER
-from quorate.simulation.histories.history import Outcome
-from quorate.simulation.world.disk_faults import Operation
+from quorate.simulation.histories.history import AppendOutcome
+from quorate.simulation.world.disk_faults import DiskOperation
 
 PARTITIONS = 6
 
@@ -43,7 +43,7 @@ def test_others_lead_the_partitions_of_a_failed_directory_while_the_broker_serve
         led = [number for number in range(PARTITIONS) if scene.leader_of(number) is broken]
         lost = [number for number in range(PARTITIONS) if folder_of(broken, number) is place]
         assert len(lost) < PARTITIONS
-        broken.disk.fail(Operation.APPEND, path_part=f"{place.path}/", times=10**6)
+        broken.disk.fail(DiskOperation.APPEND, path_part=f"{place.path}/", times=10**6)
         with trio.fail_after(5):
             while any(broken.id in cluster.states(TOPIC)[number].isr for number in lost):  # noqa: ASYNC110
                 await trio.sleep(0.05)
@@ -64,12 +64,14 @@ def test_others_lead_the_partitions_of_a_failed_directory_while_the_broker_serve
         await trio.sleep(5)
         for number in range(PARTITIONS):
             appends = clients.histories[number].appends
-            assert any(each.invoked_at > since and each.outcome is Outcome.ACKNOWLEDGED for each in appends)
+            assert any(
+                each.invoked_at > since and each.outcome is AppendOutcome.ACKNOWLEDGED for each in appends
+            )
         broken.disk.clear_faults()
         await cluster.crash(broken, power_loss=False)
         cluster.start(broken)
 
-    tell(
+    run_scenario(
         seed,
         story,
         clients=BrokerClientSettings(idempotent=3, plain=3, think_max_s=0.1),

@@ -6,7 +6,7 @@ from quorate.broker.replication.damage.scrub_progress import SCRUB_CHECKPOINT
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, load_offsets, store_offsets
 from quorate.simulation.world.logs import captured_logs
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 
 SCRUB = {"scrub_interval_ms": 5000}
 FIRST = "data/t-0/00000000000000000000.log"
@@ -146,7 +146,7 @@ async def test_a_checkpoint_of_the_scrub_from_the_future_puts_nothing_off(make_b
 
 async def test_what_the_device_cannot_read_is_damage_of_that_replica(make_brokers, autojump_clock):
     cluster = await with_old_segments(make_brokers)
-    cluster[2].disk.fail(Operation.READ, path_part=FIRST)
+    cluster[2].disk.fail(DiskOperation.READ, path_part=FIRST)
     with captured_logs() as events:
         await trio.sleep(10)
     (told,) = [each for each in events if each["event"] == "a replica is damaged"]

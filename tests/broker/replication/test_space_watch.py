@@ -4,7 +4,7 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.runtime.disk import DiskSpace
-from quorate.simulation.world.disk_faults import Operation
+from quorate.simulation.world.disk_faults import DiskOperation
 from quorate.simulation.world.logs import captured_logs
 
 
@@ -61,7 +61,7 @@ async def test_a_full_directory_is_told_with_its_remedy_in_the_log_and_in_the_an
 async def test_another_failure_of_a_disk_does_not_ask_for_room(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
-    cluster[1].disk.fail(Operation.APPEND, path_part="t-0")
+    cluster[1].disk.fail(DiskOperation.APPEND, path_part="t-0")
     answer = await cluster[1].produced("a")
     await cluster.until(lambda: cluster[1].errors)
     assert answer.error is ErrorCode.KAFKA_STORAGE_ERROR

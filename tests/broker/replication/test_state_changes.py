@@ -14,7 +14,7 @@ from quorate.broker.replication.changes.change_journal import (
     ChangeOutcome,
     kind_of,
 )
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 from quorate.types import Epoch
 
 K, O = ChangeKind, ChangeOutcome  # noqa: E741
@@ -105,7 +105,7 @@ async def test_a_change_waits_for_a_slow_disk_with_its_age_and_later_ones_take_i
 async def test_a_change_that_fails_says_why_and_holds_up_nothing(make_brokers, autojump_clock):
     cluster = make_brokers()
     await cluster.start()
-    cluster[2].disk.fail(Operation.OPEN, path_part="t-0/0000", times=100)
+    cluster[2].disk.fail(DiskOperation.OPEN, path_part="t-0/0000", times=100)
     cluster.controller.create(replicas=(1, 2, 3))
     await cluster.until(lambda: life(cluster[2])[-1][-1] is O.FAILED)
     change = journaled(cluster[2])[-1]

@@ -14,7 +14,7 @@ from quorate.log.checkpoints import (
 )
 from quorate.runtime.disk import write_file_atomically
 from quorate.simulation.world.logs import captured_logs
-from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_disk import DiskOperation
 
 
 async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump_clock):
@@ -132,7 +132,7 @@ async def test_after_a_failed_write_nothing_is_appended_and_the_broker_stops(mak
     await cluster.with_topic()
     await cluster[1].produced("a")
     held = cluster[1].partition()
-    cluster[1].disk.fail(Operation.APPEND, path_part="t-0/")
+    cluster[1].disk.fail(DiskOperation.APPEND, path_part="t-0/")
     first, second = cluster[1].produce("b"), cluster[1].produce("c")
     assert [each.results()[0].error for each in (first, second)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert held.log.end_offset == 1
@@ -150,7 +150,7 @@ async def test_a_failed_folder_takes_only_its_own_partitions_offline(make_broker
     cluster.controller.create(replicas=(1,), partitions=4)
     for each in range(4):
         await cluster.opened(partition_id=each)
-    cluster[1].disk.fail(Operation.APPEND, path_part="one/")
+    cluster[1].disk.fail(DiskOperation.APPEND, path_part="one/")
     errors = [cluster[1].produce("a", partition_id=each).results()[0].error for each in range(4)]
     errors = [cluster[1].produce("a", partition_id=each).results()[0].error for each in range(4)]
     assert sorted(errors) == [ErrorCode.NONE] * 2 + [ErrorCode.KAFKA_STORAGE_ERROR] * 2
@@ -163,7 +163,7 @@ async def test_a_failed_flush_takes_the_folder_offline(make_brokers, autojump_cl
     cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
     await cluster.with_topic(replicas=(1,))
     await cluster[1].produced("a")
-    cluster[1].disk.fail(Operation.SYNC, path_part=".log")
+    cluster[1].disk.fail(DiskOperation.SYNC, path_part=".log")
     await trio.sleep(2)
     assert cluster[1].errors
 
@@ -173,7 +173,7 @@ async def test_a_failed_read_takes_the_folder_offline(make_brokers, autojump_clo
     await cluster.with_topic(replicas=(1,))
     cluster.controller.configure(max_message_bytes=3_000_000)
     await cluster[1].produced("x" * 2_000_000)
-    cluster[1].disk.fail(Operation.READ, path_part=".log", times=9)
+    cluster[1].disk.fail(DiskOperation.READ, path_part=".log", times=9)
     assert (await cluster[1].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
     await trio.sleep(1)
     assert cluster[1].errors
@@ -182,7 +182,7 @@ async def test_a_failed_read_takes_the_folder_offline(make_brokers, autojump_clo
 async def test_a_followers_failed_append_takes_its_folder_offline(make_brokers, autojump_clock):
     cluster = make_brokers()
     await cluster.with_topic()
-    cluster[2].disk.fail(Operation.APPEND, path_part="t-0/")
+    cluster[2].disk.fail(DiskOperation.APPEND, path_part="t-0/")
     assert not (await cluster[1].produced("a", acks=1)).error
     await trio.sleep(1)
     assert cluster[2].errors

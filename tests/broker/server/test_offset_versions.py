@@ -88,8 +88,8 @@ async def test_an_id_that_no_topic_has_is_named_in_the_answer(make_nodes: MakeNo
     nodes = await make_nodes(1)
     async with nodes.client(1) as client:
         await ready(client)
-        for stranger in (uuid.UUID(int=77), None):
-            asked: dict[str, object] = {"topic_id": stranger}
+        for unknown in (uuid.UUID(int=77), None):
+            asked: dict[str, object] = {"topic_id": unknown}
             assert await commit(client, BY_ID, asked, 3) is ErrorCode.unknown_topic_id
             found = await fetch(client, BY_ID, asked)
             assert (found.error_code, found.committed_offset) == (ErrorCode.unknown_topic_id, -1)

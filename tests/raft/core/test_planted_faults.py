@@ -18,7 +18,7 @@ from quorate.raft.core.events import Durable, Event, Timer, TimerKind
 from quorate.raft.core.messages import VoteRequest
 from quorate.raft.core.roles.leader import Leader
 from quorate.simulation import seeds
-from quorate.simulation.core.core_node import CoreFactory, Entry
+from quorate.simulation.core.core_node import CoreFactory, CoreRecord
 from quorate.simulation.core.core_run import CoreRun
 from quorate.simulation.core.core_world import CoreWorld
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
@@ -132,7 +132,7 @@ def started(core: CoreFactory, *, logs: list[list[int]], epoch: int) -> CoreWorl
     world = OneRecordWorld(voters=len(logs), core=core)
     for (node, machine), epochs in zip(world.nodes.items(), logs, strict=True):
         machine.disk.entries = [
-            Entry(Epoch(written), 100 * written + offset) for offset, written in enumerate(epochs)
+            CoreRecord(Epoch(written), 100 * written + offset) for offset, written in enumerate(epochs)
         ]
         machine.disk.election = ElectionState(Epoch(epoch))
         world.start(node)

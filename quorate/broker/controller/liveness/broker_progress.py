@@ -55,7 +55,8 @@ class ChangeProgress:
 
 
 class BrokerProgress:
-    """`committed` hears of every run of records, `heard` of every heartbeat."""
+    """The progress of brokers with their state changes. Report every run of committed records to
+    `committed`, and every heartbeat to `heard`."""
 
     __slots__ = ("_behind", "_marks", "_offset", "_removals", "_reports", "_started", "_walks")
 
@@ -70,12 +71,12 @@ class BrokerProgress:
         self._walks = PartitionWalks(self._note_removals)
 
     async def run(self) -> None:
-        """Count what many partitions at once have lost. Until cancelled."""
+        """Count the removed replicas of large changes, in pieces. Runs until cancelled."""
         await self._walks.run()
 
     def committed(self, delta: MetadataDelta, *, now: float, active: bool) -> None:
-        """Note committed records. `active`: this node's controller is. Replicas that they remove
-        count then."""
+        """Record committed changes. `active`: this node's controller is active. Only then their removed
+        replicas count."""
         self._offset = delta.end_offset - 1
         if delta.partitions:
             self._mark(_Mark(self._offset, now))
@@ -117,7 +118,7 @@ class BrokerProgress:
                 removals.append(_Removals(offset, 1))
 
     def heard(self, heartbeat: BrokerHeartbeatRequest, *, now: float) -> None:
-        """A heartbeat of the registered incarnation came in."""
+        """Record a heartbeat of the registered incarnation."""
         broker_id = heartbeat.broker_id
         earlier = self._reports.get(broker_id)
         if heartbeat.want_fence and (earlier is None or earlier.broker_epoch != heartbeat.broker_epoch):
@@ -130,7 +131,7 @@ class BrokerProgress:
             removals.popleft()
 
     def forget(self) -> None:
-        """The controller is active no more: others hear the heartbeats."""
+        """Forget all progress, because this controller is no longer active and gets no heartbeats."""
         self._reports.clear()
         self._started.clear()
         self._removals.clear()
@@ -138,7 +139,7 @@ class BrokerProgress:
         self._behind = frozenset()
 
     def progress(self, *, now: float) -> Iterator[ChangeProgress]:
-        """Yield the progress of each broker that was heard of, by rising id."""
+        """Yield the progress of each broker that sent a heartbeat, by ascending id."""
         for broker_id in sorted(self._reports):
             report = self._reports[broker_id]
             completed = _completed(report)
@@ -161,14 +162,14 @@ class BrokerProgress:
         return frozenset(each.broker_id for each in self.progress(now=now) if each.oldest_s > patience)
 
     def newly_behind(self, *, now: float, patience: float) -> list[ChangeProgress]:
-        """Return those that were not `behind` when this was last called."""
+        """Return the brokers that fell `behind` since the last call."""
         before, self._behind = self._behind, self.behind(now=now, patience=patience)
         new = self._behind - before
         return [each for each in self.progress(now=now) if each.broker_id in new]
 
     def removed_replicas(self, image: MetadataImage) -> dict[ReplicaPhase, int]:
-        """Return the number of replicas that were removed while this controller was active and that their
-        brokers have not deleted yet, by the state of their deletion."""
+        """Return the number of replicas that were removed while this controller was active and are not yet
+        deleted, by the state of their deletion."""
         counts = {ReplicaPhase.DELETION_STARTED: 0, ReplicaPhase.DELETION_INELIGIBLE: 0}
         for broker_id, removals in self._removals.items():
             report = self._reports.get(broker_id)
@@ -186,5 +187,5 @@ def _offset_of(mark: _Mark) -> int:
 
 def _completed(heartbeat: BrokerHeartbeatRequest) -> int:
     # Brokers of an earlier version tell only what they have begun.
-    told = heartbeat.completed_metadata_offset
-    return heartbeat.current_metadata_offset if told is None else told
+    completed = heartbeat.completed_metadata_offset
+    return heartbeat.current_metadata_offset if completed is None else completed

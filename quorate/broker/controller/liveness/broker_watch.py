@@ -45,7 +45,7 @@ class _Watched:
 
 
 class BrokerWatch:
-    """The watch of one controller. Call `changed` with every change of metadata."""
+    """One controller's watch over broker processes. Call `changed` with every change of metadata."""
 
     def __init__(self, network: Network, *, own_id: int, confirm_s: float) -> None:
         """`own_id`: who shares the controller's process isn't watched. `confirm_s`: how long an address must
@@ -60,14 +60,14 @@ class BrokerWatch:
         self._fence: Fence | None = None
 
     async def run(self, fence: Fence) -> None:
-        """Dial until cancelled. `fence` is called, again and again, while a process is gone and its
+        """Dial until cancelled. `fence` is called repeatedly while a process has ended and its
         registration is not fenced."""
         self._fence = fence
         async with self._tasks.running():
             await trio.sleep_forever()
 
     def changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Watch those who are unfenced in `image`, which `delta` has led to."""
+        """Watch the unfenced brokers of `image`, the result of `delta`."""
         for each in delta.brokers:
             self._look(each.broker_id, image.broker(each.broker_id))
 
@@ -84,26 +84,26 @@ class BrokerWatch:
             self._tasks.start(partial(self._watch, watched))
 
     def heard(self, broker_id: int, broker_epoch: int, caller: Caller | None) -> None:
-        """A heartbeat of that registration came in."""
+        """Record a heartbeat of that registration."""
         watched = self._watched.get(broker_id)
         if watched is not None and watched.registration.epoch == broker_epoch:
             watched.evidence.heard(caller)
 
     def hurry(self) -> None:
-        """The controller is active from now on: look at once after those whose addresses don't answer. What
-        they refused before doesn't count, because those who live had no reason yet to be heard of here."""
+        """Dial the listeners that do not answer at once, because this controller is now active. Earlier
+        refusals don't count: living brokers had no reason to be heard here."""
         for watched in self._watched.values():
             watched.evidence.ask_again()
             woken, watched.hurry = watched.hurry, trio.Event()
             woken.set()
 
-    def process_gone(self, broker_id: int, broker_epoch: int) -> bool:
+    def process_ended(self, broker_id: int, broker_epoch: int) -> bool:
         """Return whether the process of that registration is known to have ended."""
         watched = self._watched.get(broker_id)
         return (
             watched is not None
             and watched.registration.epoch == broker_epoch
-            and watched.evidence.process_gone(now=trio.current_time())
+            and watched.evidence.process_ended(now=trio.current_time())
         )
 
     async def _watch(self, watched: _Watched) -> None:
@@ -135,7 +135,7 @@ class BrokerWatch:
         except ConnectRefusedError:
             evidence.refused(number, now=trio.current_time())
             broker = watched.registration
-            if self._fence is not None and self.process_gone(broker.broker_id, broker.epoch):
+            if self._fence is not None and self.process_ended(broker.broker_id, broker.epoch):
                 await self._fence(broker.broker_id, broker.epoch)
             return False
         except (NetworkError, trio.TooSlowError):

@@ -66,9 +66,9 @@ class ProcessEvidence:
         """Return whether a refusal of the address means anything."""
         return address in self._reached
 
-    def process_gone(self, *, now: float) -> bool:
+    def process_ended(self, *, now: float) -> bool:
         """Return whether the process that registered has ended."""
-        if not self._reached or (self._caller is not None and not self._caller.gone):
+        if not self._reached or (self._caller is not None and not self._caller.is_closed):
             return False
         return all(self._refuses(address, now) for address in self._reached)
 

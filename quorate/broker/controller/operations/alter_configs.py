@@ -109,8 +109,8 @@ def changed_values(
         raise ApiError(ErrorCode.INVALID_REQUEST, "Each config key must appear at most once.")
     absent: list[ConfigAlteration] = []
     if replace_all:
-        gone = held.keys() - set(names)
-        absent = [ConfigAlteration(name=name, operation=ConfigOperation.DELETE) for name in sorted(gone)]
+        removed = held.keys() - set(names)
+        absent = [ConfigAlteration(name=name, operation=ConfigOperation.DELETE) for name in sorted(removed)]
     return {
         each.name: _new_value(resource.type, held.get(each.name), each) for each in (*alterations, *absent)
     }

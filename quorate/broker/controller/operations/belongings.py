@@ -28,7 +28,7 @@ class Belongings:
         """True if a directory of the earlier life is missing."""
         return not self.before <= self.online
 
-    def gone(self, directory: uuid.UUID) -> bool:
+    def is_missing(self, directory: uuid.UUID) -> bool:
         """True if a replica recorded in `directory` is missing with it, or may be because its directory was
         never recorded."""
         if is_reserved(directory):

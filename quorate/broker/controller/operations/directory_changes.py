@@ -129,15 +129,15 @@ def leave_with(
     rules = _Rules(image, static)
     for key, state in among:
         directory = state.directory_of(broker_id)
-        gone = any(each.gone(directory) for each in has)
-        lost = gone or any(each.lost(directory) for each in has)
+        missing = any(each.is_missing(directory) for each in has)
+        lost = missing or any(each.lost(directory) for each in has)
         change: PartitionChange | None = None
         if broker_id in state.isr or (lost and broker_id in state.elr):
-            election = _leave(rules, key, state, broker_id, lost=lost, awaited=gone)
+            election = _leave(rules, key, state, broker_id, lost=lost, awaited=missing)
             change = as_change(*key, state, election, reason=ChangeReason.BROKER_RESTARTED)
         elif state.leader != NO_LEADER or broker_id not in state.eligible.last_known:
             continue
-        if gone and is_reserved(directory) and directory != LOST:
+        if missing and is_reserved(directory) and directory != LOST:
             # Or what nobody wrote down would pass for what it has now.
             change = _with_directories(
                 key, change, state.moved_to(broker_id, LOST), reason=ChangeReason.BROKER_RESTARTED

@@ -36,12 +36,12 @@ def offline_partition(
     replica whose host lost power is the usual case.
     """
     WORK.partitions += 1
-    isr, gone = _left(partition, leaving, lost)
-    clean = _clean(partition, isr, gone, acceptable=acceptable, min_isr=min_isr, leaving=leaving)
+    isr, lost_replicas = _left(partition, leaving, lost)
+    clean = _clean(partition, isr, lost_replicas, acceptable=acceptable, min_isr=min_isr, leaving=leaving)
     if clean is not None:
         return clean
     last_known = _last_known(partition)
-    eligible = eligible_after(partition, isr=(), min_isr=min_isr, lost=gone)
+    eligible = eligible_after(partition, isr=(), min_isr=min_isr, lost=lost_replicas)
     willing = (*last_known, *partition.replicas) if unclean else () if eligible else last_known
     for each in willing:
         if each in partition.replicas and each != leaving and acceptable(each):
@@ -52,7 +52,7 @@ def offline_partition(
         why = NoLeader.ISR_UNAVAILABLE
     else:
         why = NoLeader.ELR_UNAVAILABLE if eligible else NoLeader.LAST_LEADER_UNAVAILABLE
-    return _nobody(partition, isr, gone, min_isr=min_isr, why=why)
+    return _nobody(partition, isr, lost_replicas, min_isr=min_isr, why=why)
 
 
 def reassigned_partition(
@@ -99,9 +99,9 @@ def controlled_shutdown(
     """A broker leaves in order: as `offline_partition` without it, but never uncleanly, since the broker that
     leaves has all the data and will be back."""
     WORK.partitions += 1
-    isr, gone = _left(partition, leaving, lost)
-    clean = _clean(partition, isr, gone, acceptable=acceptable, min_isr=min_isr, leaving=leaving)
-    return clean or _nobody(partition, isr, gone, min_isr=min_isr, why=NoLeader.SHUTTING_DOWN)
+    isr, lost_replicas = _left(partition, leaving, lost)
+    clean = _clean(partition, isr, lost_replicas, acceptable=acceptable, min_isr=min_isr, leaving=leaving)
+    return clean or _nobody(partition, isr, lost_replicas, min_isr=min_isr, why=NoLeader.SHUTTING_DOWN)
 
 
 # What they share
@@ -118,7 +118,7 @@ def _left(
 def _clean(
     partition: PartitionState,
     isr: tuple[int, ...],
-    gone: tuple[int, ...],
+    lost_replicas: tuple[int, ...],
     *,
     acceptable: Acceptable,
     min_isr: int,
@@ -127,13 +127,13 @@ def _clean(
     """A leader that has every committed record, if one is there: from the ISR, else from the ELR."""
     replicas, leader = partition.replicas, partition.leader
     if leader in isr and leader in replicas and acceptable(leader):
-        return _led(partition, leader=leader, isr=isr, min_isr=min_isr, lost=gone)
+        return _led(partition, leader=leader, isr=isr, min_isr=min_isr, lost=lost_replicas)
     for each in replicas:
         if each in isr and acceptable(each):
-            return _led(partition, leader=each, isr=isr, min_isr=min_isr, lost=gone)
-    for each in eligible_after(partition, isr=(), min_isr=min_isr, lost=gone):
+            return _led(partition, leader=each, isr=isr, min_isr=min_isr, lost=lost_replicas)
+    for each in eligible_after(partition, isr=(), min_isr=min_isr, lost=lost_replicas):
         if each != leaving and acceptable(each):
-            return _led(partition, leader=each, isr=(each,), min_isr=min_isr, lost=gone)
+            return _led(partition, leader=each, isr=(each,), min_isr=min_isr, lost=lost_replicas)
     return None
 
 
@@ -151,7 +151,7 @@ def _led(
 def _nobody(
     partition: PartitionState,
     isr: tuple[int, ...],
-    gone: tuple[int, ...],
+    lost_replicas: tuple[int, ...],
     *,
     min_isr: int,
     why: NoLeader,
@@ -160,7 +160,7 @@ def _nobody(
         leader=NO_LEADER,
         isr=isr,
         recovery=partition.leader_recovery_state,
-        elr=eligible_after(partition, isr=isr, min_isr=min_isr, lost=gone),
+        elr=eligible_after(partition, isr=isr, min_isr=min_isr, lost=lost_replicas),
         last_known=() if isr else _last_known(partition),
         none=why,
     )

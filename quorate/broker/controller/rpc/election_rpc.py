@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from quorate.broker.controller.rpc.rpc import Request, Response
+from quorate.broker.controller.rpc.rpc import ControllerRequest, ControllerResponse
 from quorate.error_code import ErrorCode
 
 
@@ -23,7 +23,7 @@ class ElectLeadersItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeadersRequest(Request["ElectLeadersResponse"]):
+class ElectLeadersRequest(ControllerRequest["ElectLeadersResponse"]):
     election_type: ElectionType
     partitions: tuple[ElectLeadersItem, ...]
 
@@ -37,6 +37,6 @@ class ElectLeadersResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeadersResponse(Response):
+class ElectLeadersResponse(ControllerResponse):
     results: tuple[ElectLeadersResult, ...] = ()
     """In the order of the request."""

@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from quorate.broker.controller.rpc.rpc import Request, Response
+from quorate.broker.controller.rpc.rpc import ControllerRequest, ControllerResponse
 
 
 class UpgradeType(enum.IntEnum):
@@ -24,11 +24,11 @@ class FeatureUpdate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
+class UpdateFeaturesRequest(ControllerRequest["UpdateFeaturesResponse"]):
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateFeaturesResponse(Response):
+class UpdateFeaturesResponse(ControllerResponse):
     """Nothing beside the error."""

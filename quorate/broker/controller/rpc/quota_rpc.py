@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quorate.broker.controller.rpc.rpc import Request, Response
+from quorate.broker.controller.rpc.rpc import ControllerRequest, ControllerResponse
 from quorate.error_code import ErrorCode
 
 
@@ -29,7 +29,7 @@ class QuotaAlteration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
+class AlterClientQuotasRequest(ControllerRequest["AlterClientQuotasResponse"]):
     alterations: tuple[QuotaAlteration, ...]
     validate_only: bool = False
 
@@ -41,6 +41,6 @@ class QuotaAlterationResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterClientQuotasResponse(Response):
+class AlterClientQuotasResponse(ControllerResponse):
     results: tuple[QuotaAlterationResult, ...] = ()
     """In the order of the alterations."""

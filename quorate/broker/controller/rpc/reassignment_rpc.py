@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quorate.broker.controller.rpc.rpc import Request, Response
+from quorate.broker.controller.rpc.rpc import ControllerRequest, ControllerResponse
 from quorate.error_code import ErrorCode
 
 
@@ -16,7 +16,7 @@ class ReassignmentItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
+class AlterPartitionReassignmentsRequest(ControllerRequest["AlterPartitionReassignmentsResponse"]):
     partitions: tuple[ReassignmentItem, ...]
     allow_factor_change: bool = True
     """False: a target that is longer or shorter than the present one is refused (KIP-860)."""
@@ -31,5 +31,5 @@ class ReassignmentResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignmentsResponse(Response):
+class AlterPartitionReassignmentsResponse(ControllerResponse):
     partitions: tuple[ReassignmentResult, ...] = ()

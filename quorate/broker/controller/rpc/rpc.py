@@ -14,17 +14,17 @@ from quorate.runtime import Entropy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class ControllerResponse:
     """The common fields of all answers."""
 
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
 
 
-R_co = TypeVar("R_co", bound=Response, covariant=True)
+R_co = TypeVar("R_co", bound=ControllerResponse, covariant=True)
 
 
-class Request(Generic[R_co]):
+class ControllerRequest(Generic[R_co]):
     """A request that is answered with an `R_co`."""
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class Request(Generic[R_co]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerRequest(Request["RegisterBrokerResponse"]):
+class RegisterBrokerRequest(ControllerRequest["RegisterBrokerResponse"]):
     broker_id: int
     cluster_id: str
     incarnation_id: uuid.UUID
@@ -59,12 +59,12 @@ class RegisterBrokerRequest(Request["RegisterBrokerResponse"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerResponse(Response):
+class RegisterBrokerResponse(ControllerResponse):
     broker_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"]):
+class BrokerHeartbeatRequest(ControllerRequest["BrokerHeartbeatResponse"]):
     broker_id: int
     broker_epoch: int
     current_metadata_offset: int
@@ -81,7 +81,7 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerHeartbeatResponse(Response):
+class BrokerHeartbeatResponse(ControllerResponse):
     is_caught_up: bool = False
     is_fenced: bool = True
     should_shut_down: bool = False
@@ -107,7 +107,7 @@ class AlterPartitionItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionRequest(Request["AlterPartitionResponse"]):
+class AlterPartitionRequest(ControllerRequest["AlterPartitionResponse"]):
     broker_id: int
     broker_epoch: int
     partitions: tuple[AlterPartitionItem, ...]
@@ -128,7 +128,7 @@ class AlterPartitionResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionResponse(Response):
+class AlterPartitionResponse(ControllerResponse):
     partitions: tuple[AlterPartitionResult, ...] = ()
 
 
@@ -142,7 +142,7 @@ class DirectoryAssignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignReplicasToDirsRequest(Request["AssignReplicasToDirsResponse"]):
+class AssignReplicasToDirsRequest(ControllerRequest["AssignReplicasToDirsResponse"]):
     broker_id: int
     broker_epoch: int
     assignments: tuple[DirectoryAssignment, ...]
@@ -156,7 +156,7 @@ class DirectoryAssignmentResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignReplicasToDirsResponse(Response):
+class AssignReplicasToDirsResponse(ControllerResponse):
     results: tuple[DirectoryAssignmentResult, ...] = ()
 
 
@@ -200,7 +200,7 @@ class Requester:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsRequest(Request["CreateTopicsResponse"]):
+class CreateTopicsRequest(ControllerRequest["CreateTopicsResponse"]):
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
     who: Requester | None = None
@@ -232,7 +232,7 @@ class CreatedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsResponse(Response):
+class CreateTopicsResponse(ControllerResponse):
     topics: tuple[CreatedTopic, ...] = ()
     throttle_ms: int = 0
     """The time that the client has to wait."""
@@ -247,7 +247,7 @@ class TopicRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
+class DeleteTopicsRequest(ControllerRequest["DeleteTopicsResponse"]):
     repeatable: ClassVar[bool] = False
     """Another topic may have the name by then."""
     topics: tuple[TopicRef, ...]
@@ -263,30 +263,30 @@ class DeletedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsResponse(Response):
+class DeleteTopicsResponse(ControllerResponse):
     topics: tuple[DeletedTopic, ...] = ()
     throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"]):
+class AllocateProducerIdsRequest(ControllerRequest["AllocateProducerIdsResponse"]):
     broker_id: int
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateProducerIdsResponse(Response):
+class AllocateProducerIdsResponse(ControllerResponse):
     first_producer_id: int = -1
     count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"]):
+class UnregisterBrokerRequest(ControllerRequest["UnregisterBrokerResponse"]):
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBrokerResponse(Response):
+class UnregisterBrokerResponse(ControllerResponse):
     """Nothing beside the error."""
 
 
@@ -314,7 +314,7 @@ class AlterConfigsItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsRequest(Request["AlterConfigsResponse"]):
+class AlterConfigsRequest(ControllerRequest["AlterConfigsResponse"]):
     resources: tuple[AlterConfigsItem, ...]
     validate_only: bool = False
     replace_all: bool = False
@@ -330,7 +330,7 @@ class AlterConfigsResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsResponse(Response):
+class AlterConfigsResponse(ControllerResponse):
     metadata_offset: int = -1
     """What was answered is in the metadata from this offset (inclusive) on; -1: unknown."""
     resources: tuple[AlterConfigsResult, ...] = ()

@@ -30,7 +30,7 @@ from quorate.broker.metadata import (
     replicas,
 )
 from quorate.cbor import (
-    GONE,
+    RETIRED,
     Kind,
     Messages,
     Struct,
@@ -57,13 +57,13 @@ class RpcDecodeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal(rpc.Response):
+class Refusal(rpc.ControllerResponse):
     """The answer to bytes that are no request."""
 
     error: ErrorCode  # pyright: ignore[reportGeneralTypeIssues]
 
 
-R = TypeVar("R", bound=rpc.Response)
+R = TypeVar("R", bound=rpc.ControllerResponse)
 
 _error = one_of(ErrorCode, only=CONTROLLER_CODES)
 _epoch64 = integer(bits=64, low=-1)
@@ -186,7 +186,7 @@ _quota_alteration = Struct(
 )
 _quota_result = Struct(quota_rpc.QuotaAlterationResult, **_OUTCOME)
 
-_REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
+_REQUESTS: Final[Messages[rpc.ControllerRequest[rpc.ControllerResponse]]] = Messages(
     "request to the controller",
     row(
         62,
@@ -211,7 +211,7 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         current_metadata_offset=_epoch64,
         want_fence=boolean,
         want_shut_down=boolean,
-        offline_replicas=GONE,
+        offline_replicas=RETIRED,
         offline_log_dirs=log_dirs,
         completed_metadata_offset=optional(_epoch64),
         pending_changes=integer(low=0),
@@ -297,7 +297,7 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
     error=RpcDecodeError,
     max_bytes=MAX_MESSAGE_BYTES,
 )
-_RESPONSES: Final[Messages[rpc.Response]] = Messages(
+_RESPONSES: Final[Messages[rpc.ControllerResponse]] = Messages(
     "response of the controller",
     row(_REFUSED, 0, Refusal, **_OUTCOME),
     row(62, 0, rpc.RegisterBrokerResponse, **_OUTCOME, broker_epoch=_epoch64),
@@ -400,7 +400,7 @@ encode_response: Final = _RESPONSES.encode
 decode_response: Final = _RESPONSES.decode
 
 
-def decode_answer(request: rpc.Request[R], data: bytes) -> R:
+def decode_answer(request: rpc.ControllerRequest[R], data: bytes) -> R:
     """Decode the controller's answer to `request`. Raises `RpcDecodeError`, also if it refused the bytes."""
     response, asked = decode_response(data), type(request)
     if isinstance(response, Refusal):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from quorate.broker.controller.rpc.rpc import Request, Requester, Response
+from quorate.broker.controller.rpc.rpc import ControllerRequest, ControllerResponse, Requester
 from quorate.error_code import ErrorCode
 
 
@@ -22,7 +22,7 @@ class MorePartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
+class CreatePartitionsRequest(ControllerRequest["CreatePartitionsResponse"]):
     topics: tuple[MorePartitions, ...]
     validate_only: bool = False
     who: Requester | None = None
@@ -42,7 +42,7 @@ class ExtendedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitionsResponse(Response):
+class CreatePartitionsResponse(ControllerResponse):
     topics: tuple[ExtendedTopic, ...] = ()
     throttle_ms: int = 0
 
@@ -57,7 +57,7 @@ class FewerPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShrinkTopicsRequest(Request["ShrinkTopicsResponse"]):
+class ShrinkTopicsRequest(ControllerRequest["ShrinkTopicsResponse"]):
     """Ours: Kafka's protocol has none."""
 
     repeatable: ClassVar[bool] = False
@@ -74,5 +74,5 @@ class ShrunkTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShrinkTopicsResponse(Response):
+class ShrinkTopicsResponse(ControllerResponse):
     topics: tuple[ShrunkTopic, ...] = ()

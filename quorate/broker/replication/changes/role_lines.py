@@ -23,12 +23,12 @@ _LONG_SECONDS: Final = 5.0
 class RoleLines:
     """The log lines about the state changes of this broker's replicas."""
 
-    __slots__ = ("_began_at", "_told", "_untold")
+    __slots__ = ("_began_at", "_logged", "_suppressed")
 
     def __init__(self) -> None:
         self._began_at = -_WINDOW_SECONDS
-        self._told = 0
-        self._untold = 0
+        self._logged = 0
+        self._suppressed = 0
 
     def changed(self, partition: PartitionReplica, change: RoleChange, state: PartitionState) -> None:
         """`partition` has taken in `state`."""
@@ -63,18 +63,18 @@ class RoleLines:
         now = trio.current_time()
         if now - self._began_at >= _WINDOW_SECONDS:
             self.finish()
-            self._began_at, self._told = now, 0
-        if self._told < _LINES:
-            self._told += 1
+            self._began_at, self._logged = now, 0
+        if self._logged < _LINES:
+            self._logged += 1
             return say
-        self._untold += 1
+        self._suppressed += 1
         return log.debug
 
     def finish(self) -> None:
         """Log the number of changes without a line of their own, if any."""
-        if self._untold:
-            log.info("more replicas changed their roles", replicas=self._untold)
-            self._untold = 0
+        if self._suppressed:
+            log.info("more replicas changed their roles", replicas=self._suppressed)
+            self._suppressed = 0
 
 
 def _name(change: StateChange) -> str:

@@ -64,8 +64,8 @@ class ScrubProgress:
 
     def keep(self, keys: Container[TopicPartition]) -> None:
         """Forget all replicas but these."""
-        gone = [key for key in self._checked if key not in keys]
-        for key in gone:
+        removed = [key for key in self._checked if key not in keys]
+        for key in removed:
             del self._checked[key]
             self._dirty = True
 

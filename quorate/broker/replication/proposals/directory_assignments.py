@@ -30,7 +30,7 @@ Replica: TypeAlias = tuple[uuid.UUID, int]
 
 _BACKOFF_MIN_S: Final = 0.1
 _BACKOFF_MAX_S: Final = 10.0
-_GONE = (
+_NOT_HERE = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -114,7 +114,7 @@ class DirectoryAssignments:
         if self._wanted.get(replica) != directory:
             return True  # moved on meanwhile, or gone
         del self._wanted[replica]
-        if error is ErrorCode.NONE or error in _GONE:
+        if error is ErrorCode.NONE or error in _NOT_HERE:
             return True
         log.warning(
             "a directory assignment was refused",

@@ -140,7 +140,7 @@ class FetchService:
             from_follower=options.from_follower,
         )
 
-    async def _parked(self, read: "_Read", options: FetchOptions, deadline: float) -> ParkedFetch | None:
+    async def _parked(self, read: "_FetchRead", options: FetchOptions, deadline: float) -> ParkedFetch | None:
         """Return a fetch that waits for changed partitions; None if one has changed since it was read. Cold
         or large reads let other tasks run, so each partition is watched first and then looked at."""
         parked = self._waiting(options, deadline)
@@ -161,8 +161,8 @@ class FetchService:
             self._purgatory.hold(parked, deadline)
         return parked
 
-    async def _read(self, options: FetchOptions) -> "_Read":
-        read = _Read()
+    async def _read(self, options: FetchOptions) -> "_FetchRead":
+        read = _FetchRead()
         left = min(options.max_bytes, self._max_bytes)
         first = True
         slices = Slices()
@@ -181,7 +181,7 @@ class FetchService:
 
 
 @dataclass(slots=True)
-class _Read:
+class _FetchRead:
     """The results of all partitions of a request."""
 
     results: list[FetchResult] = field(default_factory=list)

@@ -113,7 +113,7 @@ class DemoPartition:
         return lives
 
     def _lives(self) -> "list[Life]":
-        sight = ask_cluster(
+        reports = ask_cluster(
             self._cluster.bootstrap,
             lambda client: look(
                 client, topic=self._topic, partition=0, pending_only=False, timeout_s=_SECONDS
@@ -121,7 +121,7 @@ class DemoPartition:
         )
         addresses = parse_addresses(self._cluster.bootstrap)
         read = read_requests(addresses, since_ms=None, timeout_ms=int(_SECONDS * 1000))
-        lives = join(read.requests, sight, names=read.names, now_ms=int(time.time() * 1000))
+        lives = join(read.requests, reports, names=read.names, now_ms=int(time.time() * 1000))
         return narrow(lives, topic=self._topic, partition=0, broker=None, pending=False)
 
     def _history(self) -> ClusterHistory:

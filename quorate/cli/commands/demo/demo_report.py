@@ -20,7 +20,7 @@ _SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_wate
 
 
 @dataclass(slots=True)
-class Report:
+class DemoReport:
     """The events of the demo, and the duration of each step."""
 
     console: "Console"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from quorate.cli.commands.demo.demo_operations import DemoPartition
-    from quorate.cli.commands.demo.demo_report import Report
+    from quorate.cli.commands.demo.demo_report import DemoReport
     from quorate.cli.commands.demo.demo_spark import SparkAhead
     from quorate.cli.local_cluster import LocalCluster
 
@@ -99,12 +99,12 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 def _run(
     console: "Console", cluster: "LocalCluster", file: Path, data: bytes, spark: "SparkAhead | None"
-) -> "Report":
+) -> "DemoReport":
     from quorate.cli.commands.demo.demo_client import create_topic
     from quorate.cli.commands.demo.demo_operations import DemoPartition
-    from quorate.cli.commands.demo.demo_report import Report, show_metrics, show_quorum
+    from quorate.cli.commands.demo.demo_report import DemoReport, show_metrics, show_quorum
 
-    report = Report(console)
+    report = DemoReport(console)
     with report.step(f"start {NODES} nodes") as result:
         cluster.prepare()
         cluster.start()
@@ -145,7 +145,7 @@ def _compare(what: str, expected: object, seen: object) -> None:
 
 
 def _send(
-    report: "Report",
+    report: "DemoReport",
     cluster: "LocalCluster",
     partition: "DemoPartition",
     file: Path,
@@ -176,7 +176,7 @@ def _send(
     return successor
 
 
-def _read(report: "Report", cluster: "LocalCluster", partition: "DemoPartition", data: bytes) -> None:
+def _read(report: "DemoReport", cluster: "LocalCluster", partition: "DemoPartition", data: bytes) -> None:
     """Read everything back in a group, in two parts, with the lag after each."""
     from quorate.cli.commands.demo.demo_client import consume_all
 
@@ -205,7 +205,7 @@ def _compare_bytes(received: list[bytes], data: bytes) -> None:
 
 
 def _move(
-    report: "Report",
+    report: "DemoReport",
     cluster: "LocalCluster",
     partition: "DemoPartition",
     data: bytes,
@@ -234,7 +234,7 @@ def _move(
         result.append(f"{len(received)} records, byte for byte the same")
 
 
-def _look_back(report: "Report", partition: "DemoPartition", created_at: int, *, leader: int) -> None:
+def _look_back(report: "DemoReport", partition: "DemoPartition", created_at: int, *, leader: int) -> None:
     with report.step("look back: the metadata as they were when the topic was new") as result:
         state = partition.as_it_was(created_at)
         _compare(f"the leader at offset {created_at}", leader, state.leader)
@@ -242,7 +242,7 @@ def _look_back(report: "Report", partition: "DemoPartition", created_at: int, *,
         result.append(f"at offset {created_at}: node {state.leader} led, in sync {sorted(state.isr)}")
 
 
-def _show_changes(report: "Report", partition: "DemoPartition") -> None:
+def _show_changes(report: "DemoReport", partition: "DemoPartition") -> None:
     from quorate.cli.commands.demo.demo_report import show_changes
 
     with report.step("the state changes of it all") as result:
@@ -257,7 +257,7 @@ def _show_changes(report: "Report", partition: "DemoPartition") -> None:
 
 
 def _show_spark(
-    report: "Report", cluster: "LocalCluster", spark: "SparkAhead", *, leader: int, successor: int
+    report: "DemoReport", cluster: "LocalCluster", spark: "SparkAhead", *, leader: int, successor: int
 ) -> None:
     from quorate.cli.commands.demo.demo_operations import DemoError
     from quorate.cli.commands.demo.demo_report import show_history

@@ -1,8 +1,8 @@
 """State changes over their whole life: the requests from the metadata log, the rest from each broker."""
 
 from quorate.cli.kafka_requests.state_changes.change_requests import read_requests
-from quorate.cli.kafka_requests.state_changes.cluster_sight import (
-    ClusterSight,
+from quorate.cli.kafka_requests.state_changes.cluster_reports import (
+    ClusterReports,
     look,
     look_from_image,
     topic_states,
@@ -11,7 +11,7 @@ from quorate.cli.kafka_requests.state_changes.lives import BrokerPart, Life, joi
 
 __all__ = [
     "BrokerPart",
-    "ClusterSight",
+    "ClusterReports",
     "Life",
     "join",
     "look",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from quorate.broker.replication.changes import ChangeKind, ChangeOutcome
 from quorate.cli.kafka_requests.state_changes.change_requests import ChangeRequest
-from quorate.cli.kafka_requests.state_changes.cluster_sight import BrokerJournal, ClusterSight, names_of
+from quorate.cli.kafka_requests.state_changes.cluster_reports import BrokerJournal, ClusterReports, names_of
 
 PENDING = ChangeOutcome.PENDING.value
 NOT_RECEIVED = "not received"
@@ -71,7 +71,9 @@ class _Index:
             else:
                 self._many[each.topic_id].append(each)
 
-    def latest(self, topic_id: uuid.UUID, partition: int, *, upto: int | None = None) -> ChangeRequest | None:
+    def latest(
+        self, topic_id: uuid.UUID, partition: int, *, up_to: int | None = None
+    ) -> ChangeRequest | None:
         """Return the newest request for the partition at or below the offset."""
         many = [
             each
@@ -81,28 +83,28 @@ class _Index:
         found = [
             each
             for requests in (self._one.get((topic_id, partition), []), many)
-            if (each := _last(requests, upto)) is not None
+            if (each := _last(requests, up_to)) is not None
         ]
         return max(found, key=lambda each: each.offset, default=None)
 
 
-def _last(requests: Sequence[ChangeRequest], upto: int | None) -> ChangeRequest | None:
-    at = len(requests) if upto is None else bisect_right(requests, upto, key=lambda each: each.offset)
+def _last(requests: Sequence[ChangeRequest], up_to: int | None) -> ChangeRequest | None:
+    at = len(requests) if up_to is None else bisect_right(requests, up_to, key=lambda each: each.offset)
     return requests[at - 1] if at else None
 
 
 def join(
-    requests: Sequence[ChangeRequest], sight: ClusterSight, *, names: Mapping[uuid.UUID, str], now_ms: int
+    requests: Sequence[ChangeRequest], reports: ClusterReports, *, names: Mapping[uuid.UUID, str], now_ms: int
 ) -> list[Life]:
     """Return the lives of all requests, and of changes whose requests are older, by rising offset. Of several
     requests for a partition in one batch, brokers carry out the last. `names`: of topics, beside those that
-    `sight` has."""
-    names = {**names, **names_of(tuple(sight.journals.values())), **sight.names}
+    `reports` has."""
+    names = {**names, **names_of(tuple(reports.journals.values())), **reports.names}
     index = _Index(requests)
     built = {each.offset: _Builder(each, each.topic_id) for each in requests}
-    for journal in sight.journals.values():
+    for journal in reports.journals.values():
         _take_in(journal, index, built)
-    _add_silent(index, sight, built, now_ms=now_ms)
+    _add_silent(index, reports, built, now_ms=now_ms)
     return [
         Life(
             offset=offset,
@@ -120,7 +122,7 @@ def _take_in(journal: BrokerJournal, index: _Index, built: dict[int, _Builder]) 
         if each.topic_id is None:
             continue
         partition, offset = int(each.partition_index), int(each.metadata_offset)
-        request = index.latest(each.topic_id, partition, upto=offset)
+        request = index.latest(each.topic_id, partition, up_to=offset)
         if request is None:
             home = built.setdefault(offset, _Builder(None, each.topic_id))
         else:
@@ -139,17 +141,17 @@ def _take_in(journal: BrokerJournal, index: _Index, built: dict[int, _Builder]) 
         )
 
 
-def _add_silent(index: _Index, sight: ClusterSight, built: dict[int, _Builder], *, now_ms: int) -> None:
+def _add_silent(index: _Index, reports: ClusterReports, built: dict[int, _Builder], *, now_ms: int) -> None:
     """Add the brokers that have not said what became of the last request for one of their replicas."""
-    for (topic_id, partition), brokers in sight.replicas.items():
+    for (topic_id, partition), brokers in reports.replicas.items():
         request = index.latest(topic_id, partition)
         if request is None:
             continue
         home = built[request.offset]
-        told = {part.broker for part in home.parts if part.partition == partition}
+        reporting = {part.broker for part in home.parts if part.partition == partition}
         for broker in brokers:
-            if broker not in told:
-                silent = _silent(sight.journals.get(broker), broker, request, partition, now_ms)
+            if broker not in reporting:
+                silent = _silent(reports.journals.get(broker), broker, request, partition, now_ms)
                 if silent is not None:
                     home.parts.append(silent)
 

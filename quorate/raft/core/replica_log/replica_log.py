@@ -201,7 +201,7 @@ class ReplicaLog(Cloneable):
     def _must_match(self, point: EpochEnd) -> None:
         epoch = self.epoch_before(point.end_offset)
         invariant(
-            point.epoch == epoch, "a snapshot's epoch is that of its last record", told=point, in_log=epoch
+            point.epoch == epoch, "a snapshot's epoch is that of its last record", given=point, in_log=epoch
         )
 
     # --- comparisons ---

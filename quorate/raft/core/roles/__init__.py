@@ -4,11 +4,11 @@ from quorate.raft.core.roles.ballot import Ballot
 from quorate.raft.core.roles.candidate import Candidate
 from quorate.raft.core.roles.follower import Follower
 from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.outside_ids import is_heeded, is_outside_id
 from quorate.raft.core.roles.prospective import Prospective
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
 from quorate.raft.core.roles.resigned import Resigned
 from quorate.raft.core.roles.role import RoleState
-from quorate.raft.core.roles.strangers import is_heeded, is_stranger
 from quorate.raft.core.roles.tracker import Replicas
 from quorate.raft.core.roles.transitions import (
     ToCandidate,
@@ -44,5 +44,5 @@ __all__ = [
     "Unattached",
     "check_transition",
     "is_heeded",
-    "is_stranger",
+    "is_outside_id",
 ]

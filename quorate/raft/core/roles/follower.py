@@ -39,7 +39,7 @@ class Follower(RoleState):
     __slots__ = (
         "_fits",
         "_has_fetched",
-        "_leader_gone",
+        "_leader_lost",
         "_leader_resigned",
         "_loading",
         "_lost_rounds",
@@ -52,7 +52,7 @@ class Follower(RoleState):
     def __init__(self, *, leader: NodeId, lost_rounds: int = 0, leader_resigned: bool = False) -> None:
         self.leader = leader
         self._has_fetched = False
-        self._leader_gone = leader_resigned
+        self._leader_lost = leader_resigned
         """It resigned, or its connection broke and it has not answered since."""
         self._leader_resigned = leader_resigned
         """Nothing can be fetched from it in this epoch any more."""
@@ -65,7 +65,7 @@ class Follower(RoleState):
         """The read-index round in the leader's last answer."""
 
     @property
-    def heeds_strangers(self) -> bool:
+    def heeds_outside_ids(self) -> bool:
         # The voters that we know have a round first, also when the leader resigned or can't be reached.
         return self._lost_rounds > 0 and not self._has_fetched
 
@@ -112,20 +112,20 @@ class Follower(RoleState):
     def on_not_leader(self, node: NodeState, peer: NodeId) -> Transition | None:
         if peer != self.leader:
             return None
-        self._leader_gone = True
+        self._leader_lost = True
         # A voter hears of it by EndQuorumEpoch, with its place in the queue. An observer is told nothing
         # else.
         return None if node.is_voter else ToUnattached(epoch=node.epoch, leader_resigned=True)
 
     def on_unreachable(self, node: NodeState, peer: NodeId) -> None:
-        if peer == self.leader and not self._leader_gone:
-            self._leader_gone = True
+        if peer == self.leader and not self._leader_lost:
+            self._leader_lost = True
             self._arm_short(node)
 
     def on_end_of_epoch(self, node: NodeState, preferred_successors: tuple[NodeId, ...]) -> None:
         """The leader resigned. The first successor stands at once, the others one after the other
         (KIP-595)."""
-        self._leader_gone = True
+        self._leader_lost = True
         self._leader_resigned = True
         backoff_max_ms = node.config.election_backoff_max_ms
         if node.id in preferred_successors:
@@ -148,7 +148,7 @@ class Follower(RoleState):
             node.pause(self.leader, failed=False)
             return None
         self._has_fetched = True
-        self._leader_gone = False
+        self._leader_lost = False
         self._lost_rounds = 0
         self._arm(node)
         self._fetch(node)
@@ -178,12 +178,12 @@ class Follower(RoleState):
         # Who hears the leader refuses, so nobody can be elected while a majority does (KIP-996). Once the
         # leader has resigned or can't be reached we no longer hear it, and need not wait out our own timer to
         # say so.
-        return up_to_date and (self._leader_gone or not self._has_fetched or request.leader_resigned)
+        return up_to_date and (self._leader_lost or not self._has_fetched or request.leader_resigned)
 
     def on_pre_vote_granted(self, node: NodeState) -> None:
         # Our own wait may end before its candidate asks for our vote, and the votes be split. A leader that
         # resigned has put its successors in an order.
-        if self._leader_gone and not self._leader_resigned and node.may_stand and not self._is_checking(node):
+        if self._leader_lost and not self._leader_resigned and node.may_stand and not self._is_checking(node):
             first_ms = node.config.broken_connection_wait_ms
             longest_ms = max(self._short_wait_ms(node), RIVALS_WAITS * first_ms)
             node.out.append(ArmTimer(FETCH, first_ms, longest_ms))
@@ -327,7 +327,7 @@ class Follower(RoleState):
         """A leader that needs us for its majority must not resign because a check takes long."""
         incoming = node.incoming
         if self.leader in node.in_flight or self._leader_resigned:
-            self._leader_gone = True
+            self._leader_lost = True
         elif incoming is not None and node.may_ask(self.leader):
             requests.fetch_snapshot(node, self.leader, incoming.id, position=0, max_bytes=0)
         self._arm(node)

@@ -166,7 +166,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         """A Fetch of this epoch, well-formed."""
         replica = self._find_replica(node, request)
         if replica.is_voter:
-            self._read_index.note_echo(request.source, request.read_round)
+            self._read_index.count_round(request.source, request.read_round)
         log = node.log
         snapshot = log.snapshot_for(offset=request.offset, epoch=request.last_fetched_epoch)
         diverging = None

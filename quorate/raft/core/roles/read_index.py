@@ -24,12 +24,12 @@ class _Round:
 class ReadIndexRounds(Cloneable):
     """Those under way in one epoch. Each passes by itself: a newer one never holds an older one up."""
 
-    __slots__ = ("_echoed", "_pending")
+    __slots__ = ("_pending", "_returned")
 
     def __init__(self) -> None:
         self._pending: list[_Round] = []
         """By round, which only grows."""
-        self._echoed: dict[NodeId, int] = {}
+        self._returned: dict[NodeId, int] = {}
         """The highest round that each voter has echoed, while any is under way."""
 
     @property
@@ -40,9 +40,9 @@ class ReadIndexRounds(Cloneable):
     def ask(self, read_round: int, *, high_watermark: Offset | None) -> None:
         self._pending.append(_Round(read_round, high_watermark))
 
-    def note_echo(self, voter: NodeId, read_round: int) -> None:
-        if self._pending and read_round > self._echoed.get(voter, 0):
-            self._echoed[voter] = read_round
+    def count_round(self, voter: NodeId, read_round: int) -> None:
+        if self._pending and read_round > self._returned.get(voter, 0):
+            self._returned[voter] = read_round
 
     def check(self, node: NodeState, *, high_watermark: Offset | None) -> None:
         """Confirm rounds by the echoes of the current voters. True if one was confirmed. `high_watermark` is
@@ -51,14 +51,14 @@ class ReadIndexRounds(Cloneable):
         if not self._pending or high_watermark is None:
             return
         needed = node.voters.majority - (1 if node.is_voter else 0)
-        echoes = sorted((self._echoed.get(voter.id, 0) for voter in node.others), reverse=True)
-        reached = self._pending[-1].round if needed == 0 else echoes[needed - 1]
+        returned = sorted((self._returned.get(voter.id, 0) for voter in node.others), reverse=True)
+        reached = self._pending[-1].round if needed == 0 else returned[needed - 1]
         passed = [each for each in self._pending if each.round <= reached]
         if not passed:
             return
         del self._pending[: len(passed)]
         if not self._pending:
-            self._echoed.clear()
+            self._returned.clear()
         last = passed[-1]
         index = last.read_index if last.read_index is not None else high_watermark
         node.out.append(ReadIndexConfirmed(last.round, index))

@@ -20,9 +20,9 @@ class RoleState(Cloneable, ABC):
     role: ClassVar[Role]
 
     @property
-    def heeds_strangers(self) -> bool:
-        """No leader is heard and no election is under way that a stranger would disturb (see
-        `quorate.raft.core.roles.strangers`)."""
+    def heeds_outside_ids(self) -> bool:
+        """No leader is heard and no election is under way that an outside id would disturb (see
+        `quorate.raft.core.roles.outside_ids`)."""
         return False
 
     def timers(self, node: NodeState) -> tuple[TimerKind, ...]:

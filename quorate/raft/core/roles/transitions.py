@@ -33,7 +33,7 @@ class ToUnattached:
     lost_rounds: int = 0
     """How often the epoch's leader was followed in vain since it was last heard."""
     lost_election: bool = False
-    """The voters that we know have had their turn: a stranger may be heeded though we voted."""
+    """The known voters had their turn, so an id outside the voter sets may be heeded though we voted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

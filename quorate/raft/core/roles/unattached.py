@@ -25,12 +25,12 @@ class Unattached(RoleState):
     A leader that told us itself that it resigned is not followed again in its epoch, whoever still names it.
     """
 
-    __slots__ = ("_heeds_strangers", "_hurried", "_leaderless", "_next", "leader_resigned", "lost_rounds")
+    __slots__ = ("_heeds_outside_ids", "_hurried", "_leaderless", "_next", "leader_resigned", "lost_rounds")
 
     role: ClassVar[Role] = Role.UNATTACHED
 
     def __init__(
-        self, *, leader_resigned: bool = False, lost_rounds: int = 0, heeds_strangers: bool = True
+        self, *, leader_resigned: bool = False, lost_rounds: int = 0, heeds_outside_ids: bool = True
     ) -> None:
         self.leader_resigned = leader_resigned
         self.lost_rounds = lost_rounds
@@ -39,11 +39,11 @@ class Unattached(RoleState):
         self._leaderless: tuple[NodeId, ...] = ()
         """Voters that know of no leader in this epoch, in order."""
         self._hurried = False
-        self._heeds_strangers = heeds_strangers
+        self._heeds_outside_ids = heeds_outside_ids
 
     @property
-    def heeds_strangers(self) -> bool:
-        return self._heeds_strangers
+    def heeds_outside_ids(self) -> bool:
+        return self._heeds_outside_ids
 
     def timers(self, node: NodeState) -> tuple[TimerKind, ...]:
         return (TimerKind.ELECTION,) if node.may_stand else ()

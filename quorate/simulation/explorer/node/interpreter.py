@@ -24,7 +24,7 @@ from quorate.raft.core import (
 )
 from quorate.simulation.effect_interpreter import EffectInterpreter
 from quorate.simulation.explorer.node.machine import CrashPoint, Machine, Packet
-from quorate.simulation.explorer.node.node_disk import Disk, History, Snapshot, end_of, up_to
+from quorate.simulation.explorer.node.node_disk import History, NodeDisk, Snapshot, end_of, up_to
 from quorate.simulation.explorer.node.observations import (
     Commits,
     Cuts,
@@ -61,7 +61,7 @@ class Interpreter(EffectInterpreter):
     role: Role | None
     """The role in the last RoleChanged."""
     fetch_batches: int
-    disk: Disk = field(init=False)
+    disk: NodeDisk = field(init=False)
     timers: set[Timer] = field(init=False)
     syncs: list[Durable] = field(init=False)
     partial: Snapshot | None = field(init=False)
@@ -85,7 +85,7 @@ class Interpreter(EffectInterpreter):
         return self.machine.key.id
 
     @property
-    def stored(self) -> Disk:
+    def stored(self) -> NodeDisk:
         return self.disk
 
     def check(self, before: Core | None) -> None:
@@ -114,7 +114,7 @@ class Interpreter(EffectInterpreter):
 
     # --- the disk ---
 
-    def _store(self, disk: Disk) -> None:
+    def _store(self, disk: NodeDisk) -> None:
         """Something reaches the disk. A crash may come first, if anything was done before."""
         crash_point = CrashPoint(self.disk, tuple(self.sent), tuple(self.observations))
         if self.disk is not self.machine.disk or self.sent:

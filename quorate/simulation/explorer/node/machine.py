@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from quorate.raft.core import Core, Durable, Effect, Message, Timer
-from quorate.simulation.explorer.node.node_disk import Disk, History, Snapshot
+from quorate.simulation.explorer.node.node_disk import History, NodeDisk, Snapshot
 from quorate.simulation.explorer.node.observations import Observation
 from quorate.types import NodeId, ReplicaKey, SnapshotId
 
@@ -25,7 +25,7 @@ class Machine:
     key: ReplicaKey
     core: Core | None
     """The core; None while the node is down."""
-    disk: Disk
+    disk: NodeDisk
     timers: frozenset[Timer] = frozenset()
     syncs: tuple[Durable, ...] = ()
     """The syncs requested and not done, in order."""
@@ -53,7 +53,7 @@ class Machine:
             raise ValueError(f"node {self.key.id} is down")
         return self.core
 
-    def down(self, disk: Disk) -> "Machine":
+    def down(self, disk: NodeDisk) -> "Machine":
         return Machine(self.key, None, disk)
 
 
@@ -61,13 +61,13 @@ class Machine:
 class CrashPoint:
     """The state after a crash in the middle of a step: just before something would have been stored."""
 
-    disk: Disk
+    disk: NodeDisk
     sent: tuple[Packet, ...]
     observations: tuple[Observation, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """The result of a step."""
 
     machine: Machine

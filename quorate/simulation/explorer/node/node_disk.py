@@ -3,10 +3,10 @@ that logs can be compared from their first record."""
 
 from dataclasses import dataclass
 
-from quorate.simulation.effect_interpreter import Batch
+from quorate.simulation.effect_interpreter import WrittenBatch
 from quorate.types import ElectionState, Epoch, EpochStart, Offset, RecoveredLog, SnapshotId, VotersAt
 
-History = tuple[Batch, ...]
+History = tuple[WrittenBatch, ...]
 
 
 def end_of(history: History) -> Offset:
@@ -28,7 +28,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
+class NodeDisk:
     election: ElectionState = ElectionState(Epoch(0))
     history: History = ()
     log_start_offset: Offset = Offset(0)

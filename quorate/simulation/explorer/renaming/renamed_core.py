@@ -40,7 +40,7 @@ def renamed(core: Core, to: Renaming) -> Core:
             role._granting_voters = tuple(sorted(map(to.node, role._granting_voters)))
             role._transfer.successor = to.node_if_any(role._transfer.successor)
             rounds = role._read_index
-            rounds._echoed = {to.node(node): echoed for node, echoed in rounds._echoed.items()}
+            rounds._returned = {to.node(node): returned for node, returned in rounds._returned.items()}
             _replicas(role._replicas, twin._node, to)
         case Resigned():
             role._preferred_successors = tuple(sorted(map(to.node, role._preferred_successors)))

@@ -23,13 +23,13 @@ from quorate.raft.core import (
     UpdateVoter,
     VoterChange,
 )
-from quorate.simulation.effect_interpreter import Batch
+from quorate.simulation.effect_interpreter import WrittenBatch
 from quorate.simulation.explorer.explored_invariants import Past
 from quorate.simulation.explorer.node import (
     Commits,
     Cuts,
-    Disk,
     History,
+    NodeDisk,
     Observation,
     Packet,
     Snapshot,
@@ -92,13 +92,13 @@ class Renaming:
     def history(self, history: History) -> History:
         return tuple(self._batch(batch) for batch in history)
 
-    def _batch(self, batch: Batch) -> Batch:
+    def _batch(self, batch: WrittenBatch) -> WrittenBatch:
         return replace(batch, leader=self.node_if_any(batch.leader), voters=self.voters_at(batch.voters))
 
     def snapshot(self, snapshot: Snapshot) -> Snapshot:
         return Snapshot(snapshot.id, self.history(snapshot.history))
 
-    def disk(self, disk: Disk) -> Disk:
+    def disk(self, disk: NodeDisk) -> NodeDisk:
         return replace(
             disk,
             election=self.election(disk.election),

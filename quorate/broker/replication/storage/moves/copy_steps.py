@@ -37,7 +37,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadFrom:
     """Append what the original has from this offset on."""
 
     offset: Offset
@@ -48,7 +48,7 @@ class Equal:
     """The copy has everything."""
 
 
-CopyStep: TypeAlias = Restart | Cut | Read | Equal
+CopyStep: TypeAlias = Restart | Cut | ReadFrom | Equal
 
 
 def next_step(original: LogView, copy: LogView) -> CopyStep:
@@ -58,7 +58,7 @@ def next_step(original: LogView, copy: LogView) -> CopyStep:
     end = _common_end(original, copy)
     if end < copy.end_offset:
         return Cut(end) if end > copy.log_start_offset else Restart(original.log_start_offset)
-    return Read(copy.end_offset) if copy.end_offset < original.end_offset else Equal()
+    return ReadFrom(copy.end_offset) if copy.end_offset < original.end_offset else Equal()
 
 
 def _common_end(original: LogView, copy: LogView) -> Offset:

@@ -16,11 +16,11 @@ from quorate.log.batches.records import build_batch
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import AGAIN, MORE, BrokerHost
-from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.brokers.loss_budget import LossBudget
 from quorate.simulation.faults.hosts import FOLDER
-from quorate.simulation.histories.history import Outcome
+from quorate.simulation.histories.history import AppendOutcome
 from quorate.simulation.world.simulated_runtime import DiskSpeed
 
 PATIENCE_S = 60.0
@@ -54,7 +54,9 @@ def test_a_partition_leader_that_was_stopped_acknowledges_nothing_that_was_sent_
         broker = old.serving.broker
         assert broker is not None
         assert broker.replicas.partition(TOPIC, 0).leading, "asleep, it has not heard of anybody else"
-        waiting = [append for append in clients.histories[0].appends if append.outcome is Outcome.UNKNOWN]
+        waiting = [
+            append for append in clients.histories[0].appends if append.outcome is AppendOutcome.UNKNOWN
+        ]
         assert waiting, "somebody waits for the sleeper"
         meanwhile = {host for _, host in clients.acknowledged[acknowledged_before:]}
         assert str(new.address) in meanwhile, "the others went on"
@@ -65,7 +67,7 @@ def test_a_partition_leader_that_was_stopped_acknowledges_nothing_that_was_sent_
             if append.invoked_at > asleep_at:
                 assert host != str(old.address), f"the sleeper answered: {append}"
 
-    tell(seed, story, clients=settings)
+    run_scenario(seed, story, clients=settings)
 
 
 async def many_more_acknowledgements(scene: BrokerScene, count: int = ACKNOWLEDGED_PER_ROUND) -> None:
@@ -110,7 +112,7 @@ def test_acknowledged_records_survive_repeated_kill_9_and_power_loss(seed: int) 
             await cluster.converge(within_s=PATIENCE_S)
         assert len(clients.acknowledged) > ROUNDS * ACKNOWLEDGED_PER_ROUND
 
-    tell(seed, story, clients=settings, partitions=2)
+    run_scenario(seed, story, clients=settings, partitions=2)
 
 
 def test_a_broker_that_stops_may_hear_of_new_topics_to_the_last() -> None:
@@ -129,7 +131,7 @@ def test_a_broker_that_stops_may_hear_of_new_topics_to_the_last() -> None:
                 await cluster.converge(within_s=PATIENCE_S)
             admin.finish()
 
-    tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=0))
+    run_scenario(1, story, clients=BrokerClientSettings(idempotent=1, plain=0))
 
 
 @pytest.mark.parametrize("deaf", [False, True], ids=["mute", "mute and deaf"])
@@ -170,7 +172,7 @@ def test_clients_of_a_leader_that_no_other_node_hears_are_sent_on(deaf: bool) ->
         meanwhile = {host for _, host in clients.acknowledged[since:]}
         assert meanwhile == {str(new.address)}
 
-    tell(1, story, clients=BrokerClientSettings(idempotent=2, plain=2, think_max_s=0.2))
+    run_scenario(1, story, clients=BrokerClientSettings(idempotent=2, plain=2, think_max_s=0.2))
 
 
 @pytest.mark.parametrize("seed", range(1, 3))
@@ -195,7 +197,7 @@ def test_five_hundred_acknowledgements_between_kills_and_power_losses(seed: int)
             await cluster.converge(within_s=PATIENCE_S)
             assert len(clients.acknowledged) - before >= 500
 
-    tell(seed, story, clients=settings, partitions=2)
+    run_scenario(seed, story, clients=settings, partitions=2)
 
 
 async def until(condition: Callable[[], bool], *, every_s: float) -> None:
@@ -244,7 +246,7 @@ def test_a_controller_goes_between_two_pieces_and_the_next_one_does_the_rest(how
         await cluster.converge(within_s=PATIENCE_S)
 
     values = {"quorate.controller.partitions.per.step": "1"}
-    tell(1, story, clients=BrokerClientSettings(idempotent=2, plain=1), partitions=12, values=values)
+    run_scenario(1, story, clients=BrokerClientSettings(idempotent=2, plain=1), partitions=12, values=values)
     assert halfway
 
 
@@ -265,7 +267,7 @@ def test_a_folder_that_is_mounted_twice_when_the_faults_end_is_unmounted() -> No
         await faults.unmount_again(node)
         assert node.log_dirs == (FOLDER, MORE)
 
-    tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), log_dirs=(FOLDER, MORE))
+    run_scenario(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), log_dirs=(FOLDER, MORE))
 
 
 def test_no_topic_is_created_on_a_directory_that_is_gone() -> None:
@@ -300,7 +302,7 @@ def test_no_topic_is_created_on_a_directory_that_is_gone() -> None:
         assert admin.fates
 
     # Who is fenced gets replicas, but no place in an ISR: the story is of a broker that is down and isn't.
-    tell(
+    run_scenario(
         1,
         story,
         clients=BrokerClientSettings(idempotent=1, plain=1),
@@ -325,4 +327,4 @@ def test_the_last_member_of_a_topic_that_was_created_while_a_broker_was_away_los
         assert budget.take(one)
         assert not budget.take(other)
 
-    tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), min_isr=3)
+    run_scenario(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), min_isr=3)

@@ -25,7 +25,7 @@ from quorate.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.roles.strangers import EPOCHS_MAX
+from quorate.raft.core.roles.outside_ids import EPOCHS_MAX
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 ELECTION = Timer(TimerKind.ELECTION)
@@ -189,8 +189,8 @@ def test_an_id_outside_the_voter_sets_changes_nothing_while_a_leader_is_heard_or
         assert core.key() == before, message
 
 
-def test_a_voter_without_a_leader_votes_for_a_stranger_by_the_same_rules_once(make_core: Any) -> None:
-    """Its own voter set may be old, and the stranger the only one to bring the quorum back."""
+def test_a_voter_without_a_leader_votes_for_an_outside_id_by_the_same_rules_once(make_core: Any) -> None:
+    """Its own voter set may be old, and the outside id the only one to bring the quorum back."""
     core: Core = make_core(directory_id="disk-1")
     core.start()
     before = core.key()
@@ -220,7 +220,7 @@ def test_an_observer_votes_for_no_id_outside_the_voter_sets(make_core: Any) -> N
     assert core.key() == before
 
 
-def test_a_stranger_with_a_shorter_log_raises_no_epoch(make_core: Any) -> None:
+def test_an_outside_id_with_a_shorter_log_raises_no_epoch(make_core: Any) -> None:
     core: Core = make_core(directory_id="disk-1", epoch=1, epochs=(1, 1, 1))
     core.start()
     before = core.key()
@@ -229,7 +229,7 @@ def test_a_stranger_with_a_shorter_log_raises_no_epoch(make_core: Any) -> None:
     assert core.key() == before
 
 
-def test_a_stranger_that_says_it_leads_is_asked_and_followed_only_if_it_answers_so(make_core: Any) -> None:
+def test_an_outside_id_that_says_it_leads_is_asked_and_followed_only_if_it_answers_so(make_core: Any) -> None:
     core: Core = make_core(directory_id="disk-1")
     core.start()
     for voter in (2, 3):
@@ -265,7 +265,7 @@ def test_only_one_id_outside_the_voter_sets_is_remembered(make_core: Any) -> Non
     assert len(core._node.may_know_leader) == peers + 1
 
 
-def test_a_follower_that_lost_its_leader_heeds_strangers_after_a_round_of_its_own(
+def test_a_follower_that_lost_its_leader_heeds_outside_ids_after_a_round_of_its_own(
     make_core: Any,
 ) -> None:
     core = follower(make_core)

@@ -11,7 +11,7 @@ from quorate.runtime.disk import Buffer
 from quorate.simulation.world.logs import LogEntry
 
 
-class Stranger:
+class FuzzingPeer:
     """A stream whose other end is a fuzzer: each receive gives one frame."""
 
     def __init__(self, mutator: Mutator | Liar, frames: int) -> None:

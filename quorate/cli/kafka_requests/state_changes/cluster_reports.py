@@ -41,7 +41,7 @@ class BrokerJournal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSight:
+class ClusterReports:
     """The cluster as its brokers show it, read before the log: a change that is journaled has its record
     there."""
 
@@ -55,7 +55,7 @@ class ClusterSight:
 
 async def look(
     client: WireClient, *, topic: str | None, partition: int | None, pending_only: bool, timeout_s: float
-) -> ClusterSight:
+) -> ClusterReports:
     """Ask `client` for the cluster, and every broker for its changes. Raises what `client` does."""
     known = cast("MetadataResponse", await client.call(ApiKey.METADATA, topics=None))
     if client.version(ApiKey.METADATA) < _IDS_FROM:
@@ -70,14 +70,14 @@ async def look(
                 replicas[key] = tuple(int(replica) for replica in state.replica_nodes)
     request = _request(topic, partition, pending_only=pending_only)
     addresses = {int(broker.node_id): Address(str(broker.host), int(broker.port)) for broker in known.brokers}
-    return ClusterSight(
+    return ClusterReports(
         names=names, replicas=replicas, journals=await _journals(addresses, request, timeout_s=timeout_s)
     )
 
 
 async def look_from_image(
     image: MetadataImage, *, topic: str | None, partition: int | None, pending_only: bool, timeout_s: float
-) -> ClusterSight:
+) -> ClusterReports:
     """Return the sight of a cluster of which only the controllers were asked. The image says where its live
     brokers listen, and each is asked for its changes."""
     wanted = [each for each in image.topics.values() if topic in (None, each.name)]
@@ -87,7 +87,7 @@ async def look_from_image(
         for each in image.brokers.values()
         if not each.fenced and each.listeners
     }
-    return ClusterSight(
+    return ClusterReports(
         names={each.topic_id: each.name for each in wanted},
         replicas={
             (each.topic_id, index): state.replicas

@@ -1,4 +1,4 @@
-"""The rooms of the source, and what each may import. `tests/test_architecture.py` holds it."""
+"""The packages of the source, and the imports that each may have. `tests/test_architecture.py` holds it."""
 
 import ast
 from collections import defaultdict
@@ -9,7 +9,7 @@ from typing import Final
 SOURCE: Final = Path(__file__).resolve().parents[1] / "quorate"
 EVERYTHING: Final = ("",)
 NOUNS: Final = ("error_code", "types", "value", "lazy_names", "present")
-"""Modules that every room may import."""
+"""Modules that every package may import."""
 MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "runtime": (),
     "cbor": (),

@@ -23,12 +23,12 @@ QUICK = {
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
 }
-"""Brokers that lose patience early, so that a story is short."""
+"""Brokers that lose patience early, so that a scenario is short."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerScene:
-    """The parts that a story can act on."""
+    """The parts that a scenario can act on."""
 
     cluster: BrokerCluster
     clients: BrokerClients
@@ -39,12 +39,12 @@ class BrokerScene:
         return self.cluster.nodes[self.cluster.states(TOPIC)[partition].leader - 1]
 
 
-Story = Callable[[BrokerScene], Awaitable[None]]
+Scenario = Callable[[BrokerScene], Awaitable[None]]
 
 
-def tell(
+def run_scenario(
     seed: int,
-    story: Story,
+    scenario: Scenario,
     *,
     clients: BrokerClientSettings,
     partitions: int = 1,
@@ -53,10 +53,10 @@ def tell(
     log_dirs: tuple[str, ...] = (FOLDER,),
     show: Callable[[str], None] | None = None,
 ) -> None:
-    """Run `story` in a cluster of three in sync; then heal it, let everybody finish, and check the answers
+    """Run `scenario` in a cluster of three in sync; then heal it, let everybody finish, and check the answers
     they got. `values`: keys of server.properties on top of `QUICK`, but for `log.dirs`.
 
-    Raises `SafetyViolation`, `LivenessViolation`, and what the story raises.
+    Raises `SafetyViolation`, `LivenessViolation`, and what the scenario raises.
     """
     settings = BrokerRunSettings(
         cluster=BrokerClusterSettings(
@@ -64,27 +64,32 @@ def tell(
         ),
         clients=clients,
     )
-    _StoryRun(seed, settings, story, show=show).execute()
+    _ScenarioRun(seed, settings, scenario, show=show).execute()
 
 
-class _StoryRun(ClusterRun[BrokerRunSettings, BrokerCluster, None]):
-    name = "broker story"
+class _ScenarioRun(ClusterRun[BrokerRunSettings, BrokerCluster, None]):
+    name = "broker scenario"
 
     def __init__(
-        self, seed: int, settings: BrokerRunSettings, story: Story, *, show: Callable[[str], None] | None
+        self,
+        seed: int,
+        settings: BrokerRunSettings,
+        scenario: Scenario,
+        *,
+        show: Callable[[str], None] | None,
     ) -> None:
         super().__init__(seed, settings, show=show)
-        self._story = story
+        self._scenario = scenario
 
     def _cluster(self, source: random.Random, scheduler: Scheduler, nursery: trio.Nursery) -> BrokerCluster:
         return BrokerCluster(self.settings.cluster, source, scheduler, nursery, self.trace)
 
     async def _phases(self, cluster: BrokerCluster, source: random.Random) -> None:
         clients = BrokerClients(cluster, self.settings.clients, source)
-        await _tell(BrokerScene(cluster, clients, cluster.scheduler), self._story, source)
+        await _play(BrokerScene(cluster, clients, cluster.scheduler), self._scenario, source)
 
 
-async def _tell(scene: BrokerScene, story: Story, source: random.Random) -> None:
+async def _play(scene: BrokerScene, scenario: Scenario, source: random.Random) -> None:
     cluster, clients = scene.cluster, scene.clients
     await cluster.boot()
     await Administrator(cluster, source).create(TOPIC, partitions=cluster.settings.partitions)
@@ -93,7 +98,7 @@ async def _tell(scene: BrokerScene, story: Story, source: random.Random) -> None
         consumers.start_soon(clients.consume)
         async with trio.open_nursery() as producers:
             producers.start_soon(clients.produce)
-            await story(scene)
+            await scenario(scene)
             cluster.heal()
             await cluster.start_all()
             clients.finish()
