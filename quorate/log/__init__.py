@@ -1,7 +1,7 @@
 """A segmented, crash-safe log of Kafka v2 record batches.
 
-Names are imported when they are first used: what reads batches alone, such as the Spark source in its
-workers, does without the log that writes them.
+Names are imported at their first use. So a program that only reads batches, such as a Spark worker, does
+not load the log that writes them.
 """
 
 from typing import TYPE_CHECKING

@@ -17,7 +17,8 @@ from quorate.runtime import Buffer
 
 
 class Codec(enum.IntEnum):
-    """A codec's number in a batch's attributes; names as in `compression.type`, but for NONE."""
+    """The number of a codec in a batch's attributes. The names are those of `compression.type`, except
+    NONE."""
 
     NONE = 0
     GZIP = 1
@@ -27,7 +28,7 @@ class Codec(enum.IntEnum):
 
 
 class CompressedDataError(Exception):
-    """The bytes are not what the codec makes."""
+    """The bytes are not valid output of the codec."""
 
 
 class DecompressedTooLargeError(Exception):
@@ -62,8 +63,8 @@ _LZ4_HIGH: Final = 2
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Compress so that every client of Kafka reads it. `level` None is the codec's usual one. As in Kafka,
-    LZ4's usual level, 9, is its fast mode, and every other one the thorough mode."""
+    """Compress `data` in a form that every client of Kafka reads. `level` None: the codec's default. As in
+    Kafka, LZ4's default level, 9, is its fast mode, and every other level its thorough mode."""
     if level is None:
         level = USUAL_LEVELS.get(codec, 0)
     match codec:

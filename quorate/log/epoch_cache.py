@@ -14,7 +14,7 @@ _start_of = attrgetter("start_offset")
 
 
 class EpochCache:
-    """Epochs and start offsets, both strictly increasing."""
+    """The epochs of a log, each with the offset of its first record. Both increase strictly."""
 
     __slots__ = ("_entries", "_start_epoch", "dirty", "last_epoch", "newest")
 
@@ -44,7 +44,8 @@ class EpochCache:
         self._set_last_epoch()
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch`, which must not be older than the last, has its first record at `start_offset`, or will."""
+        """Record that `epoch` starts at `start_offset`. It must not be older than the last epoch. Its
+        first record may follow later."""
         if self._entries and epoch <= self._entries[-1].epoch:
             return
         while self._entries and self._entries[-1].start_offset >= start_offset:
@@ -60,7 +61,8 @@ class EpochCache:
             self._changed()
 
     def trim(self, log_start_offset: int) -> None:
-        """Forget the epochs that end at or below `log_start_offset`; the one that spans it starts there."""
+        """Forget the epochs that end at or below `log_start_offset`. The epoch that spans it then starts
+        there."""
         index = bisect_right(self._entries, log_start_offset, key=_start_of) - 1
         if (
             index < 0
@@ -72,16 +74,14 @@ class EpochCache:
         self._changed()
 
     def epoch_at(self, offset: int) -> Epoch | None:
-        """The epoch of the record at `offset`; None below the first known epoch."""
+        """Return the epoch of the record at `offset`. None: it is below the first known epoch."""
         index = bisect_right(self._entries, offset, key=_start_of)
         return self._entries[index - 1].epoch if index else None
 
     def end_offset_for(self, epoch: int, end_offset: Offset) -> EpochEnd | None:
-        """The largest known epoch <= `epoch`, and its end offset; None if none is known.
-
-        `end_offset` is the log's. For an epoch before the first known one: that epoch, ending where the
-        first known starts (KIP-279).
-        """
+        """Return the largest known epoch that is at most `epoch`, and its end offset. None: no epoch is
+        known. `end_offset`: the log's. For an epoch before the first known one: that epoch, which ends
+        where the first known one starts (KIP-279)."""
         index = bisect_right(self._entries, epoch, key=_epoch_of)
         if not self._entries:
             return None
@@ -99,7 +99,7 @@ class EpochCache:
         self.newest = self.last_epoch if self._entries else -1
 
     async def store(self, disk: Disk, folder: str) -> None:
-        """Durable when it returns. Costs nothing if nothing changed."""
+        """Write the checkpoint file, if anything changed. It is durable when this returns."""
         if not self.dirty:
             return
         entries = self._entries[:]

@@ -41,11 +41,11 @@ class Log(Appends, Reads, Removals):
 
         `recovery_point`: the end (exclusive) of the durable part, as the owner knows it. None: unknown, so
         all records are checked as after a crash. A log with `config.own_recovery_point` keeps it itself.
-        `complete_to`: the power was not lost since the log was written, and it had all records below this
-        offset (exclusive); somebody counts on them. Then a start doesn't cut off more than a torn append.
-        None: what is bad above the recovery point is cut off. All records are durable when this returns.
-        Raises `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`; `IncompleteLogError`, and nothing
-        was cut, if `complete_to` doesn't hold.
+        `complete_to`: the host has not lost power since the log was written, and its partition counts on
+        all records below this offset (exclusive). Recovery then cuts off a torn last append at most. None:
+        recovery cuts off every invalid batch above the recovery point. All records are durable when this
+        returns. Raises `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`; `IncompleteLogError`,
+        without a cut, if `complete_to` doesn't hold.
         """
         if not disk.exists(folder):
             disk.make_folder(folder)
@@ -124,8 +124,8 @@ class Log(Appends, Reads, Removals):
         self._epochs.assign(epoch, self.end_offset)
 
     def roll_if_older(self, first_ms: int) -> bool:
-        """Begin another segment if the first record of the active one is older than `first_ms`, and return
-        whether one was: none is while the log is truncated. Raises `DiskError`, `LogFailedError`."""
+        """Begin another segment if the first record of the active one is older than `first_ms`. Return
+        whether it did: it does not while the log is truncated. Raises `DiskError`, `LogFailedError`."""
         first_timestamp = self._active.indexes.first_timestamp
         if self._changing or not self._active.size or first_timestamp is None or first_timestamp >= first_ms:
             return False
@@ -140,8 +140,8 @@ class Log(Appends, Reads, Removals):
         return True
 
     def relocate(self, folder: str) -> None:
-        """Go on in `folder`, as which the log's own has just been renamed. The open files stay the same
-        ones. No sync and no change of the log may be under way."""
+        """Continue in `folder`, the new name of the log's folder. The open files stay the same. No sync
+        and no change of the log may be under way."""
         self._folder = folder
         for segment in self._segments:
             segment.relocate(folder)

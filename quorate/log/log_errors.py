@@ -68,8 +68,8 @@ class LogInterruptedError(LogFailedError):
 
 
 class CompactionAbandonedError(LogError):
-    """The log was cut, closed or moved while it was compacted. What was compacted before stays so, the rest
-    is as it was: the next compaction begins anew."""
+    """The log was truncated, closed or moved while it was compacted. Completed groups of segments stay
+    compacted, the others are unchanged. The next compaction begins anew."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(f"{folder}: the log was cut, closed or moved while it was compacted")
@@ -92,8 +92,8 @@ class DamagedLogError(LogError):
 
 
 class IncompleteLogError(DamagedLogError):
-    """A part of the log is missing or can't be read that a killed process leaves whole. Somebody counts on
-    it."""
+    """A part of the log is missing or can't be read, although a killed process leaves it whole and its
+    partition counts on it."""
 
     _why = (
         "The process that wrote it was only killed, so its last append at most may be torn; the rest is not "

@@ -1,9 +1,9 @@
 """A Raft quorum to embed: replicated state, leader election and durable commits, on trio (KIP-595).
 
-The protocol itself is `quorate.raft.core`; this package drives it. `Quorum.open` is the way in.
+Begin with `Quorum.open`. `quorate.raft.core` is the protocol itself, which this package drives.
 
-Names are imported when they are first used: the core runs without the driver, its disks and its event loop,
-in the explorer and in whatever drives it in another way.
+Names are imported at their first use. So the core runs without the driver, its disks and its event loop,
+in the explorer and in other drivers.
 """
 
 from typing import TYPE_CHECKING

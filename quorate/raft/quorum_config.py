@@ -115,8 +115,8 @@ class QuorumConfig:
             raise QuorumConfigError(f"max_batch_bytes is {self.max_batch_bytes}; choose 1 KiB to 512 MiB")
 
     def check_voters(self, *, in_log: bool) -> None:
-        """Check that this node can know a leader, and votes if it was meant to. `in_log`: its log, or the
-        bootstrap snapshot, has a voter set. Raises `QuorumConfigError`."""
+        """Check that this node can find a leader, and that it votes if it is configured to. `in_log`: its
+        log, or the bootstrap snapshot, has a voter set. Raises `QuorumConfigError`."""
         if in_log or self.bootstrap:
             return
         if not self.voters:

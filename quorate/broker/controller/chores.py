@@ -78,7 +78,7 @@ class Name(NamedTuple):
 
 
 class Chore:
-    """One rule to be established, by passes over the partitions."""
+    """One rule that the controller establishes by passes over the partitions."""
 
     __slots__ = ("_changed", "_changes", "_most", "_needed", "_stale", "_sweep", "finished")
 
@@ -101,13 +101,12 @@ class Chore:
         """Set when the rule holds, or the controller that would have seen to it is no longer active."""
 
     def begin_again(self) -> None:
-        """Something has happened that may concern partitions that were visited already: they are visited
-        again."""
+        """Visit all partitions again, because a change may concern those that were visited already."""
         self._stale = self._sweep is not None
 
     def piece(self, image: MetadataImage, *, size: int) -> tuple[Groups, int]:
-        """Up to `size` records, each by itself, and how many partitions were looked at for them. The records
-        must be applied before the next call of anything."""
+        """Return up to `size` records, each its own atomic group, and the number of partitions examined.
+        Apply the records before the next call of any method."""
         if not self._needed(image):
             return (), 0
         if self._sweep is None or self._sweep.ended:
@@ -126,14 +125,14 @@ class Chore:
         return groups, looked
 
     def settled(self, image: MetadataImage) -> bool:
-        """True if nothing is left to do, with the last piece applied."""
+        """Return whether nothing is left to do, once the last piece is applied."""
         if not self._needed(image) or self._changed == self._most:
             return True
         return self._sweep is not None and self._sweep.ended and not self._stale
 
 
 class Chores:
-    """The work that is under way, a piece of each in turn. Owned by one active controller."""
+    """The chores under way, of which each `piece` takes some in turn. One active controller owns them."""
 
     __slots__ = (
         "_by_name",
@@ -169,7 +168,7 @@ class Chores:
     # What has to be done
 
     def repair(self) -> None:
-        """Whatever an earlier controller may have left undone."""
+        """Begin the chores that an earlier controller may not have finished."""
         image = self.image
         for broker_id in image.isr_members():
             if not image.is_active(broker_id):
@@ -180,7 +179,7 @@ class Chores:
         self.end_reassignments()
 
     def after(self, record: Record) -> None:
-        """Whatever the record, which is applied by now, makes necessary."""
+        """Begin the chores that `record`, which is applied already, makes necessary."""
         match record:
             case BrokerRegistrationChange(broker_id=broker_id, fenced=fenced, in_controlled_shutdown=leaves):
                 if record.log_dirs is not None:
@@ -206,8 +205,8 @@ class Chores:
                 pass
 
     def leave(self, broker_id: int, *, lost: bool = False) -> Chore:
-        """Take an inactive broker out of every ISR. `lost`: out of every ELR too, because it may lack records
-        that were committed."""
+        """Remove an inactive broker from every ISR. `lost`: from every ELR too, because it may lack
+        committed records."""
         name = Name(ChoreKind.LEAVE, broker_id)
         if lost and broker_id not in self._lost:
             self._lost.add(broker_id)
@@ -245,7 +244,7 @@ class Chores:
         return self.leave(broker_id)
 
     def offline(self) -> Chore:
-        """No replica in a directory that its broker doesn't have any more in an ISR or an ELR."""
+        """Remove replicas from ISRs and ELRs whose directory their broker no longer has."""
         name = Name(ChoreKind.OFFLINE)
         self._again(name)
         return self._begin(
@@ -255,17 +254,17 @@ class Chores:
         )
 
     def leaves(self, broker_id: int) -> bool:
-        """True if the broker still has to leave an ISR or ELR."""
+        """Return whether the broker still has to leave an ISR or ELR."""
         return Name(ChoreKind.LEAVE, broker_id) in self._by_name
 
     def of_settings(self) -> tuple[Chore, ...]:
-        """Those under way that a change of settings may have begun."""
+        """Return the chores under way that a change of settings may have begun."""
         return tuple(
             chore for name, chore in self._by_name.items() if name.kind in (ChoreKind.SETTLE, ChoreKind.ELECT)
         )
 
     def elect(self, reason: ChangeReason) -> Chore:
-        """Leaders for the partitions that have none and could have one. `reason`: why they could."""
+        """Elect leaders for leaderless partitions that can have one. `reason`: the cause of the elections."""
         name = Name(ChoreKind.ELECT)
         self._elects_for = reason
         self._again(name)
@@ -278,7 +277,7 @@ class Chores:
         )
 
     def settle(self) -> Chore:
-        """No ELR where the ISR has min.insync.replicas members."""
+        """Empty the ELRs of partitions whose ISR has `min.insync.replicas` members."""
         name = Name(ChoreKind.SETTLE)
         self._again(name)
         return self._begin(
@@ -288,7 +287,7 @@ class Chores:
         )
 
     def end_reassignments(self) -> Chore:
-        """No replica is added or removed where enough of the target is in the ISR."""
+        """End the reassignments whose target has enough replicas in the ISR."""
         name = Name(ChoreKind.END)
         self._again(name)
         return self._begin(
@@ -308,7 +307,7 @@ class Chores:
         return ReassignmentRules(image, topic, static=self._static).ended(state) is not None
 
     def prefer(self, *, most: int, brokers: Collection[int]) -> Chore:
-        """Up to `most` partitions back to their first replica, if that is one of `brokers`."""
+        """Return up to `most` partitions to their preferred leader, if that is one of `brokers`."""
         return self._begin(
             Name(ChoreKind.PREFER),
             lambda image, among: elect_preferred(image, among=among, static=self._static, brokers=brokers),
@@ -338,8 +337,8 @@ class Chores:
     # Doing it
 
     def piece(self) -> Iterator[tuple[Groups, int]]:
-        """One piece: of as many chores as there is room for, the records and how many partitions were looked
-        at. Each is to be applied before the next is asked for."""
+        """Return a piece of work, of as many chores as fit: the records, and the number of partitions
+        examined. Apply each before the next is requested."""
         left = self._size
         while left > 0 and self._order:
             name = self._order[0]
@@ -362,7 +361,7 @@ class Chores:
         chore.finished.set()
 
     def give_up(self) -> None:
-        """Tell whoever waits that nothing more will be done here."""
+        """End all chores, because this controller is no longer active. Their waiters are released."""
         self._order.clear()
         for chore in self._by_name.values():
             chore.finished.set()

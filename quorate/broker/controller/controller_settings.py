@@ -9,6 +9,8 @@ from quorate.broker.controller.operations import TopicDefaults
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
+    """The settings of a controller. Fields that are also keys of Kafka have their names and defaults."""
+
     cluster_id: str
     broker_session_timeout_ms: int = 9000
     """`broker.session.timeout.ms`"""

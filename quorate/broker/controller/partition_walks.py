@@ -17,7 +17,8 @@ _AT_ONCE: Final = 1000
 
 
 class PartitionWalks:
-    """Calls `note` with the last offset of each delta (inclusive) and each of its partitions, in order."""
+    """Calls `note` with the last offset (inclusive) of each delta and each of its partitions, in order.
+    Large deltas are noted in pieces."""
 
     __slots__ = ("_note", "_wake", "_walks")
 
@@ -41,11 +42,11 @@ class PartitionWalks:
         self._wake.set()
 
     def forget(self) -> None:
-        """Note nothing of what is left."""
+        """Drop the partitions that are not noted yet."""
         self._walks.clear()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Note the partitions that `begin` left. Runs until cancelled."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()

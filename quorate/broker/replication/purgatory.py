@@ -77,8 +77,8 @@ class Waiter:
 
 
 class Purgatory:
-    """Deadlines of all waiters, in `trio.current_time()` seconds. What ends in one tick of the timer ends
-    together, in one wake-up, and never before its time."""
+    """The deadlines of all parked requests, in `trio.current_time()` seconds. Requests that expire in one
+    tick of the timer end together, in one wake-up, and never early."""
 
     __slots__ = ("_at", "_held", "_next", "_sleep", "_ticks", "expired")
 
@@ -99,7 +99,7 @@ class Purgatory:
         )
 
     def hold(self, waiter: Waiter, deadline: float) -> None:
-        """`waiter.expire()` is called at `deadline`, unless it is done by then."""
+        """Call `waiter.expire()` at `deadline`, unless the waiter is done by then."""
         tick = math.ceil(deadline * 1000)
         if deadline - trio.current_time() >= _LONG_WAIT_S:
             tick += -tick % _LONG_WAIT_TICK_MS
@@ -120,6 +120,7 @@ class Purgatory:
             self._at[tick] = [waiter for waiter in held if not waiter.done]
 
     async def run(self) -> None:
+        """Expire waiters. Runs until cancelled."""
         while True:
             slices = Slices()
             while self._ticks and self._ticks[0] / 1000 <= trio.current_time():

@@ -78,7 +78,7 @@ __all__ = ["ParkedProduce", "ReplicaManager"]
 
 
 class ReplicaManager:
-    """Use `open`; serves while `run` runs; `close` last."""
+    """The replicas of a broker. Open it with `open`. It serves while `run` runs. Call `close` last."""
 
     __slots__ = (
         "_assignments",
@@ -325,10 +325,10 @@ class ReplicaManager:
         controller_silent_s: Callable[[], float],
         disk_failed: Callable[[Sequence[uuid.UUID]], None],
     ) -> "ReplicaManager":
-        """Scan `directories`, the folders of `log.dirs`. `static`: the node's server.properties; `connect`:
-        where another broker listens for brokers; `controller_silent_s`: for how long the controller has not
-        answered this broker. `disk_failed` is called with all `failed_dirs` when there may be more. Raises
-        what `LogManager.open` does."""
+        """Scan `directories`, the folders of `log.dirs`. `static`: the node's server.properties.
+        `connect`: returns the address of another broker for brokers. `controller_silent_s`: returns the
+        time since the controller's last answer to this broker. `disk_failed` is called with all
+        `failed_dirs` when one may have been added. Raises the errors of `LogManager.open`."""
         logs = await LogManager.open(
             runtime.disk, directories, now_ms=runtime.wall_clock.now_ms, boot_id=runtime.boot_id
         )
@@ -346,21 +346,21 @@ class ReplicaManager:
         )
 
     def reconfigure(self, config: ReplicationConfig) -> None:
-        """Let the fields of `config` that may change while a broker runs apply from now on."""
+        """Apply the fields of `config` that may change while a broker runs."""
         self._upkeep.producer_id_expiration_ms = config.producer_id_expiration_ms
         self._cleaner.reconfigure(config)
 
     def online_dirs(self) -> tuple[uuid.UUID, ...]:
-        """Ids of the directories that work: what the broker registers."""
+        """The ids of the directories that work. The broker registers them."""
         return self._logs.online_ids
 
     def failed_dirs(self) -> tuple[uuid.UUID, ...]:
-        """Ids of the directories that have failed since the start: the controller takes what is in them from
-        this broker."""
+        """The ids of the directories that have failed since the start. The controller removes their
+        replicas from ISRs and ELRs."""
         return self._logs.failed_ids
 
     def failed_folders(self) -> tuple[str, ...]:
-        """The folders of `log.dirs` that are not used: they were bad at the start, or have failed since."""
+        """The folders of `log.dirs` that were bad at the start, or have failed since."""
         return self._logs.unused_dirs
 
     def log_directories(self) -> list[DirectoryReport]:
@@ -373,13 +373,13 @@ class ReplicaManager:
         await self._moves.move(topic, partition_id, path)
 
     def leads_in(self, directory: uuid.UUID) -> bool:
-        """Return whether this broker leads, by the metadata that it knows, a partition with its replica in
+        """Return whether this broker leads, as far as it knows, a partition with its replica in
         `directory`."""
         return self._hosted.leads_in(directory)
 
     @property
     def proof(self) -> Proof:
-        """The broker's newest life whose data is all here; see `LogManager.proof`."""
+        """The broker's newest life whose data is complete; see `LogManager.proof`."""
         return self._logs.proof
 
     @property
@@ -393,8 +393,8 @@ class ReplicaManager:
         self._logs.registered(broker_epoch)
 
     async def run(self) -> None:
-        """Run until cancelled. Raises `AllFoldersFailedError` when no folder is left, or not that of the
-        metadata log."""
+        """Run until cancelled. Raises `AllFoldersFailedError` when no folder is left, or the folder of the
+        metadata log has failed."""
         async with self._tasks.running() as nursery:
             nursery.start_soon(self._purgatory.run)
             nursery.start_soon(self.sessions.run)
@@ -416,9 +416,9 @@ class ReplicaManager:
             )
 
     async def close(self, *, clean: bool) -> None:
-        """Stop serving, and close the logs. `clean`: the broker was asked to stop. The mark of an orderly
-        shutdown is left if everything here was loaded (KAFKA-15375) and could be synced. Otherwise the next
-        life proves nothing."""
+        """Stop serving, and close the logs. `clean`: the broker was asked to stop. It then leaves the mark
+        of an orderly shutdown, if everything was loaded (KAFKA-15375) and synced. Without the mark the
+        next life proves nothing."""
         if not clean:
             self._logs.forsake()
         complete = self._intake.complete and self._hosted.settled
@@ -461,22 +461,22 @@ class ReplicaManager:
 
     @property
     def changes(self) -> ChangeSummary:
-        """How far this broker is with the state changes of its replicas."""
+        """The state changes of this broker's replicas: the backlog and the journal."""
         return self._intake.changes
 
     # Lookups
 
     def partition(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
-        """Return the replica. Raises `PartitionError` if it is not here (yet)."""
+        """Return the replica. Raises `PartitionError` if this broker does not have it, or not yet."""
         return self._lookups.partition(topic, partition_id)
 
     def is_cut_off(self, topic: TopicRef, partition_id: int) -> bool:
-        """Return whether clients that ask for the leader should look for another one."""
+        """Return whether clients of this partition should look for another leader."""
         return self._lookups.sends_clients_away(topic, partition_id)
 
     @property
     def any_cut_off(self) -> bool:
-        """True if clients should look for another leader of any partition."""
+        """True if clients of any partition should look for another leader."""
         return self._lookups.any_cut_off
 
     # Requests
@@ -484,32 +484,32 @@ class ReplicaManager:
     async def produce(
         self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, zstd: bool = True
     ) -> ParkedProduce:
-        """Check a client's batches and append them, as `append`. Returns when the append is done. Large
-        batches let other tasks run, so concurrent calls have no order. `zstd`: whether the client's version
-        of Produce knows it."""
+        """Check a client's batches, then append them (see `append`). Returns when the append is done.
+        Large batches let other tasks run, so concurrent calls have no order. `zstd`: whether the client's
+        version of Produce supports it."""
         return await self._produces.produce(items, acks=acks, timeout_ms=timeout_ms, zstd=zstd)
 
     def append(
         self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, internal: bool = False
     ) -> ParkedProduce:
-        """Append to each partition, now, batches whose records nobody needs to look at; the answer is `done`
-        when `acks` (0, 1 or -1, all) are satisfied or `timeout_ms` is over. `internal`: from this broker
-        itself."""
+        """Append batches that need no check, to each partition, at once. The answer is `done` when `acks`
+        (0, 1 or -1 for all) is satisfied or `timeout_ms` is over. `internal`: the batches are from this
+        broker itself."""
         return self._produces.append(items, acks=acks, timeout_ms=timeout_ms, internal=internal)
 
     async def delete_records(self, items: Sequence[DeleteRecordsItem], *, timeout_ms: int) -> ParkedDeletions:
-        """Delete records at the start of partitions that this broker leads (KIP-107). Returns when it is done
-        here; the result is `done` when the live followers have it too, or `timeout_ms` is over."""
+        """Delete records at the start of partitions that this broker leads (KIP-107). Returns when it is
+        done here. The result is `done` when the live followers have done it too, or `timeout_ms` is over."""
         return await self._deletions.delete(items, timeout_ms=timeout_ms)
 
     async def begin_fetch(
         self, options: FetchOptions, *, again: bool = False
     ) -> list[FetchResult] | ParkedFetch:
-        """Begin a fetch. Return the answer if it needn't wait; see `FetchService.begin`."""
+        """Begin a fetch. Return the answer if it need not wait; see `FetchService.begin`."""
         return await self._fetches.begin(options, again=again)
 
     def begin_fetch_again(self, options: FetchOptions, quiet: QuietRead) -> ParkedFetch | None:
-        """Begin a fetch whose like found nothing; see `FetchService.begin_again`."""
+        """Begin a fetch that repeats one without records; see `FetchService.begin_again`."""
         return self._fetches.begin_again(options, quiet)
 
     async def fetch(self, options: FetchOptions) -> list[FetchResult]:
@@ -525,7 +525,7 @@ class ReplicaManager:
     async def begin_session_fetch(
         self, session: FetchSession, options: FetchOptions
     ) -> list[FetchResult] | ParkedFetch:
-        """Begin the fetch that `enter_session` took in; see `SessionFetches.begin`."""
+        """Begin a fetch after `enter_session`; see `SessionFetches.begin`."""
         return await self._session_fetches.begin(session, options)
 
     async def list_offset(
@@ -536,8 +536,9 @@ class ReplicaManager:
         timestamp: int,
         current_leader_epoch: Epoch = UNKNOWN_EPOCH,
     ) -> OffsetResult:
-        """ListOffsets: -1 the high watermark, -2 and -4 the log start, -3 the newest timestamp, -5 and -6 (of
-        tiered storage) nothing, else the first record at or after `timestamp` (ms)."""
+        """Return the offset for ListOffsets. `timestamp` -1: the high watermark; -2 and -4: the log start;
+        -3: the record with the newest timestamp; -5 and -6 (tiered storage): none. Otherwise: the first
+        record at or after `timestamp` (ms)."""
         try:
             partition = self.partition(topic, partition_id)
             partition.check_leading(current_leader_epoch)
@@ -572,8 +573,8 @@ class ReplicaManager:
         return EpochEndResult(leader_epoch=found.epoch, end_offset=found.end_offset)
 
     def producers(self, topic: TopicRef, partition_id: int) -> Iterator[DescribedProducer]:
-        """Yield the idempotent producers of a replica here, leader or not. Each is as it is when it is
-        reached. Raises `PartitionError`."""
+        """Yield the idempotent producers of a replica, leader or follower, each in its state when it is
+        yielded. Raises `PartitionError`."""
         partition = self.partition(topic, partition_id)
         if partition.failure is not None:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, partition.failure)
@@ -586,12 +587,13 @@ class ReplicaManager:
             self._refetches.by_itself(topic, partition_id)
 
     async def refetch(self, topic: str, partition_id: int) -> str:
-        """Set the log of a replica of this broker aside, and fetch it anew from the others: see `Refetches`.
-        Return where the old one is. Raises `PartitionError`."""
+        """Set the log of a replica of this broker aside, and fetch it anew from the leader; see
+        `Refetches`. Return the path of the old log. Raises `PartitionError`."""
         return await self._refetches.refetch(topic, partition_id)
 
     async def damages(self) -> list[tuple[str, int, DamagedRange | str]]:
-        """Return topic, partition and damage: a range that can't be read, or why the log can't be opened."""
+        """Return topic, partition and damage: an unreadable range of offsets, or the reason why the log
+        can't be opened."""
         found, slices = list[tuple[str, int, DamagedRange | str]](), Slices()
         for each in self._hosted.damages():
             if each is not None:
@@ -607,7 +609,7 @@ class ReplicaManager:
 
     @property
     def cleaning(self) -> CleaningStats:
-        """The figures of this broker's compactions."""
+        """The statistics of this broker's compactions."""
         return self._cleaner.stats
 
     def counts(self) -> PartitionCounts:

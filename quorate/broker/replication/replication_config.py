@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
-    """Kafka's keys, dots as underscores, with Kafka's defaults. Durations in ms, sizes in bytes."""
+    """The configuration of replication. Fields have the names of Kafka's keys, with `_` for `.`, and
+    Kafka's defaults. Durations are in ms, sizes in bytes."""
 
     replica_lag_time_max_ms: int = 30_000
     replica_fetch_wait_max_ms: int = 500

@@ -6,8 +6,8 @@ from quorate.error_code import ErrorCode
 
 
 class PartitionError(Exception):
-    """A request that one partition refuses, with the code that the client is given. `records`: which records
-    of a batch are at fault, by their indexes in it, and why (KIP-467)."""
+    """A request that one partition refuses, with the error code for the client. `records`: the rejected
+    records of a batch, each with its index in the batch and the reason (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, *, records: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(message)
@@ -17,16 +17,17 @@ class PartitionError(Exception):
 
 
 class ReplicaFailedError(Exception):
-    """The replica can't go on: its leader's request would lose committed records, or its log failed."""
+    """The replica can't continue: to follow its leader would lose committed records, or its log failed."""
 
 
 class AllFoldersFailedError(Exception):
-    """The broker stops: all folders of `log.dirs` failed, or the one of the metadata log did."""
+    """The broker stops, because all folders of `log.dirs` have failed, or the folder of the metadata log
+    has."""
 
 
 class DuplicateReplicaError(Exception):
-    """A partition has a folder in two directories, both of the same topic id: one is older, and only a person
-    can say which."""
+    """A partition has a folder in two directories, both of the same topic id. One is older; only an
+    operator can tell which."""
 
     def __init__(self, partition: str, first: str, second: str) -> None:
         super().__init__(

@@ -19,7 +19,8 @@ CONSUMER = -1
 
 @value(frozen=True, slots=True)
 class ProduceItem:
-    """Record batches for one partition. They may be views of a receive buffer: nothing keeps them."""
+    """Record batches for one partition. They may be views of a receive buffer: the callee keeps no
+    reference."""
 
     topic: TopicRef
     partition_id: int
@@ -28,7 +29,7 @@ class ProduceItem:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ProduceResult:
-    """`append_time_ms` is -1: timestamps are the producer's."""
+    """The outcome for one partition. `append_time_ms`: -1 if the timestamps are the producer's."""
 
     topic: TopicRef
     partition_id: int
@@ -45,6 +46,8 @@ class ProduceResult:
 
 @value(frozen=True, slots=True)
 class FetchItem:
+    """The part of a Fetch request for one partition."""
+
     topic: TopicRef
     partition_id: int
     fetch_offset: Offset
@@ -59,7 +62,8 @@ class FetchItem:
 
 @value(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """`max_bytes` over all partitions; one batch is returned even if it is larger (KIP-74)."""
+    """The part of a Fetch request that applies to all its partitions. `max_bytes`: the limit over all
+    partitions; one batch is returned even if it is larger (KIP-74)."""
 
     items: Sequence[FetchItem]
     max_wait_ms: int
@@ -79,6 +83,7 @@ class FetchOptions:
 
     @property
     def from_follower(self) -> bool:
+        """Return whether a follower sent the request."""
         return self.replica_id >= 0
 
     def let_go_steps(self) -> Steps[None]:
@@ -89,7 +94,7 @@ class FetchOptions:
 
 @value(frozen=True, slots=True, kw_only=True)
 class SessionRef:
-    """The fetch session that a request says it belongs to (KIP-227)."""
+    """The fetch session that a request names (KIP-227)."""
 
     session_id: int
     """0: none yet."""
@@ -101,8 +106,8 @@ class SessionRef:
 
 @value(frozen=True, slots=True, kw_only=True)
 class FetchResult:
-    """`high_watermark` and `last_stable_offset` are exclusive, -1 unknown; without transactions both are the
-    same. `records` are whole batches, never to be changed."""
+    """The answer for one partition. `high_watermark` and `last_stable_offset` are exclusive; -1: unknown.
+    Without transactions both are equal. `records` are whole batches, which must not be changed."""
 
     topic: TopicRef
     partition_id: int
@@ -120,6 +125,7 @@ class FetchResult:
 
     @property
     def size(self) -> int:
+        """Return the size of the records in bytes."""
         return sum(map(len, self.records))
 
     @property
@@ -153,7 +159,7 @@ class EpochEndResult:
 
 @value(frozen=True, slots=True)
 class DeleteRecordsItem:
-    """Delete what is below `offset`; -1: below the high watermark."""
+    """Delete the records of a partition below `offset` (exclusive). -1: below the high watermark."""
 
     topic: TopicRef
     partition_id: int
@@ -162,7 +168,8 @@ class DeleteRecordsItem:
 
 @value(frozen=True, slots=True, kw_only=True)
 class DeleteRecordsResult:
-    """`low_watermark`: the least log start of all live replicas, -1 with an error."""
+    """The outcome for one partition. `low_watermark`: the lowest log start of all live replicas; -1 with
+    an error."""
 
     topic: TopicRef
     partition_id: int

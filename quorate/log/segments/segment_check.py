@@ -27,7 +27,7 @@ Pace: TypeAlias = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedRange:
-    """Records of a log that can't be read as they were written."""
+    """A range of offsets whose records can't be read as they were written."""
 
     path: str
     """Of the segment's file."""
@@ -41,7 +41,7 @@ class DamagedRange:
 
 @dataclass(slots=True)
 class SegmentFindings:
-    """The outcome of a check."""
+    """The outcome of the check of a segment."""
 
     damaged: list[DamagedRange] = field(default_factory=list)
     """In ascending order; the first hundred."""

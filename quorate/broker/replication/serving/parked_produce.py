@@ -11,7 +11,8 @@ from quorate.types import Offset
 
 
 class ParkedProduce(Waiter):
-    """`done` when every partition has what it waits for, or time is up. One result per item, in order."""
+    """A Produce request that waits for its partitions. `done` is set when every partition has reached its
+    offset, or at the deadline. It has one result per item, in order."""
 
     __slots__ = ("_begun", "_on_expired", "_results", "_waiting")
 
@@ -28,15 +29,16 @@ class ParkedProduce(Waiter):
         self._results.append(result)
 
     def expect(self, partition: PartitionReplica, end_offset: Offset) -> None:
-        """Keep the last result until the high watermark reaches `end_offset` (exclusive). Called in one
-        stretch with the append, because a lost leadership fails only the appends expected before it."""
+        """Keep the last result until the high watermark reaches `end_offset` (exclusive). Call it in the
+        same step of the event loop as the append, because a lost leadership fails only the appends that
+        are already expected."""
         index = len(self._results) - 1
         if end_offset > partition.high_watermark:
             self._waiting[index] = partition
             partition.watchers.expect(ParkedBatch(end_offset, lambda error: self._settle(index, error)))
 
     def begin(self) -> None:
-        """Begin to wait. Every expectation was added."""
+        """Begin to wait, after every call of `expect`."""
         self._begun = True
         if not self._waiting:
             self.complete()
@@ -50,6 +52,7 @@ class ParkedProduce(Waiter):
             self.complete()
 
     def expire(self) -> None:
+        """Fail the results that still wait, because the deadline has passed, and complete the request."""
         self._on_expired()
         waiting, self._waiting = self._waiting, {}
         for index, partition in waiting.items():
@@ -61,5 +64,5 @@ class ParkedProduce(Waiter):
         self.complete()
 
     def results(self) -> list[ProduceResult]:
-        """Return the results, final once `done`."""
+        """Return the results. They are final once `done` is set."""
         return self._results
