@@ -13,6 +13,8 @@ from quorate.raft import Telemetry
 
 PACKAGES = [
     "quorate.broker",
+    "quorate.broker.controller",
+    "quorate.broker.replication",
     "quorate.log",
     "quorate.metrics",
     "quorate.quorum_state",

@@ -561,7 +561,7 @@ class ReplicaManager:
         leader_epoch: Epoch,
         current_leader_epoch: Epoch = UNKNOWN_EPOCH,
     ) -> EpochEndResult:
-        """OffsetForLeaderEpoch (KIP-101, KIP-279)."""
+        """Return the end offset of a leader epoch, for OffsetForLeaderEpoch (KIP-101, KIP-279)."""
         try:
             partition = self.partition(topic, partition_id)
             partition.check_leading(current_leader_epoch)

@@ -86,12 +86,14 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the batch's tombstones may go (KIP-534); None before a compaction has met them."""
+        """The time at which the batch's tombstones may be removed (KIP-534). None: no compaction has set
+        it."""
         return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
 
     @property
     def first_timestamp(self) -> int:
-        """Of the first record, or as near to it as the header tells: a delete horizon takes its place."""
+        """The timestamp of the first record, or the closest bound in the header: a delete horizon takes
+        its field."""
         return first_timestamp_of(self.attributes, self.base_timestamp, self.max_timestamp)
 
 
@@ -104,7 +106,7 @@ class Batch:
 
 
 def first_timestamp_of(attributes: int, base_timestamp: int, max_timestamp: int) -> int:
-    """As `BatchHeader.first_timestamp`, of a header's fields."""
+    """Return `BatchHeader.first_timestamp` of a header's fields."""
     return max_timestamp if attributes & _DELETE_HORIZON else base_timestamp
 
 
@@ -232,8 +234,8 @@ def stamp(base_offset: int, length: int, epoch: int) -> bytes:
 
 
 def bare_header(*, base_offset: int, end_offset: int, epoch: int, max_timestamp: int) -> bytes:
-    """What says that the offsets in [base_offset, end_offset), fewer than 2^31, have no record any more.
-    `max_timestamp`: the newest that they had."""
+    """Return a header that stands for the offsets in [base_offset, end_offset), fewer than 2^31, whose
+    records are all removed. `max_timestamp`: the newest of those records."""
     return _without_records(
         base_offset, end_offset, epoch, max_timestamp, 0, (NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
     )

@@ -146,7 +146,7 @@ def encode_voters(voters: VoterSet) -> bytes:
 
 
 def read_leader_change(value: bytes) -> LeaderChange:
-    """Raises `ValueError`."""
+    """Decode a LeaderChange record. Raises `ValueError`."""
     return _read("LeaderChange", value, _read_leader_change, newest=1)
 
 

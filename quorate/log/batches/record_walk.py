@@ -322,7 +322,7 @@ def _past_headers(data: RecordBytes, at: int, index: int) -> int:
 
 
 def timestamp_deltas(data: RecordBytes, count: int) -> Iterator[int]:
-    """Of every record of `data`, which a walk has found to be valid."""
+    """Return the timestamp delta of every record of `data`, which a walk has found to be valid."""
     position = 0
     for index in range(count):
         length, position = _varint(data, position, index)

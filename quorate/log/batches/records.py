@@ -10,7 +10,7 @@ from quorate.runtime import WORK
 
 
 class RecordContent(NamedTuple):
-    """What goes into a record. None is null (a tombstone, for a value)."""
+    """The key and the value of a record. None is null; a null value makes a tombstone."""
 
     key: bytes | None
     value: bytes | None

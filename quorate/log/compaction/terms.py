@@ -20,7 +20,7 @@ class OffsetMapTooSmallError(LogError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionBounds:
-    """Where a compaction looks for keys."""
+    """The range of offsets in which a compaction looks for keys."""
 
     dirty_start: Offset
     """The first offset that no compaction has reached: `CompactionResult.cleaned_to` of the last one."""
@@ -62,7 +62,7 @@ class LastSequences(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What a compaction did. Counts are of the segments that it read for copying."""
+    """The outcome of a compaction. Counts are of the segments that it read for copying."""
 
     cleaned_to: Offset
     """The next compaction's `dirty_start`: the end of the last batch whose keys were looked at."""

@@ -147,15 +147,16 @@ class Segment:
     # The indexes
 
     def rolled(self) -> None:
-        """Another segment follows: what is indexed goes to the files, the largest timestamp with it."""
+        """Write the indexes to their files, with an entry for the largest timestamp, because another
+        segment follows."""
         self.release_reserve()
         self.indexes.add_max()
         self.indexes.save()
 
     def load_indexes(self, trusted_end_offset: int) -> Steps[None]:
-        """From their files. If one is missing or wrong both are empty: whoever opens a segment walks over
-        what they don't cover. Entries by time that are not for offsets below `trusted_end_offset` go. Raises
-        `DamagedLogError` if the first batch can't be read."""
+        """Load the indexes from their files. If one is missing or wrong both are empty: the caller walks
+        over the batches that they don't cover. Time entries for offsets at or above `trusted_end_offset`
+        are dropped. Raises `DamagedLogError` if the first batch can't be read."""
         indexes = self.indexes
         loaded = yield from indexes.offsets.load(
             self._disk, indexes.offsets_path, segment_bytes=self.file.size

@@ -86,7 +86,7 @@ class HeaderWalk:
 
     @property
     def position(self) -> int:
-        """Where the next batch starts."""
+        """The position at which the next batch starts."""
         return self._position
 
     def next(self) -> Steps[Spot | None]:

@@ -22,10 +22,7 @@ class _Place(TypedDict):
 
 
 class SnapshotWriter:
-    """From `SnapshotStore.write`. Ends with `freeze` or `abandon`.
-
-    Every write goes to the page cache at once. After a `DiskError` only `abandon` is left.
-    """
+    """A snapshot under way, from `SnapshotStore.write`. End it with `freeze` or `abandon`."""
 
     def __init__(
         self,

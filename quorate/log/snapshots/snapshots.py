@@ -91,7 +91,7 @@ class SnapshotStore:
         return VotersAt(Offset(latest.end_offset - 1), contents.voters)
 
     def contents(self, snapshot: SnapshotId) -> SnapshotContents:
-        """Raises `SnapshotMissingError`."""
+        """Return the contents of a snapshot. Raises `SnapshotMissingError`."""
         contents = self._contents.get(snapshot)
         if contents is None:
             raise SnapshotMissingError(snapshot)
@@ -214,8 +214,8 @@ class SnapshotStore:
             file.close()
 
     def reader(self, snapshot: SnapshotId) -> SnapshotReader:
-        """To load it. Stays readable if the snapshot is deleted meanwhile. Raises `SnapshotMissingError`,
-        `DamagedSnapshotError`, `DiskError`."""
+        """Open a snapshot to load it. It stays readable if the snapshot is deleted meanwhile. Raises
+        `SnapshotMissingError`, `DamagedSnapshotError`, `DiskError`."""
         self.contents(snapshot)
         return SnapshotReader(self._open(snapshot), snapshot)
 
@@ -240,9 +240,9 @@ class SnapshotStore:
         )
 
     async def delete(self, snapshots: Iterable[SnapshotId]) -> None:
-        """For good. What is not there is passed over. Raises `ValueError` for the latest, without which the
-        log may have no start, or the bootstrap's when there is no other; `DiskError`, and the rest is done by
-        the next start."""
+        """Delete snapshots; missing ones are ignored. Raises `ValueError` for the latest, without which
+        the log may have no start, or for the bootstrap's if it is the only one. After a `DiskError` the
+        next start deletes the rest."""
         doomed = [snapshot for snapshot in snapshots if snapshot in self._contents]
         needed = self.latest or BOOTSTRAP
         if needed in doomed:

@@ -230,8 +230,8 @@ class ReadIndexFailed(_Other):
 
 @value(frozen=True, slots=True)
 class TransferEnded(_Other):
-    """`TransferLeadership` came to nothing: the successor is no voter, or did not catch up in an election
-    timeout. This node leads on. (When it succeeds, the role changes to Resigned instead.)"""
+    """The transfer of leadership failed: the successor is not a voter, or did not catch up within an
+    election timeout. This node continues to lead. (After a success the role changes to Resigned instead.)"""
 
     successor: NodeId
     error: ErrorCode

@@ -53,7 +53,7 @@ _EVENTS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """How messages leave. `flush` sends what the others queued."""
+    """The ways by which messages leave the node. `flush` sends the messages that the other methods queued."""
 
     send_request: Callable[[Message], None]
     send_response: Callable[[Message, Buffer], None]
@@ -206,7 +206,7 @@ class Driver:
 
     @property
     def next_offset(self) -> Offset:
-        """That the first record of the next append gets, if this node leads on."""
+        """The offset of the first record of the next append, if this node continues to lead."""
         return Offset(self.core.log_end_offset + self.appends.waiting_records)
 
     def commit_waiting(self) -> None:

@@ -130,7 +130,7 @@ class Snapshots:
                 nursery.start_soon(task)
 
     async def take(self) -> SnapshotId:
-        """See `SnapshotTaker.take`."""
+        """Take a snapshot; see `SnapshotTaker.take`."""
         return await self._taker.take()
 
     def send_chunk(self, effect: SendSnapshotChunk) -> None:
@@ -143,7 +143,7 @@ class Snapshots:
         self._receiver.check(effect)
 
     async def install(self, effect: InstallSnapshot) -> None:
-        """The barrier."""
+        """Carry out the barrier `InstallSnapshot`."""
         await self._receiver.install(effect)
 
     # What one part has to do with another

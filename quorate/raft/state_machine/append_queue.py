@@ -86,7 +86,7 @@ class AppendQueue:
         """In offset order, contiguous, all of the epoch in which this node leads."""
 
     def add(self, append: QueuedAppend) -> None:
-        """Whether there is room is for the caller to ask, by `wait_room`."""
+        """Queue an append. The caller must check by `wait_room` that there is room."""
         self._waiting.append(append)
         self._waiting_records += len(append.records)
         self._pending_bytes += append.size

@@ -39,12 +39,12 @@ class SkippedBatches:
         return bool(self._epochs)
 
     def all(self) -> tuple[SkippedBatch, ...]:
-        """Ascending."""
+        """Return the skipped batches, in ascending order."""
         return tuple(sorted(SkippedBatch(offset, epoch) for offset, epoch in self._epochs.items()))
 
     def has(self, offset: Offset, epoch: Epoch) -> bool:
-        """Whether to leave out the batch at this offset, said to the log either way where a skip names the
-        offset. One of another epoch is another batch: the one that the skip named was never committed."""
+        """Return whether the batch at this offset is skipped, and log it if a skip names the offset. A
+        batch of another epoch is another batch: the one that the skip named was never committed."""
         named = self._epochs.get(offset)
         if named is None:
             return False

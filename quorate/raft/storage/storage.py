@@ -27,7 +27,7 @@ _RESERVE_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """An opened folder."""
+    """The opened folder of a node."""
 
     lock: DiskLock
     meta: MetaProperties

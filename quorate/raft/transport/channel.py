@@ -216,8 +216,8 @@ class Channel:
             raise self._misunderstood(error) from error
 
     async def read_index(self) -> Offset:
-        """What must be applied to see everything committed before this call. Raises `NotLeaderError`, or
-        `OutcomeUnknownError` when the connection breaks: nothing is known."""
+        """Ask the leader for a read index. Raises `NotLeaderError`, or `OutcomeUnknownError` if the
+        connection breaks before the answer."""
         frame = await self._ask(FrameKind.READ_INDEX, [])
         try:
             return decode_read_index(frame)

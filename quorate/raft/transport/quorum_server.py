@@ -141,7 +141,7 @@ class Server:
             self._dirty.clear()
 
     async def run(self, listener: Listener) -> None:
-        """Accept until cancelled."""
+        """Accept connections until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 stream = await listener.accept()

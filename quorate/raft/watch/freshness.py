@@ -28,8 +28,8 @@ class Freshness:
         self._asked_at = self._now()
 
     def asked_at(self, response: FetchResponse) -> float | None:
-        """When what it answers was sent; None if that is not the last request. To be kept before the core
-        takes it, and asks the next."""
+        """Return the time of the request that this response answers. None: it is not the last request.
+        Call it before the core takes the response and asks the next."""
         return self._asked_at if response.correlation == self._correlation else None
 
     def answered(self, response: FetchResponse, asked_at: float | None, core: Core) -> None:

@@ -42,8 +42,8 @@ class Misconfiguration:
         self._reported_voters: tuple[int, ...] | None = None
 
     def fetched(self, replica: ReplicaKey) -> None:
-        """Of the leader: this replica's fetch was taken. One disk replaces another, but never comes back for
-        it: then there are two, which would have one vote and one acknowledgement between them."""
+        """Check a fetch that this leader took. A replaced disk never fetches again. If it does, two nodes
+        with one id share one vote and one acknowledgement."""
         directories = self._directories.get(replica.id)
         if directories is None:
             if len(self._directories) < _NODES_MAX:
@@ -92,7 +92,7 @@ class Misconfiguration:
             )
 
     def control_batch(self, batch: Batch) -> None:
-        """Of a follower: this came from the leader. Raises `InvalidBatchError`."""
+        """Check a control batch that this follower got from the leader. Raises `InvalidBatchError`."""
         if not self._configured:
             return
         for record, kind in control_records_of(batch):

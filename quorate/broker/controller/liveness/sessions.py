@@ -42,12 +42,12 @@ class Sessions:
         contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
 
     def last_heard(self, broker_id: int) -> float | None:
-        """When the broker was last heard of; None if it never was."""
+        """Return the time of the broker's last heartbeat. None: there was none."""
         contact = self._contacts.get(broker_id)
         return None if contact is None else contact.heard_at
 
     def last_heard_ms(self, broker_id: int, *, now: float) -> int | None:
-        """When the broker was last heard of, by the wall clock; None if it never was."""
+        """Return the time of the broker's last heartbeat by the wall clock. None: there was none."""
         heard_at = self.last_heard(broker_id)
         if heard_at is None or self._wall_clock is None:
             return None

@@ -22,7 +22,7 @@ BOUNDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0
 
 
 class ChangeKind(enum.Enum):
-    """What a broker is to do with a replica."""
+    """The kinds of changes that a broker makes to a replica."""
 
     LEAD = "lead"
     """V2's become-leader; it opens the log first, where the replica is new here."""
@@ -113,7 +113,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSummary:
-    """How far a broker is with its state changes."""
+    """The progress of a broker with its state changes."""
 
     pending: int = 0
     """Changes that were begun and have not ended."""

@@ -35,7 +35,7 @@ class SpaceWatch:
         self._low: set[str] = set()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check the free space until cancelled."""
         while True:
             for where in self._logs.directories:
                 if where.failure is None:

@@ -34,7 +34,7 @@ _BATCHES_AT_ONCE: Final = 500
 
 
 class Taken(enum.Enum):
-    """What came of an answer."""
+    """The outcome of taking in a fetch answer."""
 
     NOTHING = "nothing"
     """The same question would get the same answer: ask again later."""

@@ -6,7 +6,8 @@ from quorate.types import UNKNOWN_OFFSET, Offset
 
 
 class FetchClock:
-    """When a follower's session was fetched last, for all partitions that its requests do not name."""
+    """The time of the last fetch of a follower's session, for all partitions that its requests do not
+    name."""
 
     __slots__ = ("fetched_at",)
 

@@ -34,7 +34,7 @@ class ReplicationQuota:
         self._total = 0
 
     def record(self, size: int, *, now: float) -> None:
-        """Count `size` bytes."""
+        """Count `size` bytes against the quota."""
         if not self._samples or now - self._samples[-1][0] >= _WINDOW_S:
             self._samples.append((now, 0))
         began, held = self._samples[-1]

@@ -130,7 +130,7 @@ class FetchSessions:
             raise FetchSessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def close(self, session: FetchSession | None) -> None:
-        """Forget a session."""
+        """Close the session, so that later requests of it are refused."""
         if session is not None and self._by_id.pop(session.session_id, None) is not None:
             self.partitions -= session.counted
             session.epoch = -1

@@ -34,7 +34,7 @@ class _Read:
 
 
 class SessionFetches:
-    """`enter`, then `begin`."""
+    """The fetches of followers in sessions (KIP-227). Call `enter`, then `begin`."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class SessionFetches:
         )
 
     def close(self, session: FetchSession) -> None:
-        """Forget a session."""
+        """Close the session, so that later requests of it are refused."""
         self._sessions.close(session)
 
     async def _read_or_park(

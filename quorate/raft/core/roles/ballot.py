@@ -41,7 +41,7 @@ class Ballot(Cloneable):
         return len(self._granted) >= node.voters.majority
 
     def is_lost(self, node: NodeState) -> bool:
-        """Whatever the others say."""
+        """Return whether the election is lost, whatever the remaining voters answer."""
         return len(node.voters) - len(self._refused) < node.voters.majority
 
     @property

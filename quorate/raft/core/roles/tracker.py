@@ -33,8 +33,8 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
         yield from self.observers.values()
 
     def set_voters(self, node: NodeState) -> tuple[ReplicaProgress, ...]:
-        """By the node's voter set: who is in it is a follower, with the progress it had; who is no more is an
-        observer, with its own. Returns who was a follower and is none now."""
+        """Follow the node's voter set. A new voter becomes a follower, a removed one an observer, each
+        with its progress. Return the followers that became observers."""
         before, self.followers = self.followers, {}
         for key in node.others:
             known = before.pop(key.id, None)
@@ -85,7 +85,7 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
 
     @property
     def need_periods(self) -> bool:
-        """Whether anybody is there whose silence matters."""
+        """Return whether any replica's silence matters."""
         return bool(self.followers) or any(observer.caught_up for observer in self.observers.values())
 
     def lacks_majority_of(self, node: NodeState, voters: VoterSet) -> tuple[NodeId, ...]:

@@ -57,7 +57,7 @@ class ToProspective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToCandidate:
-    """Of the next epoch."""
+    """The node becomes a candidate of the next epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

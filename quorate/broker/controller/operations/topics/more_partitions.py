@@ -64,7 +64,7 @@ def create_partitions(
 
 
 def additional(image: MetadataImage, item: MorePartitions) -> int:
-    """How many partitions the topic is to get; 0 if it can't get any."""
+    """Return the number of partitions to add to the topic; 0 if it can't get any."""
     topic = image.topic(item.name)
     return 0 if topic is None else max(0, item.count - len(image.partitions(topic.topic_id)))
 

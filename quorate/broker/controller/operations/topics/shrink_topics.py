@@ -47,7 +47,7 @@ def shrink_topics(
 
 
 def surplus(image: MetadataImage, item: FewerPartitions) -> int:
-    """How many partitions the topic is to lose."""
+    """Return the number of partitions to remove from the topic."""
     topic = image.topic(item.name)
     return 0 if topic is None else max(0, len(image.partitions(topic.topic_id)) - item.count)
 

@@ -61,13 +61,13 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """`num.partitions` and `default.replication.factor`."""
+    """The defaults of new topics: `num.partitions` and `default.replication.factor`."""
 
     num_partitions: int = 1
     replication_factor: int = 1
 
     def partitions_of(self, topic: NewTopic) -> int:
-        """How many partitions are asked for."""
+        """Return the number of partitions that the request asks for."""
         if topic.assignments:
             return len(topic.assignments)
         return self.num_partitions if topic.num_partitions == -1 else max(1, topic.num_partitions)
@@ -129,7 +129,7 @@ def create_topics(
 
 
 def asks_too_much(request: CreateTopicsRequest, defaults: TopicDefaults) -> bool:
-    """Whether all topics together are to have more partitions than one request may ask for."""
+    """Return whether all topics together would have more partitions than one request may create."""
     return sum(map(defaults.partitions_of, request.topics)) > MAX_NEW_PARTITIONS
 
 
@@ -311,7 +311,7 @@ def delete_topics(
 
 
 def partitions_of(image: MetadataImage, ref: TopicRef) -> int:
-    """How many partitions the topic has; 0 if there is none."""
+    """Return the number of partitions of the topic; 0 if there is none."""
     topic = None if ref.name is None else image.topic(ref.name)
     topic_id = ref.topic_id if topic is None else topic.topic_id
     return 0 if topic_id is None else len(image.partitions(topic_id))

@@ -30,7 +30,7 @@ class CleaningStats:
     """What the passes of the last round left, of what they read."""
 
     def ended(self, result: CompactionResult, *, seconds: float) -> None:
-        """Count a pass."""
+        """Count a pass that has ended."""
         self.passes += 1
         self.bytes_before += result.bytes_before
         self.bytes_after += result.bytes_after

@@ -71,7 +71,7 @@ class LogCleaner:
         self._reconfigured.set()
 
     async def run(self) -> None:
-        """Compact until cancelled."""
+        """Compact logs that are due, until cancelled."""
         if not self._config.log_cleaner_enable:
             return
         while True:
