@@ -59,6 +59,51 @@ def test_classes_that_docstrings_name_exist() -> None:
     assert not missing, missing
 
 
+_MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)[^`\n]*`")
+KAFKAS = frozenset((("PartitionState", "maximalIsr"),))
+"""Kafka's class of a name that ours has too."""
+
+
+def members() -> dict[str, set[str]]:
+    """The methods, fields and attributes of each class, with those of its bases of the same repository."""
+    own: dict[str, set[str]] = {}
+    bases: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "quorate").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            names = own.setdefault(node.name, set())
+            bases.setdefault(node.name, set()).update(
+                each.id for each in node.bases if isinstance(each, ast.Name)
+            )
+            for each in ast.walk(node):
+                match each:
+                    case ast.FunctionDef() | ast.AsyncFunctionDef():
+                        names.add(each.name)
+                    case ast.Name(ctx=ast.Store()):
+                        names.add(each.id)
+                    case ast.Attribute(ctx=ast.Store()):
+                        names.add(each.attr)
+
+    def with_inherited(name: str) -> set[str]:
+        return own.get(name, set()).union(*(with_inherited(base) for base in bases.get(name, ())))
+
+    return {name: with_inherited(name) for name in own}
+
+
+def test_members_that_pages_name_are_members() -> None:
+    """The rules of KRaft named two methods of a class that had been renamed."""
+    known = members()
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    missing = [
+        f"{page.relative_to(ROOT)}: {owner}.{member}"
+        for page in pages
+        for owner, member in _MEMBER.findall(page.read_text())
+        if owner in known and member not in known[owner] and (owner, member) not in KAFKAS
+    ]
+    assert not missing, missing
+
+
 def test_the_log_line_that_the_how_to_shows_has_the_fields_that_are_logged() -> None:
     page = (ROOT / "docs" / "how-to" / "embed-the-quorum.md").read_text()
     (shown,) = re.findall(r"A message reads `role changed (.*?)`", page, re.S)
