@@ -98,7 +98,7 @@ _ABOUT_BROKERS: Final = (
         default=str(INT_MAX),
         check=number(1, INT_MAX),
         doc="The maximum number of connections that a broker accepts per second, after a burst of ten "
-        "seconds' worth. Above it, clients wait. A listener of the brokers alone is free of it.",
+        "seconds' worth. Above it, clients wait. It does not apply to a listener of brokers alone.",
         update=UpdateMode.CLUSTER_WIDE,
     ),
     ConfigKey(

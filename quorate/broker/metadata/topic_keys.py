@@ -151,8 +151,8 @@ _KEYS: Final = (
         "CreateTime: records keep the timestamp of their producer. LogAppendTime: the broker sets the time "
         "of the append.", "log.message.timestamp.type"),
     _key("min.cleanable.dirty.ratio", ValueType.DOUBLE, "0.5", ratio,
-        "The share of a log's bytes, without the active segment, that are not compacted and may be, above "
-        "which the log is compacted.",
+        "A log is compacted when this share of its bytes has never been compacted, and may be. The active "
+        "segment does not count.",
         "log.cleaner.min.cleanable.ratio"),
     _long("min.compaction.lag.ms", 0, 0,
         "The minimum time that a record stays uncompacted.",

@@ -233,13 +233,13 @@ _OWN_KEYS: Final = (
         "true: a broker transfers the leadership of its partitions before it stops."),
     _int("controlled.shutdown.timeout.ms", 10_000, 1, "The maximum time of that transfer.", ours=True),
     _flag("auto.leader.rebalance.enable", True,
-        "true: the active controller returns the leadership of partitions to their first replicas, of each "
-        "broker that leads too few of those whose first replica it has."),
+        "true: the active controller elects preferred leaders (first replicas) on each broker that leads too "
+        "few of the partitions that prefer it."),
     _long("leader.imbalance.check.interval.seconds", 300, 1,
         "The time between two checks for such brokers, in seconds."),
     _int("leader.imbalance.per.broker.percentage", 10, 0,
-        "The share of the partitions whose first replica is on a broker, in percent, that others may lead "
-        "before the controller returns them to it. 0: none."),
+        "The percentage of the partitions that prefer a broker that others may lead. Above it the controller "
+        "elects the preferred leaders. 0: others may lead none."),
     DYNAMIC_KEYS["producer.id.expiration.ms"],
     # Replication
     _long("replica.lag.time.max.ms", 30_000, 1,

@@ -22,7 +22,7 @@ app = typer.Typer(
 
 _TYPES = ("topics", "brokers", "broker-loggers", "groups")
 TypeOption = Annotated[
-    str, typer.Option("--entity-type", metavar="TYPE", help=f"What has configs: {', '.join(_TYPES)}.")
+    str, typer.Option("--entity-type", metavar="TYPE", help=f"The kind of entity: {', '.join(_TYPES)}.")
 ]
 _DEFAULT_HELP = "The defaults of all brokers, with --entity-type brokers."
 

@@ -148,8 +148,8 @@ def refetch(
 ) -> None:
     """Set damaged replicas aside, and fetch them anew from the leader.
 
-    What a replica leads another member of the ISR leads before. It is refused where the ISR would have fewer
-    than min.insync.replicas members without it. The old log stays in the directory, as
+    If the replica leads, another member of the ISR leads first. The command is refused if the ISR would have
+    fewer than min.insync.replicas members without the replica. The old log stays in the directory, as
     TOPIC-PARTITION.ID-damaged, until you remove it.
     """
     from quorate.broker.wire import KafkaError

@@ -77,7 +77,7 @@ def shell(
 @app.command(epilog="Example: quorate metadata at --timestamp 2026-11-22T09:30:00Z /topics/byName/orders")
 def at(
     path: Annotated[
-        str | None, typer.Argument(help="What to print of the tree of files. Default: a summary.")
+        str | None, typer.Argument(help="A path in the tree of files to print. Default: a summary.")
     ] = None,
     offset: Annotated[
         int | None,

@@ -173,8 +173,8 @@ def remove_quotas(
     ip_default: IpDefaultOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Remove quotas of a user, a client id, both together, or an address. What is next in the order of
-    precedence counts then."""
+    """Remove quotas of a user, a client id, both together, or an address. The next quota in the order of
+    precedence then applies."""
     owner = _named(_owner(user, user_default, client_id, client_id_default, ip, ip_default))
     from quorate.cli.bootstrap import run_with_client
     from quorate.cli.kafka_requests import alter_quotas, list_quotas

@@ -31,7 +31,7 @@ _DELETE: Final = i8(1)
 
 
 class EntityType(enum.Enum):
-    """What has configs, in the words of kafka-configs."""
+    """The kinds of entities with configs, as kafka-configs names them."""
 
     TOPICS = "topics"
     BROKERS = "brokers"
