@@ -70,7 +70,7 @@ def _broker_health(lifecycle: BrokerLifecycle, replicas: ReplicaManager) -> Brok
         fenced=own is None or own.fenced,
         broker_epoch=lifecycle.broker_epoch,
         controller_silent_ms=int(lifecycle.controller_silent_s * 1000),
-        failed_log_dirs=replicas.failed_folders(),
+        failed_log_dirs=replicas.unusable_directories(),
     )
 
 

@@ -209,7 +209,7 @@ class BrokerLifecycle:
         while True:
             log_dirs = self._log_dirs()
             if not log_dirs:
-                # The broker is about to end and to say that: `AllFoldersFailedError`.
+                # The broker is about to end and to say that: `AllDirectoriesFailedError`.
                 await trio.sleep_forever()
             request = RegisterBrokerRequest(
                 broker_id=identity.broker_id,

@@ -1,4 +1,4 @@
-"""Opens the folders of `log.dirs`: locks each, checks whose it is, and gives a new one its id (KIP-858)."""
+"""Opens the directories of `log.dirs`: locks each, checks its owner, and gives a new one its id (KIP-858)."""
 
 import uuid
 from collections.abc import Callable, Sequence

@@ -99,7 +99,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
         SameDirectoryError,
         UnreportedFailureError,
     )
-    from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
+    from quorate.broker.replication import AllDirectoriesFailedError, DuplicateReplicaError
     from quorate.broker.replication.storage import (
         UnreadableMovedMarkError,
         UnreadablePartitionMetadataError,
@@ -130,7 +130,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
             return ExitCode.UNAVAILABLE
         case DescriptorsExhaustedError():
             return ExitCode.FAILED
-        case QuorumStateError() | LogError() | DiskError() | AllFoldersFailedError() | SourceError():
+        case QuorumStateError() | LogError() | DiskError() | AllDirectoriesFailedError() | SourceError():
             return ExitCode.STORAGE
         case (
             UnreadablePartitionMetadataError()

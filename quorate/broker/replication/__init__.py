@@ -4,7 +4,7 @@ from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica_manager import ParkedProduce, ReplicaManager
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import (
-    AllFoldersFailedError,
+    AllDirectoriesFailedError,
     DuplicateReplicaError,
     PartitionError,
     ReplicaFailedError,
@@ -23,7 +23,7 @@ from quorate.broker.replication.requests import (
 from quorate.broker.replication.stats import ReplicationStats
 
 __all__ = [
-    "AllFoldersFailedError",
+    "AllDirectoriesFailedError",
     "DeleteRecordsItem",
     "DeleteRecordsResult",
     "DescribedProducer",

@@ -27,7 +27,7 @@ from quorate.broker.replication.proposals import (
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_config import ReplicationConfig
-from quorate.broker.replication.replication_errors import AllFoldersFailedError, PartitionError
+from quorate.broker.replication.replication_errors import AllDirectoriesFailedError, PartitionError
 from quorate.broker.replication.requests import (
     DeleteRecordsItem,
     DescribedProducer,
@@ -325,7 +325,7 @@ class ReplicaManager:
         controller_silent_s: Callable[[], float],
         disk_failed: Callable[[Sequence[uuid.UUID]], None],
     ) -> "ReplicaManager":
-        """Scan `directories`, the folders of `log.dirs`. `static`: the node's server.properties.
+        """Scan `directories`, the directories of `log.dirs`. `static`: the node's server.properties.
         `connect`: returns the address of another broker for brokers. `controller_silent_s`: returns the
         time since the controller's last answer to this broker. `disk_failed` is called with all
         `failed_dirs` when one may have been added. Raises the errors of `LogManager.open`."""
@@ -359,12 +359,12 @@ class ReplicaManager:
         replicas from ISRs and ELRs."""
         return self._logs.failed_ids
 
-    def failed_folders(self) -> tuple[str, ...]:
-        """The folders of `log.dirs` that were bad at the start, or have failed since."""
+    def unusable_directories(self) -> tuple[str, ...]:
+        """The directories of `log.dirs` that were bad at the start, or have failed since."""
         return self._logs.unused_dirs
 
     def log_directories(self) -> list[DirectoryReport]:
-        """Describe the folders of `log.dirs` and the logs in them."""
+        """Describe the directories of `log.dirs` and the logs in them."""
         return self._logs.reports()
 
     async def move_replica(self, topic: str, partition_id: int, path: str) -> None:
@@ -393,8 +393,8 @@ class ReplicaManager:
         self._logs.registered(broker_epoch)
 
     async def run(self) -> None:
-        """Run until cancelled. Raises `AllFoldersFailedError` when no folder is left, or the folder of the
-        metadata log has failed."""
+        """Run until cancelled. Raises `AllDirectoriesFailedError` when no directory is left,
+        or that of the metadata log has failed."""
         async with self._tasks.running() as nursery:
             nursery.start_soon(self._purgatory.run)
             nursery.start_soon(self.sessions.run)
@@ -409,8 +409,8 @@ class ReplicaManager:
                 await self._failures.out_of_folders.wait()
             finally:
                 self._hosting.end()
-            raise AllFoldersFailedError(
-                f"no folder of log.dirs can be used any more, or not that of the metadata log: "
+            raise AllDirectoriesFailedError(
+                f"no directory of log.dirs can be used any more, or not that of the metadata log: "
                 f"{', '.join(self._logs.failed_dirs)}; see the errors logged before, mend the disk, and "
                 "start again"
             )

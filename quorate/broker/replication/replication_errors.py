@@ -20,8 +20,8 @@ class ReplicaFailedError(Exception):
     """The replica can't continue: to follow its leader would lose committed records, or its log failed."""
 
 
-class AllFoldersFailedError(Exception):
-    """The broker stops, because all folders of `log.dirs` have failed, or the folder of the metadata log
+class AllDirectoriesFailedError(Exception):
+    """The broker stops, because all directories of `log.dirs` have failed, or the folder of the metadata log
     has."""
 
 

@@ -14,7 +14,7 @@ from quorate.cli.cli_options import JsonOption
 from quorate.cli.reach import BrokersOption
 
 if TYPE_CHECKING:
-    from quorate.cli.images import Json, MetadataHistory, Moment, Replay, TreeFolder, TreeShell
+    from quorate.cli.images import Json, MetadataHistory, Moment, Replay, TreeDirectory, TreeShell
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -180,7 +180,7 @@ def _cluster(brokers: str | None) -> "MetadataHistory":
     return ClusterHistory(tuple(parse_addresses(brokers or DEFAULT_BOOTSTRAP)))
 
 
-def _tree_of(replay: "Replay") -> "TreeFolder":
+def _tree_of(replay: "Replay") -> "TreeDirectory":
     from quorate.cli.images import image_tree
 
     return image_tree(replay.image, _local(replay))

@@ -3,7 +3,7 @@
 from quorate.cli.images.cluster_history import ClusterHistory
 from quorate.cli.images.histories import FileHistory, FolderHistory, HistoryError, MetadataHistory
 from quorate.cli.images.image_changes import ImageChange, image_changes
-from quorate.cli.images.image_tree import Json, Leaf, TreeFolder, image_tree, plain_tree
+from quorate.cli.images.image_tree import Json, Leaf, TreeDirectory, image_tree, plain_tree
 from quorate.cli.images.replay import LATEST, Moment, Replay, shown_time
 from quorate.cli.images.tree_paths import NoSuchPathError, absolute, expand, find_node
 from quorate.cli.images.tree_shell import COMMANDS, TreeShell, tree_lines
@@ -22,7 +22,7 @@ __all__ = [
     "Moment",
     "NoSuchPathError",
     "Replay",
-    "TreeFolder",
+    "TreeDirectory",
     "TreeShell",
     "absolute",
     "expand",

@@ -42,7 +42,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeFolder:
+class TreeDirectory:
     """A directory: its names, and what is behind each, asked for by name. `child` returns None for a name
     that is not there."""
 
@@ -50,10 +50,10 @@ class TreeFolder:
     child: Callable[[str], "Node | None"]
 
 
-Node: TypeAlias = TreeFolder | Leaf
+Node: TypeAlias = TreeDirectory | Leaf
 
 
-def image_tree(image: MetadataImage, local: Mapping[str, Json]) -> TreeFolder:
+def image_tree(image: MetadataImage, local: Mapping[str, Json]) -> TreeDirectory:
     """The tree of `image`, with `local` as the files of /local. It shows later changes of the image too."""
     return _fixed(
         {
@@ -92,7 +92,7 @@ def plain_tree(node: Node) -> Json:
     return {name: plain_tree(child) for name, child in children(node)}
 
 
-def children(directory: TreeFolder) -> Iterator[tuple[str, Node]]:
+def children(directory: TreeDirectory) -> Iterator[tuple[str, Node]]:
     """The names and nodes of a directory, one at a time."""
     for name in directory.names():
         child = directory.child(name)
@@ -100,32 +100,32 @@ def children(directory: TreeFolder) -> Iterator[tuple[str, Node]]:
             yield name, child
 
 
-def _fixed(nodes: Mapping[str, Node]) -> TreeFolder:
-    return TreeFolder(lambda: nodes, nodes.get)
+def _fixed(nodes: Mapping[str, Node]) -> TreeDirectory:
+    return TreeDirectory(lambda: nodes, nodes.get)
 
 
-def _values(values: Callable[[], Mapping[str, Json]]) -> TreeFolder:
+def _values(values: Callable[[], Mapping[str, Json]]) -> TreeDirectory:
     """A file for each value, by its name."""
 
     def child(file: str) -> Node | None:
         name = name_in_image(file)
         return Leaf(lambda: values()[name]) if name in values() else None
 
-    return TreeFolder(lambda: map(file_name, sorted(values())), child)
+    return TreeDirectory(lambda: map(file_name, sorted(values())), child)
 
 
 # Brokers
 
 
-def _brokers(image: MetadataImage) -> TreeFolder:
+def _brokers(image: MetadataImage) -> TreeDirectory:
     def child(file: str) -> Node | None:
         broker = image.broker(int(file)) if _is_number(file) else None
         return None if broker is None else _broker(image, broker)
 
-    return TreeFolder(lambda: map(str, sorted(image.brokers)), child)
+    return TreeDirectory(lambda: map(str, sorted(image.brokers)), child)
 
 
-def _broker(image: MetadataImage, broker: BrokerState) -> TreeFolder:
+def _broker(image: MetadataImage, broker: BrokerState) -> TreeDirectory:
     broker_id = broker.broker_id
     return _fixed(
         {
@@ -148,7 +148,7 @@ def _broker(image: MetadataImage, broker: BrokerState) -> TreeFolder:
     )
 
 
-def _directories(image: MetadataImage) -> TreeFolder:
+def _directories(image: MetadataImage) -> TreeDirectory:
     def owners() -> dict[str, int]:
         return {
             uuid_text(each): broker.broker_id for broker in image.brokers.values() for each in broker.log_dirs
@@ -160,17 +160,17 @@ def _directories(image: MetadataImage) -> TreeFolder:
             return None
         return _fixed({"broker": Leaf(lambda: broker_id), "replicas": _replicas_in(image, broker_id, file)})
 
-    return TreeFolder(lambda: sorted(owners()), child)
+    return TreeDirectory(lambda: sorted(owners()), child)
 
 
-def _replicas_in(image: MetadataImage, broker_id: int, directory: str) -> TreeFolder:
+def _replicas_in(image: MetadataImage, broker_id: int, directory: str) -> TreeDirectory:
     def there(state: PartitionState) -> bool:
         return broker_id in state.replicas and uuid_text(state.directory_of(broker_id)) == directory
 
     return _chosen_partitions(image, there, lambda state: broker_id in state.isr)
 
 
-def _reassignments(image: MetadataImage) -> TreeFolder:
+def _reassignments(image: MetadataImage) -> TreeDirectory:
     def value(state: PartitionState) -> Json:
         return {
             "replicas": list(state.replicas),
@@ -180,12 +180,12 @@ def _reassignments(image: MetadataImage) -> TreeFolder:
 
     found = _chosen_partitions(image, lambda state: state.is_reassigning, value)
     # Most of the time there is none, and nothing has to be searched for that.
-    return TreeFolder(lambda: found.names() if image.reassigning_count else (), found.child)
+    return TreeDirectory(lambda: found.names() if image.reassigning_count else (), found.child)
 
 
 def _chosen_partitions(
     image: MetadataImage, chosen: Callable[[PartitionState], bool], value: Callable[[PartitionState], Json]
-) -> TreeFolder:
+) -> TreeDirectory:
     """Files TOPIC-PARTITION for the partitions that are `chosen`."""
 
     def names() -> Iterator[str]:
@@ -201,21 +201,21 @@ def _chosen_partitions(
         state = image.partition(topic.topic_id, int(number))
         return Leaf(lambda: value(state)) if state is not None and chosen(state) else None
 
-    return TreeFolder(names, child)
+    return TreeDirectory(names, child)
 
 
 # Topics
 
 
-def _topics_by_name(image: MetadataImage) -> TreeFolder:
+def _topics_by_name(image: MetadataImage) -> TreeDirectory:
     def child(file: str) -> Node | None:
         topic = image.topic(file)
         return None if topic is None else _topic(image, topic)
 
-    return TreeFolder(lambda: sorted(image.topic_names()), child)
+    return TreeDirectory(lambda: sorted(image.topic_names()), child)
 
 
-def _topics_by_id(image: MetadataImage) -> TreeFolder:
+def _topics_by_id(image: MetadataImage) -> TreeDirectory:
     def child(file: str) -> Node | None:
         try:
             topic = image.topic_by_id(parse_uuid(file))
@@ -223,10 +223,10 @@ def _topics_by_id(image: MetadataImage) -> TreeFolder:
             return None
         return None if topic is None else _topic(image, topic)
 
-    return TreeFolder(lambda: map(uuid_text, image.topics), child)
+    return TreeDirectory(lambda: map(uuid_text, image.topics), child)
 
 
-def _topic(image: MetadataImage, topic: TopicState) -> TreeFolder:
+def _topic(image: MetadataImage, topic: TopicState) -> TreeDirectory:
     topic_id = topic.topic_id
 
     def names() -> Iterator[str]:
@@ -243,7 +243,7 @@ def _topic(image: MetadataImage, topic: TopicState) -> TreeFolder:
             return None
         return Leaf(lambda: partition_value(image, PartitionKey(topic_id, int(file)), state))
 
-    return TreeFolder(names, child)
+    return TreeDirectory(names, child)
 
 
 def partition_value(image: MetadataImage, key: PartitionKey, state: PartitionState) -> dict[str, Json]:
@@ -268,22 +268,22 @@ def partition_value(image: MetadataImage, key: PartitionKey, state: PartitionSta
 # Configs and quotas
 
 
-def _configs(image: MetadataImage, kind: ConfigType) -> TreeFolder:
+def _configs(image: MetadataImage, kind: ConfigType) -> TreeDirectory:
     def child(file: str) -> Node | None:
         resource = ConfigResource(kind, name_in_image(file))
         return _values(lambda: image.configs(resource)) if image.configs(resource) else None
 
-    return TreeFolder(
+    return TreeDirectory(
         lambda: sorted(file_name(each.name) for each in image.configured() if each.type is kind), child
     )
 
 
-def _quotas(image: MetadataImage) -> TreeFolder:
+def _quotas(image: MetadataImage) -> TreeDirectory:
     def child(file: str) -> Node | None:
         entity = next((each for each in image.quota_entities() if entity_name(each) == file), None)
         return None if entity is None else _values(partial(image.quotas, entity))
 
-    return TreeFolder(lambda: sorted(map(entity_name, image.quota_entities())), child)
+    return TreeDirectory(lambda: sorted(map(entity_name, image.quota_entities())), child)
 
 
 def entity_name(entity: QuotaEntity) -> str:

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from quorate.cli.cli_errors import CommandError
-from quorate.cli.images.image_tree import Leaf, Node, TreeFolder, children
+from quorate.cli.images.image_tree import Leaf, Node, TreeDirectory, children
 
 _MAGIC: Final = frozenset("*?[")
 _FEW: Final = 8
@@ -32,7 +32,7 @@ def shown(parts: Sequence[str]) -> str:
     return "/" + "/".join(parts)
 
 
-def find_node(root: TreeFolder, parts: Sequence[str]) -> Node:
+def find_node(root: TreeDirectory, parts: Sequence[str]) -> Node:
     """The node at a path without patterns. Raises `NoSuchPathError`."""
     node: Node = root
     for depth, part in enumerate(parts):
@@ -45,13 +45,13 @@ def find_node(root: TreeFolder, parts: Sequence[str]) -> Node:
     return node
 
 
-def _missing(directory: TreeFolder, parts: Sequence[str], depth: int) -> str:
+def _missing(directory: TreeDirectory, parts: Sequence[str], depth: int) -> str:
     names = list(islice(directory.names(), _FEW + 1))
     there = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "") if names else "nothing"
     return f"{shown(parts[: depth + 1])} is not there; {shown(parts[:depth])} has: {there}"
 
 
-def expand(root: TreeFolder, parts: Sequence[str]) -> Iterator[tuple[tuple[str, ...], Node]]:
+def expand(root: TreeDirectory, parts: Sequence[str]) -> Iterator[tuple[tuple[str, ...], Node]]:
     """Every path that fits `parts`, in which `*`, `?` and `[...]` stand for parts of names. Raises
     `NoSuchPathError` if there is none."""
     found = False

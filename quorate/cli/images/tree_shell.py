@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from quorate.cli.cli_errors import CommandError, ExitCode
-from quorate.cli.images.image_tree import Json, Leaf, Node, TreeFolder, children
+from quorate.cli.images.image_tree import Json, Leaf, Node, TreeDirectory, children
 from quorate.cli.images.tree_paths import absolute, expand, find_node, shown
 
 _INDENT: Final = "  "
@@ -38,7 +38,7 @@ class ShellUsageError(CommandError):
 class TreeShell:
     """Runs commands on the tree that `root` returns, which may be another each time."""
 
-    def __init__(self, root: Callable[[], TreeFolder]) -> None:
+    def __init__(self, root: Callable[[], TreeDirectory]) -> None:
         self._root = root
         self._at: tuple[str, ...] = ()
         self.ended = False
@@ -95,7 +95,7 @@ class TreeShell:
         if isinstance(node, Leaf):
             return []
         return [
-            f"{stem}{slash}{name}{'/' if isinstance(child, TreeFolder) else ' '}"
+            f"{stem}{slash}{name}{'/' if isinstance(child, TreeDirectory) else ' '}"
             for name, child in children(node)
             if name.startswith(start)
         ]
@@ -144,7 +144,7 @@ class TreeShell:
         yield COMMANDS[name]
 
     def _cat(self, parts: tuple[str, ...], node: Node) -> Iterator[str]:
-        if isinstance(node, TreeFolder):
+        if isinstance(node, TreeDirectory):
             raise ShellUsageError(f"cat: {shown(parts)} is a directory; `ls` lists it, `tree` prints it all")
         yield value_text(node.read())
 
@@ -156,7 +156,7 @@ class TreeShell:
 
     def _find(self, parts: tuple[str, ...], node: Node) -> Iterator[str]:
         yield shown(parts)
-        if isinstance(node, TreeFolder):
+        if isinstance(node, TreeDirectory):
             for name, child in children(node):
                 yield from self._find((*parts, name), child)
 

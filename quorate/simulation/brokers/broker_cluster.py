@@ -10,7 +10,7 @@ import trio
 from quorate.broker import BrokerServer, SameDirectoryError, UnreportedFailureError
 from quorate.broker.controller import FENCING_THE_DEAD
 from quorate.broker.metadata import MetadataImage, PartitionState
-from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
+from quorate.broker.replication import AllDirectoriesFailedError, DuplicateReplicaError
 from quorate.broker.replication.changes import ROLE_CHANGED, ChangeSummary
 from quorate.broker.replication.replica import RoleChange
 from quorate.broker.settings import ServerConfig
@@ -42,11 +42,11 @@ CLUSTER_ID = "simulated-brokers-0001"
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
 MORE = "more"
-"""A second folder of log.dirs."""
+"""A second directory of log.dirs."""
 BOOTSTRAP = "controller.quorum.bootstrap.servers"
 VOTERS = "controller.quorum.voters"
 AGAIN = "again"
-"""The second mount point of a folder of log.dirs."""
+"""The second mount point of a directory of log.dirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class BrokerHost(VotingNode):
         self.rotten = False
         """Whether a bit has flipped in one of its replicas, which is still in use (`BitRot`)."""
         self.away: Volume | None = None
-        """The contents of the second folder of log.dirs, while it is taken away."""
+        """The contents of the second directory of log.dirs, while it is taken away."""
         self.server: BrokerServer | None = None
         self.quorum: Quorum[None] | None = None
 
@@ -110,7 +110,7 @@ class BrokerHost(VotingNode):
 
     @property
     def directories(self) -> set[uuid.UUID]:
-        """The ids in its folders of log.dirs, whether or not a process runs."""
+        """The ids in its directories of log.dirs, whether or not a process runs."""
         files = (self.disk.durable_content(f"{folder}/{META_PROPERTIES}") for folder in self.config.log_dirs)
         lines = [line for file in files if file is not None for line in file.decode().splitlines()]
         return {
@@ -126,7 +126,7 @@ class BrokerHost(VotingNode):
 
     @property
     def degraded(self) -> bool:
-        """Return whether it serves without one of its folders of log.dirs, which has failed."""
+        """Return whether it serves without one of its directories of log.dirs, which has failed."""
         broker = None if self.server is None or not self.alive else self.server.broker
         return broker is not None and len(broker.replicas.online_dirs()) < len(self.config.log_dirs)
 
@@ -179,7 +179,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
 
     disk_errors = (
         DiskError,
-        AllFoldersFailedError,
+        AllDirectoriesFailedError,
         DuplicateReplicaError,
         SameDirectoryError,
         UnreportedFailureError,

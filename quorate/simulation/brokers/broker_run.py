@@ -68,7 +68,7 @@ BROKER_FAULTS = (
 """Partition data is not synced on append: what only syncs protect is beyond the budget."""
 
 DIRECTORY_FAULTS = (Fault.LOST_DIRECTORY, Fault.ABSENT_DIRECTORY, Fault.DIRECTORY_TWICE)
-"""Additional faults, where brokers have two folders of log.dirs."""
+"""Additional faults, where brokers have two directories of log.dirs."""
 
 
 class BrokerFaults(Faults[BrokerHost]):

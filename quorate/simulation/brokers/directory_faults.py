@@ -1,4 +1,4 @@
-"""Directories that come and go: a second folder of `log.dirs` is lost, away for a while, or there twice.
+"""Directories that come and go: a second directory of `log.dirs` is lost, away for a while, or there twice.
 
 A directory is taken only where the budget has room: it counts as data that its broker has lost, as a power
 loss does, from the moment it goes until the broker is back and every partition has min.insync.replicas
@@ -25,7 +25,7 @@ _STARTS_WITHIN_S = 5.0
 
 
 class DirectoryFaults:
-    """Use on hosts with two folders of `log.dirs`; on others nothing happens. At the end, when all are
+    """Use on hosts with two directories of `log.dirs`; on others nothing happens. At the end, when all are
     up: `unmount_again` on every node, and then `restore`."""
 
     def __init__(

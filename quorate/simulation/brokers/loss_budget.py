@@ -5,8 +5,8 @@ from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
 
 class LossBudget:
     """A broker counts as one that lost data from the moment its host loses power, its disk is about to fail,
-    or one of its folders of log.dirs goes (`DirectoryFaults`), until the controller knows of its next life
-    and every partition has min ISR members in sync again.
+    or one of its directories of log.dirs is lost (`DirectoryFaults`), until the controller knows of its next
+    life and every partition has min ISR members in sync again.
 
     One whose registration an operator asks to remove counts to the end of the run: a broker may still be
     asking a controller for it when the operator has long been answered.

@@ -70,11 +70,11 @@ class Fault(enum.Enum):
     LOST_DISK = "lost-disk"
     """A node comes back with an empty disk, as another replica. Only where the voters are in the log."""
     LOST_DIRECTORY = "lost-directory"
-    """A broker comes back with an empty disk in one of its folders of log.dirs."""
+    """A broker comes back with an empty disk in one of its directories of log.dirs."""
     ABSENT_DIRECTORY = "absent-directory"
-    """A broker runs without one of its folders of log.dirs, and that comes back late."""
+    """A broker runs without one of its directories of log.dirs, and that comes back late."""
     DIRECTORY_TWICE = "directory-twice"
-    """A broker's folder of log.dirs is there under a second name."""
+    """A broker's directory of log.dirs is there under a second name."""
 
 
 COMMON_FAULTS: Final = tuple(Fault)[: tuple(Fault).index(Fault.CRASH_AT_AWAIT)]

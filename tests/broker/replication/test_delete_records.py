@@ -160,7 +160,7 @@ async def test_a_partition_on_a_failed_disk_says_so(make_brokers, autojump_clock
     cluster[1].disk.fail(DiskOperation.SYNC, path_part=LOG_STARTS)
     assert (await cluster[1].deleted(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await cluster[1].deleted(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert cluster[1].manager.failed_folders() == ("data",)
+    assert cluster[1].manager.unusable_directories() == ("data",)
 
 
 async def test_losing_the_lead_ends_the_wait(make_brokers, autojump_clock):

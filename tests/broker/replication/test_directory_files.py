@@ -1,4 +1,4 @@
-"""What a folder of `log.dirs` says of the broker's earlier life, whatever is in the files."""
+"""What a directory of `log.dirs` says of the broker's earlier life, whatever is in the files."""
 
 import pytest
 

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from cut_disk import CutDisk
 
-from quorate.broker.replication.replication_errors import AllFoldersFailedError
+from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
 from quorate.broker.replication.storage import LogManager, PartitionIdentity
 from quorate.broker.replication.storage.directory_files import (
     UnreadablePartitionMetadataError,
@@ -47,7 +47,7 @@ async def test_a_power_loss_at_any_operation_leaves_what_the_next_start_takes_or
         try:
             await created(disk)
             finished = True
-        except* (DiskError, AllFoldersFailedError):
+        except* (DiskError, AllDirectoriesFailedError):
             pass
         for seed in range(20):
             copy = deepcopy(disk)

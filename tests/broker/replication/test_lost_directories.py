@@ -1,5 +1,5 @@
-"""A folder of log.dirs that is missing, empty, old or there twice when its broker starts (KIP-858): an empty
-log or an older copy never leads in the place of what is in the folder that is gone."""
+"""A directory of log.dirs that is missing, empty, old or doubled when its broker starts (KIP-858): an empty
+log or an older copy never leads in place of the missing directory's."""
 
 import json
 
@@ -16,7 +16,7 @@ from quorate.broker.metadata.metadata_records import (
     is_reserved,
 )
 from quorate.broker.replication.replication_errors import (
-    AllFoldersFailedError,
+    AllDirectoriesFailedError,
     DuplicateReplicaError,
     PartitionError,
 )
@@ -39,7 +39,7 @@ def end_of(broker, number=0):
 
 
 def home_of(broker, number=0):
-    """The folder of log.dirs that the replica is in."""
+    """The directory of log.dirs that the replica is in."""
     found = broker.manager._logs.folders.log_directory_of("t", number)
     return None if found is None else found.path
 
@@ -291,7 +291,7 @@ async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_brokers
 async def test_a_broker_without_any_folder_that_can_be_read_does_not_start(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     cluster[1].disk.fail(DiskOperation.OPEN, path_part=META_PROPERTIES, times=2)
-    with pytest.raises(AllFoldersFailedError, match=r"no folder of log\.dirs can be used.*mend the disk"):
+    with pytest.raises(AllDirectoriesFailedError, match=r"no folder of log\.dirs can be used.*mend the disk"):
         await cluster[1].start(log_dirs=TWO)
 
 

@@ -1,4 +1,4 @@
-"""One of several folders of log.dirs fails: the broker runs on, and others take over what was in it."""
+"""One of several directories of log.dirs fails: the broker runs on, and others take over what was in it."""
 
 import pytest
 import trio

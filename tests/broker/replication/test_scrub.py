@@ -42,7 +42,7 @@ async def test_a_scrub_finds_a_flipped_bit_and_says_where_and_what_to_do(make_br
     assert "quorate log-dirs refetch --replica t:0:2" in told["remedy"]
     assert [each.manager.counts().damaged_replica_count for each in cluster.brokers.values()] == [0, 1, 0]
     # Nothing else suffers.
-    assert cluster[2].manager.failed_folders() == ()
+    assert cluster[2].manager.unusable_directories() == ()
     assert sorted(cluster.controller.state().isr) == [1, 2, 3]
 
 
@@ -74,7 +74,7 @@ async def test_a_read_that_meets_damage_has_the_segment_checked(make_brokers, au
     assert [each["offsets"][:3] for each in events if each["event"] == "a replica is damaged"] == ["[2,"]
     damaged = cluster[2].partition().damage.ahead(0)
     assert (await cluster[2].consumed(damaged.end_offset))[-1] == "value 59"
-    assert cluster[2].manager.failed_folders() == ()
+    assert cluster[2].manager.unusable_directories() == ()
 
 
 async def test_no_scrub_reads_nothing(make_brokers, autojump_clock):
@@ -169,7 +169,7 @@ async def test_damage_met_at_a_start_takes_no_other_replica_offline(make_brokers
         await trio.sleep(5)
     (told,) = [each for each in events if each["event"] == "a replica is damaged"]
     assert "quorate log-dirs refetch --replica t:0:2" in told["remedy"]
-    assert cluster[2].manager.failed_folders() == ()
+    assert cluster[2].manager.unusable_directories() == ()
     assert cluster[2].manager.counts().damaged_replica_count == 1
     assert (await cluster[2].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -49,7 +49,7 @@ async def test_a_full_directory_is_told_with_its_remedy_in_the_log_and_in_the_an
         first = await cluster[1].produced("does not fit")
         second = await cluster[1].produced("refused")
         await cluster.until(lambda: cluster[1].errors)
-    (line,) = [each for each in events if each["event"].startswith("a folder of log.dirs has failed")]
+    (line,) = [each for each in events if each["event"].startswith("a directory of log.dirs has failed")]
     assert line["path"] == "data"
     for told in (line["reason"], first.error_message, second.error_message):
         assert "data/t-0/00000000000000000000.log: no space left on the device" in told

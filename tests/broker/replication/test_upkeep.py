@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from quorate.broker.metadata.metadata_records import NO_LEADER, PartitionChange
-from quorate.broker.replication.replication_errors import AllFoldersFailedError
+from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -138,7 +138,7 @@ async def test_after_a_failed_write_nothing_is_appended_and_the_broker_stops(mak
     assert held.log.end_offset == 1
     await trio.sleep(1)
     (error,) = cluster[1].errors
-    assert error.split(AllFoldersFailedError)[0] is not None
+    assert error.split(AllDirectoriesFailedError)[0] is not None
     cluster.controller.fence(1)
     await cluster.opened()
     assert not (await cluster[2].produced("b")).error

@@ -22,7 +22,7 @@ from quorate.cli.images import (
     Json,
     Leaf,
     NoSuchPathError,
-    TreeFolder,
+    TreeDirectory,
     absolute,
     find_node,
     image_tree,
@@ -147,7 +147,7 @@ def test_a_quota_of_any_client_is_found_by_its_listed_name(name: str) -> None:
     root = image_tree(image, {})
     for folder in ("/clientQuotas", "/configs/groups"):
         directory = find_node(root, absolute(folder))
-        assert isinstance(directory, TreeFolder)
+        assert isinstance(directory, TreeDirectory)
         (listed,) = directory.names()
         assert len(plain_tree(find_node(root, absolute(f"{folder}/{listed}"))) or ()) == 1  # type: ignore[arg-type]
 
@@ -189,7 +189,7 @@ def test_no_reassignment_is_searched_for_where_none_is(monkeypatch: pytest.Monke
 
 def test_a_leaf_is_read_when_it_is_shown() -> None:
     read: list[str] = []
-    root = TreeFolder(lambda: ["a"], lambda _: Leaf(lambda: read.append("a") or 1))
+    root = TreeDirectory(lambda: ["a"], lambda _: Leaf(lambda: read.append("a") or 1))
     shell = TreeShell(lambda: root)
     assert list(shell.run(["ls", "/"])) == ["a"] and not read
     assert list(shell.run(["cat", "/a"])) == ["1"] and read == ["a"]

@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.cli.cli_errors import CommandError
-from quorate.cli.images.image_tree import Json, Leaf, Node, TreeFolder
+from quorate.cli.images.image_tree import Json, Leaf, Node, TreeDirectory
 from quorate.cli.images.tree_shell import COMMANDS, TreeShell
 
 
@@ -11,7 +11,7 @@ def tree(values: "Json | dict[str, object]") -> Node:
     if not isinstance(values, dict):
         return Leaf(lambda: values)
     nodes = {name: tree(value) for name, value in values.items()}  # type: ignore[arg-type]
-    return TreeFolder(lambda: nodes, nodes.get)
+    return TreeDirectory(lambda: nodes, nodes.get)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def shell() -> TreeShell:
             "version": 3,
         }
     )
-    assert isinstance(root, TreeFolder)
+    assert isinstance(root, TreeDirectory)
     return TreeShell(lambda: root)
 
 

@@ -1,4 +1,4 @@
-"""The folders of `log.dirs`, and the logs in them (KIP-113, KIP-858)."""
+"""The directories of `log.dirs`, and the logs in them (KIP-113, KIP-858)."""
 
 from quorate.broker.replication.storage.damaged_folders import SetAsideFolder
 from quorate.broker.replication.storage.directory_files import (

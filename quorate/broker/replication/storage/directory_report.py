@@ -1,4 +1,4 @@
-"""The folders of `log.dirs` as DescribeLogDirs shows them."""
+"""The directories of `log.dirs` as DescribeLogDirs shows them."""
 
 import os.path
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A folder of `log.dirs`: the logs in it, and its four checkpoint files."""
+"""A directory of `log.dirs`: the logs in it, and its four checkpoint files."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager

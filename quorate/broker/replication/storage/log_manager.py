@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 
 from quorate.broker.metadata import UNASSIGNED
-from quorate.broker.replication.replication_errors import AllFoldersFailedError
+from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
 from quorate.broker.replication.storage.directory_files import (
     PAGE_CACHE,
     PartitionIdentity,
@@ -71,7 +71,7 @@ class LogManager:
         boot_id: str,
     ) -> "LogManager":
         """Scan the folders, and finish the work that a crash interrupted. Unreadable folders stay offline.
-        Raises `AllFoldersFailedError` if none is left, `DiskError` for the metadata log's folder;
+        Raises `AllDirectoriesFailedError` if none is left, `DiskError` for the metadata log's folder;
         `DuplicateReplicaError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
         opened: list[LogDirectory] = []
         bad: list[BadDirectory] = []
@@ -87,7 +87,7 @@ class LogManager:
                         raise
                     directory = BadDirectory(path=directory.path, reason=failure_reason(error))
             log.error(
-                "a folder of log.dirs can't be used; what is in it is offline until the broker is started "
+                "a directory of log.dirs can't be used; what is in it is offline until the broker is started "
                 "with it again",
                 path=directory.path,
                 reason=directory.reason,
@@ -95,8 +95,8 @@ class LogManager:
             bad.append(directory)
         if not opened:
             reasons = "; ".join(each.reason for each in bad)
-            raise AllFoldersFailedError(
-                f"no folder of log.dirs can be used: {reasons}; mend the disk, or correct log.dirs, and "
+            raise AllDirectoriesFailedError(
+                f"no directory of log.dirs can be used: {reasons}; mend the disk, or correct log.dirs, and "
                 "start again"
             )
         await settle_moves(disk, opened)
@@ -184,7 +184,7 @@ class LogManager:
         return len(failed) < len(self._directories) and not any(each.holds_metadata for each in failed)
 
     def reports(self) -> list[DirectoryReport]:
-        """Describe every folder of `log.dirs`, those that were bad at the start included."""
+        """Describe every directory of `log.dirs`, those that were bad at the start included."""
         bad = [report(self._disk, each.path, failure=each.reason) for each in self._bad]
         return bad + [
             report(
@@ -283,7 +283,7 @@ class LogManager:
         return None
 
     def fail(self, failed: Log, reason: str) -> list[TopicPartition]:
-        """Take the log's whole folder of `log.dirs` offline after a disk error. Return its partitions."""
+        """Take the log's whole directory of `log.dirs` offline after a disk error. Return its partitions."""
         for each in self._directories:
             if failed in each.logs.values():
                 return self._fail(each, reason)
@@ -306,7 +306,7 @@ class LogManager:
             where.failure = reason
             self.forsake()
             log.error(
-                "a folder of log.dirs has failed and is not used any more",
+                "a directory of log.dirs has failed and is not used any more",
                 path=where.path,
                 directory_id=uuid_text(where.id),
                 reason=reason,

@@ -79,7 +79,7 @@ class PartitionFolders:
             return named
         usable = self._sound()
         if not usable:
-            raise DiskError("every folder of log.dirs has failed", path=self._directories[0].path)
+            raise DiskError("every directory of log.dirs has failed", path=self._directories[0].path)
         return min(usable, key=lambda each: len(each.identities) + len(each.futures) + each.expected)
 
     async def create(self, where: LogDirectory, key: TopicPartition, identity: PartitionIdentity) -> None:

@@ -1,4 +1,4 @@
-"""The folders of `log.dirs` as a broker finds them at its start, and which replicas it may open in them."""
+"""The directories of `log.dirs` at the start of a broker, and the replicas that it may open in them."""
 
 import uuid
 from collections.abc import Container
@@ -9,7 +9,7 @@ from quorate.broker.metadata import LOST, MIGRATING, NO_LEADER, PartitionState, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """A folder of `log.dirs`, with its id (KIP-858)."""
+    """A directory of `log.dirs`, with its id (KIP-858)."""
 
     path: str
     id: uuid.UUID
