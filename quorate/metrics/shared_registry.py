@@ -40,7 +40,7 @@ _registries: WeakKeyDictionary[CollectorRegistry, ReferenceType[_Together]] = We
 """Each registry holds its collector. A strong value here would hold its key, by the members, for ever."""
 
 
-def _of(registry: CollectorRegistry) -> _Together | None:
+def _collector_of(registry: CollectorRegistry) -> _Together | None:
     held = _registries.get(registry)
     return None if held is None else held()
 
@@ -48,7 +48,7 @@ def _of(registry: CollectorRegistry) -> _Together | None:
 def join(registry: CollectorRegistry, member: RegistryMember) -> None:
     """Show `member` in `registry`, beside those that are there. Raises `ValueError` for labels that another
     one there has, or if something else in the registry has the names."""
-    together = _of(registry)
+    together = _collector_of(registry)
     if together is None:
         together = _Together()
         together.members = (member,)
@@ -66,7 +66,7 @@ def join(registry: CollectorRegistry, member: RegistryMember) -> None:
 
 def leave(registry: CollectorRegistry, member: RegistryMember) -> None:
     """Show `member` no more. No effect if it is not shown."""
-    together = _of(registry)
+    together = _collector_of(registry)
     if together is None:
         return
     together.members = tuple(other for other in together.members if other is not member)

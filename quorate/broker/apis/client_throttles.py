@@ -62,7 +62,7 @@ class ClientThrottles:
     def charge(self, key: str, context: RequestContext, amount: float) -> float:
         """Count `amount` for the client, and return for how many seconds it has to wait; 0 for a
         client within its quota. Its connection waits from now on."""
-        found = self._of(key, context)
+        found = self._find_bucket(key, context)
         if found is None:
             return 0.0
         bucket, quota = found
@@ -77,7 +77,7 @@ class ClientThrottles:
 
     def debt_s(self, key: str, context: RequestContext) -> float:
         """As `overdrawn`, but nobody waits for it."""
-        found = self._of(key, context)
+        found = self._find_bucket(key, context)
         if found is None:
             return 0.0
         bucket, quota = found
@@ -86,7 +86,7 @@ class ClientThrottles:
 
     def room(self, key: str, context: RequestContext) -> float | None:
         """Return how much the client may use without waiting; None for no limit."""
-        found = self._of(key, context)
+        found = self._find_bucket(key, context)
         if found is None:
             return None
         bucket, quota = found
@@ -102,7 +102,7 @@ class ClientThrottles:
             strict=context.version >= strict_from,
         )
 
-    def _of(self, key: str, context: RequestContext) -> tuple[TokenBucket, float] | None:
+    def _find_bucket(self, key: str, context: RequestContext) -> tuple[TokenBucket, float] | None:
         image = self._image()
         if not image.has_quotas:
             return None

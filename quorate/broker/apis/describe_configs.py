@@ -110,7 +110,7 @@ def _entries(broker: Broker, kind: int, name: str, request: "DescribeConfigsRequ
 def _entry(
     each: ConfigDescription, synonyms: Iterable[ConfigSynonym], request: "DescribeConfigsRequest"
 ) -> _Fields:
-    return _fields(
+    return _described(
         each.key,
         request,
         name=each.name,
@@ -149,10 +149,12 @@ def _of_node(broker: Broker, key: ConfigKey, request: "DescribeConfigsRequest") 
     if key.default is not None:
         synonyms.append(ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT))
     source = ConfigSource.STATIC_BROKER if is_set else ConfigSource.DEFAULT
-    return _fields(key, request, name=key.name, value=value, source=source, synonyms=synonyms, read_only=True)
+    return _described(
+        key, request, name=key.name, value=value, source=source, synonyms=synonyms, read_only=True
+    )
 
 
-def _fields(
+def _described(
     key: ConfigKey,
     request: "DescribeConfigsRequest",
     *,

@@ -302,7 +302,7 @@ class TopicTallies:
 
     def came(self, topic_id: uuid.UUID, number: int, state: PartitionState) -> None:
         self.partitions += 1
-        self._of(topic_id, number).came(state)
+        self._piece_of(topic_id, number).came(state)
 
     def came_together(self, topic_id: uuid.UUID, first: int, states: TopicPartitions) -> None:
         """As `came` of each, from number `first` on; they don't change any more."""
@@ -314,13 +314,13 @@ class TopicTallies:
         at = first
         while at < end:
             stop = min(end, (at // PIECE + 1) * PIECE)
-            self._of(topic_id, at).came_together(states.part(at - first, stop - first))
+            self._piece_of(topic_id, at).came_together(states.part(at - first, stop - first))
             at = stop
 
     def changed(
         self, topic_id: uuid.UUID, number: int, *, before: PartitionState, after: PartitionState
     ) -> None:
-        self._of(topic_id, number).changed(before=before, after=after)
+        self._piece_of(topic_id, number).changed(before=before, after=after)
 
     def went(self, topic_id: uuid.UUID, states: TopicPartitions, *, left: int) -> None:
         """All from number `left` on, of a topic that has `states`."""
@@ -331,9 +331,9 @@ class TopicTallies:
             del further[last:]
             if not further:
                 del self._further[topic_id]
-        self._of(topic_id, left).went(states.part(left, (last + 1) * PIECE))
+        self._piece_of(topic_id, left).went(states.part(left, (last + 1) * PIECE))
 
-    def _of(self, topic_id: uuid.UUID, number: int) -> Tallies:
+    def _piece_of(self, topic_id: uuid.UUID, number: int) -> Tallies:
         if number < PIECE:
             return self._first
         pieces = self._further.setdefault(topic_id, [])

@@ -95,7 +95,7 @@ class Upkeep:
                 self._flushed[partition] = end
                 await slices.pause()
             else:
-                await self._on(partition, self._flush_one)
+                await self._run_chore(partition, self._flush_one)
 
     async def _flush_one(self, partition: PartitionReplica) -> None:
         folder, end = partition.log.folder, partition.log.end_offset
@@ -110,7 +110,7 @@ class Upkeep:
     async def _retain(self) -> None:
         for partition in self._hosted.partitions():
             if self._topic_config(partition.topic).cleanup_delete:
-                await self._on(partition, self._retain_one)
+                await self._run_chore(partition, self._retain_one)
 
     async def _retain_one(self, partition: PartitionReplica) -> None:
         config = self._topic_config(partition.topic)
@@ -149,7 +149,7 @@ class Upkeep:
                 timestamp_ms=oldest.max_timestamp,
             )
 
-    async def _on(
+    async def _run_chore(
         self, partition: PartitionReplica, chore: Callable[[PartitionReplica], Awaitable[None]]
     ) -> None:
         async with partition.upkeep:

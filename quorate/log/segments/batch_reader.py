@@ -31,12 +31,13 @@ class BatchReader:
         if left < HEADER.size:
             return f"{left} bytes are too few for a header"
         await self._hold(HEADER.size)
-        size = int.from_bytes(self._chunk[self._at + 8 : self._at + 12], "big", signed=True) + LENGTH_END
+        at = self._chunk_position
+        size = int.from_bytes(self._chunk[at + 8 : at + 12], "big", signed=True) + LENGTH_END
         if size > left:
             return f"a batch of {size} bytes is cut off after {left}"
         await self._hold(max(size, HEADER.size))
         try:
-            header = read_header(self._chunk, self._at, dense=False)
+            header = read_header(self._chunk, self._chunk_position, dense=False)
         except InvalidBatchError as error:
             return error.problem
         self._next += header.size
@@ -46,7 +47,7 @@ class BatchReader:
     def batch(self) -> memoryview:
         """The bytes of the batch that `next` returned; as long as nobody calls it again."""
         start = self.position - self._chunk_start
-        return memoryview(self._chunk)[start : self._at]
+        return memoryview(self._chunk)[start : self._chunk_position]
 
     @property
     def end(self) -> int:
@@ -54,11 +55,11 @@ class BatchReader:
         return self._next
 
     @property
-    def _at(self) -> int:
+    def _chunk_position(self) -> int:
         return self._next - self._chunk_start
 
     async def _hold(self, size: int) -> None:
-        if self._at + size > len(self._chunk):
+        if self._chunk_position + size > len(self._chunk):
             wanted = min(max(size, _CHUNK_BYTES), self._end - self._next)
             self._chunk = await self._segment.file.read(self._next, wanted)
             self._chunk_start = self._next

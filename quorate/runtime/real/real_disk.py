@@ -235,7 +235,7 @@ class RealFile:
     async def _blocking(self, threads: DiskThreads | None, function: Callable[[], _Result]) -> _Result:
         with self._in_use():
             try:
-                return await _on(threads, function)
+                return await _run_on(threads, function)
             except OSError as error:
                 raise _disk_error(error, self._path) from error
 
@@ -269,7 +269,7 @@ class RealFile:
         self._fd = -1
 
 
-async def _on(threads: DiskThreads | None, function: Callable[[], _Result]) -> _Result:
+async def _run_on(threads: DiskThreads | None, function: Callable[[], _Result]) -> _Result:
     return function() if threads is None else await threads.call(function)
 
 
@@ -402,7 +402,7 @@ class RealDisk:
                 os.close(fd)
 
         try:
-            await _on(self._syncs, sync)
+            await _run_on(self._syncs, sync)
         except OSError as error:
             raise _disk_error(error, path) from error
 

@@ -123,7 +123,7 @@ class CoreClients:
                 self._committed(machine, effect.high_watermark)
             case RoleChanged() if effect.role is not Role.LEADER:
                 # Another leader may or may not commit the records of a former one.
-                for call in self._of(machine):
+                for call in self._calls_of(machine):
                     if call.count and call.base_offset is not None:
                         self._forget(call)
             case ReadIndexConfirmed():
@@ -136,7 +136,7 @@ class CoreClients:
             case _:
                 pass
 
-    def _of(self, machine: CoreNode) -> list[Call]:
+    def _calls_of(self, machine: CoreNode) -> list[Call]:
         return [
             call for call in self.open if call.node == machine.id and call.incarnation == machine.incarnation
         ]
@@ -148,7 +148,7 @@ class CoreClients:
         return [call for call in calls if call.incarnation == machine.incarnation and call in self.open]
 
     def _committed(self, machine: CoreNode, high_watermark: Offset) -> None:
-        for call in self._of(machine):
+        for call in self._calls_of(machine):
             if call.count:
                 if call.base_offset is not None and call.base_offset + call.count <= high_watermark:
                     self._end(call)

@@ -182,16 +182,16 @@ def _role_key(role: LeaderState | FollowerState | None, now: float) -> object:
     if role is None:
         return None
     if isinstance(role, FollowerState):
-        return tuple(_of(role, "", now))
-    remotes = tuple(tuple(_of(role.remotes[each], each, now)) for each in sorted(role.remotes))
+        return tuple(_values_of(role, "", now))
+    remotes = tuple(tuple(_values_of(role.remotes[each], each, now)) for each in sorted(role.remotes))
     return (
-        tuple(_of(role, "leader", now, but=("isr", "remotes"))),
-        tuple(_of(role.isr, "isr", now)),
+        tuple(_values_of(role, "leader", now, but=("isr", "remotes"))),
+        tuple(_values_of(role.isr, "isr", now)),
         remotes,
     )
 
 
-def _of(state: object, name: object, now: float, *, but: tuple[str, ...] = ()) -> list[object]:
+def _values_of(state: object, name: object, now: float, *, but: tuple[str, ...] = ()) -> list[object]:
     """All that an object holds. Of a time only whether it was within the lag time."""
     found: list[object] = [name]
     for slot in type(state).__slots__:  # type: ignore[attr-defined]

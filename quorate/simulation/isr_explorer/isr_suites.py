@@ -21,66 +21,68 @@ _TRIO: Final = IsrBound(allowances=Allowances(), isr=(1, 2), victims=(1,), recor
 """The third is behind."""
 
 
-def _with(bound: IsrBound, **allowances: int) -> IsrBound:
+def _bounded(bound: IsrBound, **allowances: int) -> IsrBound:
     return replace(bound, allowances=Allowances(**allowances))
 
 
 _SMALL: Final[IsrSuite] = {
-    "join": _with(_ALONE, produces=1, lags=1),
-    "shrink": _with(_PAIR, produces=1, lags=1),
-    "fence": _with(_PAIR, produces=1, fences=1),
-    "kill": _with(replace(_ALONE, victims=(1,)), kills=1, fences=1),
-    "power": _with(replace(_ALONE, victims=(1,)), power_losses=1),
-    "directory": _with(replace(_PAIR, directories=2), kills=1, folders=1),
-    "reassignment": _with(_MOVING, reassignments=1),
+    "join": _bounded(_ALONE, produces=1, lags=1),
+    "shrink": _bounded(_PAIR, produces=1, lags=1),
+    "fence": _bounded(_PAIR, produces=1, fences=1),
+    "kill": _bounded(replace(_ALONE, victims=(1,)), kills=1, fences=1),
+    "power": _bounded(replace(_ALONE, victims=(1,)), power_losses=1),
+    "directory": _bounded(replace(_PAIR, directories=2), kills=1, folders=1),
+    "reassignment": _bounded(_MOVING, reassignments=1),
 }
 """Seconds, for the suite of tests."""
 
 _CI: Final[IsrSuite] = {
-    "three brokers": _with(replace(_TRIO, isr=(1, 2, 3)), produces=1, given_up=1),
-    "first offset of an epoch": replace(_with(replace(_TRIO, min_isr=2), fences=1), steps=18),
-    "killed leader": _with(_PAIR, produces=1, kills=1, fences=1),
-    "killed follower": _with(replace(_PAIR, victims=(2,)), produces=1, kills=1, lags=1),
-    "power of the leader": _with(_PAIR, produces=1, power_losses=1),
-    "power of the follower": _with(_ALONE, power_losses=1, given_up=1),
-    "power of a lone leader": _with(replace(_ALONE, victims=(1,)), produces=1, power_losses=1, fences=1),
-    "power of an eligible replica": _with(_MIN_TWO, power_losses=1, fences=1),
-    "failing directory": _with(replace(_PAIR, directories=2), produces=1, folders=1),
-    "lost directory": _with(replace(_ALONE, victims=(1,), directories=2), kills=1, folders=1, fences=1),
-    "lost directory of an eligible replica": _with(
+    "three brokers": _bounded(replace(_TRIO, isr=(1, 2, 3)), produces=1, given_up=1),
+    "first offset of an epoch": replace(_bounded(replace(_TRIO, min_isr=2), fences=1), steps=18),
+    "killed leader": _bounded(_PAIR, produces=1, kills=1, fences=1),
+    "killed follower": _bounded(replace(_PAIR, victims=(2,)), produces=1, kills=1, lags=1),
+    "power of the leader": _bounded(_PAIR, produces=1, power_losses=1),
+    "power of the follower": _bounded(_ALONE, power_losses=1, given_up=1),
+    "power of a lone leader": _bounded(replace(_ALONE, victims=(1,)), produces=1, power_losses=1, fences=1),
+    "power of an eligible replica": _bounded(_MIN_TWO, power_losses=1, fences=1),
+    "failing directory": _bounded(replace(_PAIR, directories=2), produces=1, folders=1),
+    "lost directory": _bounded(replace(_ALONE, victims=(1,), directories=2), kills=1, folders=1, fences=1),
+    "lost directory of an eligible replica": _bounded(
         replace(_MIN_TWO, directories=2), kills=1, folders=1, fences=1
     ),
-    "replaced disk": _with(_PAIR, produces=1, kills=1, folders=1),
-    "late registration": _with(replace(_ALONE, victims=(1,)), kills=2, fences=1),
-    "unregistered broker": _with(
+    "replaced disk": _bounded(_PAIR, produces=1, kills=1, folders=1),
+    "late registration": _bounded(replace(_ALONE, victims=(1,)), kills=2, fences=1),
+    "unregistered broker": _bounded(
         replace(_MIN_TWO, victims=(2,)), kills=1, fences=1, folders=1, unregistrations=1
     ),
-    "refused question": _with(_ALONE, produces=1, fences=1),
-    "late question": _with(_ALONE, produces=1, fences=1, given_up=1),
-    "question without an answer": _with(_ALONE, produces=1, lags=1, given_up=1),
-    "diverging logs": _with(_PAIR, produces=2, fences=1),
-    "unclean election": _with(replace(_ALONE, victims=(1,), unclean=True), produces=1, fences=1),
-    "two unclean elections": _with(replace(_PAIR, victims=(1, 2), unclean=True), fences=2),
-    "controlled shutdown": _with(_MIN_TWO, produces=1, shutdowns=1),
-    "settings": _with(replace(_MIN_TWO, victims=(2,), at_once=False), produces=1, fences=1, configs=1),
-    "reassignment": _with(_MOVING, produces=1, reassignments=2),
-    "reassignment and a fence": _with(_MOVING, reassignments=1, fences=1),
-    "chores that another takes over": _with(replace(_PAIR, at_once=False), kills=1, fences=1, takeovers=1),
+    "refused question": _bounded(_ALONE, produces=1, fences=1),
+    "late question": _bounded(_ALONE, produces=1, fences=1, given_up=1),
+    "question without an answer": _bounded(_ALONE, produces=1, lags=1, given_up=1),
+    "diverging logs": _bounded(_PAIR, produces=2, fences=1),
+    "unclean election": _bounded(replace(_ALONE, victims=(1,), unclean=True), produces=1, fences=1),
+    "two unclean elections": _bounded(replace(_PAIR, victims=(1, 2), unclean=True), fences=2),
+    "controlled shutdown": _bounded(_MIN_TWO, produces=1, shutdowns=1),
+    "settings": _bounded(replace(_MIN_TWO, victims=(2,), at_once=False), produces=1, fences=1, configs=1),
+    "reassignment": _bounded(_MOVING, produces=1, reassignments=2),
+    "reassignment and a fence": _bounded(_MOVING, reassignments=1, fences=1),
+    "chores that another takes over": _bounded(replace(_PAIR, at_once=False), kills=1, fences=1, takeovers=1),
 }
 """A minute or two."""
 
 _LARGE: Final[IsrSuite] = {
-    "three brokers": replace(_with(replace(_TRIO, isr=(1, 2, 3)), produces=1, lags=1, given_up=1), steps=22),
-    "first offset of an epoch": _with(replace(_TRIO, min_isr=2), fences=1),
-    "killed leader": _with(_PAIR, produces=2, kills=1, fences=2),
-    "killed pair": _with(replace(_PAIR, victims=(1, 2)), produces=1, kills=2, fences=1),
-    "power and kills": _with(_MIN_TWO, produces=1, power_losses=1, kills=1, fences=1),
-    "lost directory of an eligible replica": _with(
+    "three brokers": replace(
+        _bounded(replace(_TRIO, isr=(1, 2, 3)), produces=1, lags=1, given_up=1), steps=22
+    ),
+    "first offset of an epoch": _bounded(replace(_TRIO, min_isr=2), fences=1),
+    "killed leader": _bounded(_PAIR, produces=2, kills=1, fences=2),
+    "killed pair": _bounded(replace(_PAIR, victims=(1, 2)), produces=1, kills=2, fences=1),
+    "power and kills": _bounded(_MIN_TWO, produces=1, power_losses=1, kills=1, fences=1),
+    "lost directory of an eligible replica": _bounded(
         replace(_MIN_TWO, directories=2), produces=1, kills=1, folders=2, fences=1
     ),
-    "late question": _with(_ALONE, produces=2, fences=1, lags=1, given_up=1),
-    "late registration": _with(replace(_ALONE, victims=(1,)), kills=3, fences=1),
-    "chores that another takes over": _with(
+    "late question": _bounded(_ALONE, produces=2, fences=1, lags=1, given_up=1),
+    "late registration": _bounded(replace(_ALONE, victims=(1,)), kills=3, fences=1),
+    "chores that another takes over": _bounded(
         replace(_PAIR, at_once=False), produces=1, kills=1, fences=1, takeovers=1
     ),
 }

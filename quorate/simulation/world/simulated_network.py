@@ -104,7 +104,7 @@ class SimulatedNetwork:
         self._down[name] = silent
         for listener in [each for each in self._listeners.values() if each.node == name]:
             listener.shut("the node crashed")
-        for pair in self._of(name):
+        for pair in self._pipes_of(name):
             for incoming, outgoing in (pair, pair[::-1]):
                 if incoming.target != name:
                     continue
@@ -117,7 +117,7 @@ class SimulatedNetwork:
     def restart_node(self, name: str) -> None:
         """The node may connect and listen again. Streams from before a silent crash are reset."""
         silent = self._down.pop(name, False)
-        for pair in self._of(name) if silent else ():
+        for pair in self._pipes_of(name) if silent else ():
             for incoming, outgoing in (pair, pair[::-1]):
                 if incoming.target == name and outgoing.last is None:
                     outgoing.vanishing = False
@@ -302,7 +302,7 @@ class SimulatedNetwork:
 
     # Which streams
 
-    def _of(self, name: str) -> list[tuple[Pipe, Pipe]]:
+    def _pipes_of(self, name: str) -> list[tuple[Pipe, Pipe]]:
         return [pair for pair in self._pipes if name in (pair[0].source, pair[0].target)]
 
     def _between(self, left: str, right: str) -> list[tuple[Pipe, Pipe]]:

@@ -81,7 +81,7 @@ def build(entity: type[E], /, **values: object) -> E:
     """
     out: dict[str, object] = {}
     known = 0
-    for name, (fallback, nested) in _fields(entity).items():
+    for name, (fallback, nested) in _fields_of(entity).items():
         if name not in values:
             if fallback is not MISSING:
                 out[name] = fallback
@@ -90,7 +90,7 @@ def build(entity: type[E], /, **values: object) -> E:
         value = values[name]
         out[name] = value if nested is None or value is None else nested(value)
     if known < len(values) and _is_newest(entity):
-        raise TypeError(f"{entity.__name__} has no field {sorted(values.keys() - _fields(entity).keys())}")
+        raise TypeError(f"{entity.__name__} has no field {sorted(values.keys() - _fields_of(entity).keys())}")
     entity_class: Callable[..., E] = entity
     return entity_class(**out)
 
@@ -101,7 +101,7 @@ def _is_newest(entity: type[Entity]) -> bool:
 
 
 @cache
-def _fields(entity: type[Entity]) -> dict[str, tuple[object, Callable[[Any], object] | None]]:
+def _fields_of(entity: type[Entity]) -> dict[str, tuple[object, Callable[[Any], object] | None]]:
     return {item.name: (_fallback(item), _nested(item)) for item in fields(entity)}
 
 

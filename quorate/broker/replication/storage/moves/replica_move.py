@@ -90,7 +90,7 @@ class ReplicaMove:
             self._unmirror()
             self.ended.set()
 
-    def _to(self, state: MoveState) -> None:
+    def _change_state(self, state: MoveState) -> None:
         self.state = checked_change(self.state, state)
 
     async def _move(self) -> None:
@@ -130,7 +130,7 @@ class ReplicaMove:
                 continue
             if synced:
                 # Nothing has run since the two were compared.
-                self._to(MoveState.MIRRORING)
+                self._change_state(MoveState.MIRRORING)
                 self.partition.mirror = self._mirror
                 return
             # Before the replica's upkeep has to wait for it.
@@ -152,10 +152,10 @@ class ReplicaMove:
             if partition.failure is None:
                 self._switch()
             if partition.failure is not None:
-                self._to(MoveState.FAILED)
+                self._change_state(MoveState.FAILED)
                 self._context.report(partition)
                 return True
-            self._to(MoveState.SWITCHED)
+            self._change_state(MoveState.SWITCHED)
             self._context.configure(partition)
             await futures.settle_name(self.key)
             partition.settle_deletions()
@@ -193,7 +193,7 @@ class ReplicaMove:
             return False
         if self._scope.cancel_called:
             raise _GivenUpError("it was given up")
-        self._to(MoveState.SEALED)
+        self._change_state(MoveState.SEALED)
         return True
 
     async def _mark(self) -> None:
@@ -213,12 +213,12 @@ class ReplicaMove:
         if self._error is not None:
             raise self._error
         if self.partition.failure is not None:
-            self._to(MoveState.FAILED)
+            self._change_state(MoveState.FAILED)
             raise _GivenUpError("the replica has failed")
         if not self._context.is_served(self.partition):
             raise _GivenUpError("the replica is being removed")
         if not self._context.futures.is_usable(self.target):
-            self._to(MoveState.FAILED)
+            self._change_state(MoveState.FAILED)
             raise _GivenUpError("the directory has failed")
 
     def _back_to_copying(self) -> None:
@@ -226,7 +226,7 @@ class ReplicaMove:
         self._error = None
         self._context.futures.unseal(self.key)
         if self.state is MoveState.MIRRORING:
-            self._to(MoveState.COPYING)
+            self._change_state(MoveState.COPYING)
 
     def _unmirror(self) -> None:
         if self.partition.mirror is self._mirror:
@@ -243,7 +243,7 @@ class ReplicaMove:
 
     async def _remove(self, why: str) -> None:
         self._unmirror()
-        self._to(MoveState.DROPPED)
+        self._change_state(MoveState.DROPPED)
         log.warning("a move between directories ends", partition=str(self.partition), reason=why)
         await self._context.futures.remove(self.key)
 
@@ -254,7 +254,7 @@ class ReplicaMove:
         """An error of either directory. One of a log that nobody can name is the partition's."""
         partition = self.partition
         if self.state in DROPPABLE or self.state is MoveState.SEALED:
-            self._to(MoveState.FAILED)
+            self._change_state(MoveState.FAILED)
         if partition.failure is not None and not isinstance(error, DiskError):
             return
         if error is self._error or (isinstance(error, DiskError) and self._is_of_future(error)):
