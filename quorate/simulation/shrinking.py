@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from quorate.simulation.seeds import FAILURES, Show, Subject, run_of
 
 _NOISE: Final = (" bytes ", " synced ", "log debug ")
-"""The lines that a story does not need."""
+"""The lines that a trace does not need."""
 _SHARES: Final = (0.1, 0.25, 0.5, 0.75)
 """The shares of the time under faults, tried in this order."""
 

@@ -54,8 +54,8 @@ class BrokerRun:
 
     def say(self, what: str) -> None:
         line = f"{time.monotonic() - self._began:7.2f} {what}"
-        with (self._folder / "story.txt").open("a") as story:
-            print(line, file=story)
+        with (self._folder / "events.txt").open("a") as events:
+            print(line, file=events)
         if not self._quiet:
             print(line, flush=True)
 

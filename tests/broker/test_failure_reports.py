@@ -27,7 +27,7 @@ def replicas_of(node: BrokerHost) -> ReplicaManager:
 @pytest.mark.bug("KAFKA-15649")
 @pytest.mark.parametrize(("seed", "reported"), [(1, False), (2, False), (6, True)])
 def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int, reported: bool) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
         await trio.sleep(2)
         for number in range(6):
@@ -65,7 +65,7 @@ def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int,
 
     run_scenario(
         seed,
-        story,
+        scenario,
         clients=BrokerClientSettings(idempotent=2, plain=1, think_max_s=0.3),
         partitions=6,
         values={

@@ -43,7 +43,7 @@ async def reasons_until(node: BrokerHost, *, healthy: bool | None, within_s: flo
 
 
 def test_health_says_whether_the_broker_serves() -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
         for node in cluster.nodes:
             health = node.serving.health()
@@ -89,7 +89,7 @@ def test_health_says_whether_the_broker_serves() -> None:
 
     run_scenario(
         1,
-        story,
+        scenario,
         clients=BrokerClientSettings(idempotent=1, plain=1, think_max_s=0.3),
         partitions=6,
         values={"log.dirs": f"{FOLDER},more"},

@@ -101,7 +101,7 @@ def shown(node: BrokerHost) -> dict[str, float]:
     return found
 
 
-def in_a_cluster(story: Callable[[BrokerCluster], Awaitable[None]]) -> None:
+def in_a_cluster(scenario: Callable[[BrokerCluster], Awaitable[None]]) -> None:
     trace = Trace(None)
 
     async def program(scheduler: Scheduler) -> None:
@@ -112,7 +112,7 @@ def in_a_cluster(story: Callable[[BrokerCluster], Awaitable[None]]) -> None:
             cluster = BrokerCluster(settings, random.Random(1), scheduler, nursery, trace)
             await cluster.boot()
             await cluster.converge(within_s=60)
-            await story(cluster)
+            await scenario(cluster)
             assert cluster.violation is None
             nursery.cancel_scope.cancel()
 
@@ -158,7 +158,7 @@ async def settled(cluster: BrokerCluster) -> None:
 
 
 def test_topics_partitions_and_where_the_metadata_is() -> None:
-    async def story(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster) -> None:
         await create(cluster, "one", (1, 2, 3), (2, 3, 1))
         await create(cluster, "two", (3, 1, 2))
         leader = cluster.leader()
@@ -197,11 +197,11 @@ def test_topics_partitions_and_where_the_metadata_is() -> None:
             }
             assert {name: seen[name] for name in expected} == expected
 
-    in_a_cluster(story)
+    in_a_cluster(scenario)
 
 
 def test_operations_of_the_controller_are_counted_and_timed_where_it_is_active() -> None:
-    async def story(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster) -> None:
         leader = cluster.leader()
         assert leader is not None
         others = [node for node in cluster.nodes if node is not leader]
@@ -221,11 +221,11 @@ def test_operations_of_the_controller_are_counted_and_timed_where_it_is_active()
             await controller_of(leader).answer(CreateTopicsRequest(topics=(topic,)))
         assert shown(leader)["EventQueueOperationsTimedOutCount"] >= 1
 
-    in_a_cluster(story)
+    in_a_cluster(scenario)
 
 
 def test_brokers_that_die_and_leaders_that_move() -> None:
-    async def story(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster) -> None:
         leader = cluster.leader()
         assert leader is not None
         victim, other = (node for node in cluster.nodes if node is not leader)
@@ -260,11 +260,11 @@ def test_brokers_that_die_and_leaders_that_move() -> None:
             assert seen["CurrentControllerId"] == following.id
             assert seen["ActiveControllerCount"] == (node is following)
 
-    in_a_cluster(story)
+    in_a_cluster(scenario)
 
 
 def test_a_leader_that_may_lack_records_is_counted_once_and_not_again_by_who_replays_it() -> None:
-    async def story(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster) -> None:
         leader = cluster.leader()
         assert leader is not None
         first, second = (node for node in cluster.nodes if node is not leader)
@@ -291,7 +291,7 @@ def test_a_leader_that_may_lack_records_is_counted_once_and_not_again_by_who_rep
         offline = shown(first)["OfflinePartitionsCount"]
         assert offline == 0
 
-    in_a_cluster(story)
+    in_a_cluster(scenario)
 
 
 @pytest.mark.bug("KAFKA-13104")
@@ -299,7 +299,7 @@ def test_a_fault_of_the_controller_is_counted_and_ends_its_leadership(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
 
-    async def story(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster) -> None:
         leader = cluster.leader()
         assert leader is not None
         controller = controller_of(leader)
@@ -315,7 +315,7 @@ def test_a_fault_of_the_controller_is_counted_and_ends_its_leadership(
         await until(lambda: cluster.leader() not in (None, leader))
         assert shown(leader)["ActiveControllerCount"] == 0
 
-    in_a_cluster(story)
+    in_a_cluster(scenario)
 
 
 # Errors, which stop a node
@@ -389,7 +389,7 @@ def test_quantiles_are_of_the_recent_past_and_counts_of_all_of_it() -> None:
 def test_what_is_not_committed_is_in_no_metric() -> None:
     """Topics that a controller has written and that are undone when it loses its leadership."""
 
-    async def story(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster) -> None:
         await create(cluster, "there", (1, 2))
         old = cluster.leader()
         assert old is not None
@@ -414,4 +414,4 @@ def test_what_is_not_committed_is_in_no_metric() -> None:
         await settled(cluster)
         assert counts() == [(1, 1)] * 3
 
-    in_a_cluster(story)
+    in_a_cluster(scenario)

@@ -1,7 +1,7 @@
-"""KIP-595's sixteen, read after each step of nodes that go through all roles, against the story in roles.txt.
+"""KIP-595's sixteen, read after each step of nodes that go through all roles, against the trace in roles.txt.
 
 It is the shipped `Quorum` in simulation, where every message takes 1 ms and every sync 2 ms. To have the
-story written anew, and then read the diff, run this test with QUORATE_REWRITE=1 in the environment.
+trace written anew, and then read the diff, run this test with QUORATE_REWRITE=1 in the environment.
 """
 
 import os
@@ -36,7 +36,7 @@ VOTERS = parse_voters("1@node-1:9093,2@node-2:9093,3@node-3:9093")
 
 
 class _Roles(NoTelemetry):
-    """Has the story told at each change of role, when the metrics know it."""
+    """Has the trace told at each change of role, when the metrics know it."""
 
     __slots__ = ("_node",)
 
@@ -51,9 +51,9 @@ class _Roles(NoTelemetry):
 
 
 class Node:
-    """One voter or observer, and the story of its metrics."""
+    """One voter or observer, and the trace of its metrics."""
 
-    def __init__(self, number: int, network: SimulatedNetwork, story: list[str] | None) -> None:
+    def __init__(self, number: int, network: SimulatedNetwork, trace: list[str] | None) -> None:
         self.number = number
         self.name = f"node-{number}"
         self.host = SimulatedRuntime(
@@ -63,7 +63,7 @@ class Node:
             disk_speed=DiskSpeed(sync_min_s=0.002, sync_max_s=0.002),
         )
         self._network = network
-        self._story = story
+        self._trace = trace
         self._seen: dict[str, str] = {}
         self.quorum: Quorum[int] | None = None
         self.registry: CollectorRegistry | None = None
@@ -139,7 +139,7 @@ class Node:
             assert samples[each.ours, ()] == pytest.approx(kafkas * each.scale)
             found[each.bean] = f"{round(kafkas, 2):g}"
         assert len(found) == 16
-        # Story and figures do not depend on when elections happen to be due.
+        # Trace and figures do not depend on when elections happen to be due.
         assert samples["kafka_server_raftmetrics_boot_timestamp", ()] == self.booted_ms
         found["boot-timestamp"] = "when it started"
         # Virtual time passes only while everybody waits. It is told now and then; a window that has heard
@@ -150,14 +150,14 @@ class Node:
         return found
 
     def tell(self, what: str) -> None:
-        """Add to the story what differs from the step before."""
-        if self._story is None or self.registry is None:
+        """Add to the trace what differs from the step before."""
+        if self._trace is None or self.registry is None:
             return
         now = self.read()
         changed = {name: value for name, value in now.items() if self._seen.get(name) != value}
         self._seen = now
-        self._story.append(f"{self.name}, {now['current-state']}: {what}")
-        self._story.extend(f"    {name} = {value}" for name, value in changed.items())
+        self._trace.append(f"{self.name}, {now['current-state']}: {what}")
+        self._trace.extend(f"    {name} = {value}" for name, value in changed.items())
 
 
 async def until(condition: Any) -> None:
@@ -174,19 +174,19 @@ async def append(node: Node, count: int) -> None:
     await node.running.append([b"%100d" % number for number in range(count)])
 
 
-async def walk(nursery: trio.Nursery, story: list[str]) -> None:
+async def walk(nursery: trio.Nursery, trace: list[str]) -> None:
     link = LinkQuality(latency_min_s=0.001, latency_max_s=0.001)
     network = SimulatedNetwork(
         random.Random(1), NetworkSettings(link=link, loopback=link, short_read_chance=0.0)
     )
-    one = Node(1, network, story)
+    one = Node(1, network, trace)
     two, three = Node(2, network, None), Node(3, network, None)
-    observer = Node(4, network, story)
+    observer = Node(4, network, trace)
     for node in (one, two, three, observer):
         await node.format()
 
     def part(line: str) -> None:
-        story.extend(("", f"# {line}", ""))
+        trace.extend(("", f"# {line}", ""))
 
     def state(node: Node) -> str:
         return node.running.role.value
@@ -206,7 +206,7 @@ async def walk(nursery: trio.Nursery, story: list[str]) -> None:
     await append(one, 10)
     one.tell("ten more are")
 
-    part("A third voter and an observer come. The observer's own story begins.")
+    part("A third voter and an observer come. The observer's own trace begins.")
     await nursery.start(three.run)
     await nursery.start(observer.run)
     await until(lambda: observer.running.high_watermark == one.running.high_watermark)
@@ -255,15 +255,15 @@ async def walk(nursery: trio.Nursery, story: list[str]) -> None:
 
 
 def tale() -> list[str]:
-    story: list[str] = []
+    trace: list[str] = []
 
     async def program(_: Scheduler) -> None:
         async with trio.open_nursery() as nursery:
-            await walk(nursery, story)
+            await walk(nursery, trace)
             nursery.cancel_scope.cancel()
 
     run(1, program)
-    return story
+    return trace
 
 
 def test_each_role_of_a_node_shows_in_each_of_the_sixteen() -> None:
@@ -271,7 +271,7 @@ def test_each_role_of_a_node_shows_in_each_of_the_sixteen() -> None:
     if os.environ.get("QUORATE_REWRITE"):
         GOLDEN.write_text(text)
     for role in STATES:
-        assert f"current-state = {role}\n" in text, f"the story has no {role}"
+        assert f"current-state = {role}\n" in text, f"the trace has no {role}"
     for declared in RAFT:
         assert f"{declared.bean} = " in text
     assert text == GOLDEN.read_text()

@@ -26,7 +26,7 @@ def samples(registry: CollectorRegistry) -> dict[str, float]:
     }
 
 
-def in_a_cluster(story: Callable[[BrokerCluster, Scheduler], Awaitable[None]]) -> list[str]:
+def in_a_cluster(scenario: Callable[[BrokerCluster, Scheduler], Awaitable[None]]) -> list[str]:
     """The log lines of it."""
     lines: list[str] = []
     trace = Trace(lines.append)
@@ -37,7 +37,7 @@ def in_a_cluster(story: Callable[[BrokerCluster, Scheduler], Awaitable[None]]) -
             cluster = BrokerCluster(settings, random.Random(1), scheduler, nursery, trace)
             await cluster.boot()
             await cluster.converge(within_s=60)
-            await story(cluster, scheduler)
+            await scenario(cluster, scheduler)
             assert cluster.violation is None
             nursery.cancel_scope.cancel()
 
@@ -87,7 +87,7 @@ class Seen:
 
 
 def test_a_broker_whose_disk_is_slow_has_pending_changes_with_their_age() -> None:
-    async def story(cluster: BrokerCluster, scheduler: Scheduler) -> None:
+    async def scenario(cluster: BrokerCluster, scheduler: Scheduler) -> None:
         active = cluster.leader()
         assert active is not None
         slow, other = (node for node in cluster.nodes if node is not active)
@@ -113,13 +113,13 @@ def test_a_broker_whose_disk_is_slow_has_pending_changes_with_their_age() -> Non
             == 1 + own["quorate_broker_state_change_time_seconds_bucket{10.0}"]
         )
 
-    lines = in_a_cluster(story)
+    lines = in_a_cluster(scenario)
     assert sum(BEHIND in line for line in lines) == 1, "one line for each time"
     assert any("a state change took long" in line for line in lines)
 
 
 def test_a_paused_broker_is_behind_though_it_says_nothing() -> None:
-    async def story(cluster: BrokerCluster, scheduler: Scheduler) -> None:
+    async def scenario(cluster: BrokerCluster, scheduler: Scheduler) -> None:
         active = cluster.leader()
         assert active is not None
         paused, other = (node for node in cluster.nodes if node is not active)
@@ -134,11 +134,11 @@ def test_a_paused_broker_is_behind_though_it_says_nothing() -> None:
         scheduler.resume(paused.name)
         await until(lambda: Seen(active, paused).behind == 0)
 
-    assert sum(BEHIND in line for line in in_a_cluster(story)) == 1
+    assert sum(BEHIND in line for line in in_a_cluster(scenario)) == 1
 
 
 def test_only_the_active_controller_judges_brokers() -> None:
-    async def story(cluster: BrokerCluster, scheduler: Scheduler) -> None:
+    async def scenario(cluster: BrokerCluster, scheduler: Scheduler) -> None:
         active = cluster.leader()
         assert active is not None
         for node in cluster.nodes:
@@ -152,4 +152,4 @@ def test_only_the_active_controller_judges_brokers() -> None:
         await until(lambda: "quorate_controller_broker_record_lag{1}" in samples(following.serving.registry))
         assert "quorate_controller_broker_record_lag{1}" not in samples(active.serving.registry)
 
-    in_a_cluster(story)
+    in_a_cluster(scenario)

@@ -57,7 +57,7 @@ def test_a_consumer_takes_no_record_of_a_batch_with_a_wrong_checksum(
     """It ended the run (seed 9305122): a bit had flipped just before the batch was read. Where none has,
     what is served is whole."""
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster, clients = scene.cluster, scene.clients
         fetch_at = clients.fetch_at
         spoiled: list[FetchedPartition] = []
@@ -80,7 +80,7 @@ def test_a_consumer_takes_no_record_of_a_batch_with_a_wrong_checksum(
         assert spoiled
 
     def run() -> None:
-        run_scenario(1, story, clients=BrokerClientSettings(idempotent=1, plain=0))
+        run_scenario(1, scenario, clients=BrokerClientSettings(idempotent=1, plain=0))
 
     if flipped:
         run()

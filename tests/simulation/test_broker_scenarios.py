@@ -1,4 +1,4 @@
-"""The broker cluster's great stories: a partition leader that sleeps, and power cuts in round after round."""
+"""The main scenarios of brokers: a partition leader that sleeps, and power cuts in round after round."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ def test_a_partition_leader_that_was_stopped_acknowledges_nothing_that_was_sent_
     # Plain producers are more patient than the sleeper sleeps: who asks it waits until it wakes.
     settings = BrokerClientSettings(idempotent=2, plain=6, think_max_s=0.6, plain_timeout_s=2 * SLEEP_S)
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster, clients = scene.cluster, scene.clients
         await trio.sleep(2)
         old = scene.leader_of(0)
@@ -67,7 +67,7 @@ def test_a_partition_leader_that_was_stopped_acknowledges_nothing_that_was_sent_
             if append.invoked_at > asleep_at:
                 assert host != str(old.address), f"the sleeper answered: {append}"
 
-    run_scenario(seed, story, clients=settings)
+    run_scenario(seed, scenario, clients=settings)
 
 
 async def many_more_acknowledgements(scene: BrokerScene, count: int = ACKNOWLEDGED_PER_ROUND) -> None:
@@ -99,7 +99,7 @@ def test_acknowledged_records_survive_repeated_kill_9_and_power_loss(seed: int) 
     settings = BrokerClientSettings(idempotent=2, plain=1, think_max_s=0.1)
     source = random.Random(f"power cuts {seed}")
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster, clients = scene.cluster, scene.clients
         for number in range(ROUNDS):
             await many_more_acknowledgements(scene)
@@ -112,13 +112,13 @@ def test_acknowledged_records_survive_repeated_kill_9_and_power_loss(seed: int) 
             await cluster.converge(within_s=PATIENCE_S)
         assert len(clients.acknowledged) > ROUNDS * ACKNOWLEDGED_PER_ROUND
 
-    run_scenario(seed, story, clients=settings, partitions=2)
+    run_scenario(seed, scenario, clients=settings, partitions=2)
 
 
 def test_a_broker_that_stops_may_hear_of_new_topics_to_the_last() -> None:
     """Its replicas are closed by then, and its quorum still applies what is committed."""
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
         source = random.Random("new topics")
         admin = Administrator(cluster, source)
@@ -131,12 +131,12 @@ def test_a_broker_that_stops_may_hear_of_new_topics_to_the_last() -> None:
                 await cluster.converge(within_s=PATIENCE_S)
             admin.finish()
 
-    run_scenario(1, story, clients=BrokerClientSettings(idempotent=1, plain=0))
+    run_scenario(1, scenario, clients=BrokerClientSettings(idempotent=1, plain=0))
 
 
 @pytest.mark.parametrize("deaf", [False, True], ids=["mute", "mute and deaf"])
 def test_clients_of_a_leader_that_no_other_node_hears_are_sent_on(deaf: bool) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster, clients, network = scene.cluster, scene.clients, scene.cluster.network
         await trio.sleep(2)
         old = scene.leader_of(0)
@@ -172,7 +172,7 @@ def test_clients_of_a_leader_that_no_other_node_hears_are_sent_on(deaf: bool) ->
         meanwhile = {host for _, host in clients.acknowledged[since:]}
         assert meanwhile == {str(new.address)}
 
-    run_scenario(1, story, clients=BrokerClientSettings(idempotent=2, plain=2, think_max_s=0.2))
+    run_scenario(1, scenario, clients=BrokerClientSettings(idempotent=2, plain=2, think_max_s=0.2))
 
 
 @pytest.mark.parametrize("seed", range(1, 3))
@@ -180,7 +180,7 @@ def test_five_hundred_acknowledgements_between_kills_and_power_losses(seed: int)
     settings = BrokerClientSettings(idempotent=8, plain=4, think_max_s=0.02)
     source = random.Random(f"many acknowledgements {seed}")
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster, clients = scene.cluster, scene.clients
         for number in range(3):
             before = len(clients.acknowledged)
@@ -197,7 +197,7 @@ def test_five_hundred_acknowledgements_between_kills_and_power_losses(seed: int)
             await cluster.converge(within_s=PATIENCE_S)
             assert len(clients.acknowledged) - before >= 500
 
-    run_scenario(seed, story, clients=settings, partitions=2)
+    run_scenario(seed, scenario, clients=settings, partitions=2)
 
 
 async def until(condition: Callable[[], bool], *, every_s: float) -> None:
@@ -215,7 +215,7 @@ def test_a_controller_goes_between_two_pieces_and_the_next_one_does_the_rest(how
     """One partition a step: a broker leaves a dozen ISRs while the controller changes."""
     halfway: list[int] = []
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
         first = cluster.leader()
         assert first is not None
@@ -246,7 +246,9 @@ def test_a_controller_goes_between_two_pieces_and_the_next_one_does_the_rest(how
         await cluster.converge(within_s=PATIENCE_S)
 
     values = {"quorate.controller.partitions.per.step": "1"}
-    run_scenario(1, story, clients=BrokerClientSettings(idempotent=2, plain=1), partitions=12, values=values)
+    run_scenario(
+        1, scenario, clients=BrokerClientSettings(idempotent=2, plain=1), partitions=12, values=values
+    )
     assert halfway
 
 
@@ -256,7 +258,7 @@ def test_a_folder_that_is_mounted_twice_when_the_faults_end_is_unmounted() -> No
     async def nobody() -> None:
         pass
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         node = scene.cluster.nodes[1]
         budget = LossBudget(scene.cluster)
         faults = DirectoryFaults(scene.cluster, random.Random(1), budget, choose=lambda: node, last=nobody)
@@ -267,7 +269,7 @@ def test_a_folder_that_is_mounted_twice_when_the_faults_end_is_unmounted() -> No
         await faults.unmount_again(node)
         assert node.log_dirs == (FOLDER, MORE)
 
-    run_scenario(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), log_dirs=(FOLDER, MORE))
+    run_scenario(1, scenario, clients=BrokerClientSettings(idempotent=1, plain=1), log_dirs=(FOLDER, MORE))
 
 
 def test_no_topic_is_created_on_a_directory_that_is_gone() -> None:
@@ -280,7 +282,7 @@ def test_no_topic_is_created_on_a_directory_that_is_gone() -> None:
         gone.set()
         await back.wait()
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
         node = next(each for each in cluster.nodes if each is not cluster.leader())
         admin = Administrator(cluster, random.Random(1))
@@ -301,10 +303,10 @@ def test_no_topic_is_created_on_a_directory_that_is_gone() -> None:
             back.set()
         assert admin.fates
 
-    # Who is fenced gets replicas, but no place in an ISR: the story is of a broker that is down and isn't.
+    # Who is fenced gets replicas, but no place in an ISR: the scenario is of a broker that is down and isn't.
     run_scenario(
         1,
-        story,
+        scenario,
         clients=BrokerClientSettings(idempotent=1, plain=1),
         values={"quorate.controller.refusal.confirm.ms": "0"},
         log_dirs=(FOLDER, MORE),
@@ -315,7 +317,7 @@ def test_the_last_member_of_a_topic_that_was_created_while_a_broker_was_away_los
     """Its two members lost what they had within the budget, and only an unclean election could have helped
     (seed 9309316)."""
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
         away, one, other = cluster.nodes
         budget = LossBudget(cluster)
@@ -327,4 +329,4 @@ def test_the_last_member_of_a_topic_that_was_created_while_a_broker_was_away_los
         assert budget.take(one)
         assert not budget.take(other)
 
-    run_scenario(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), min_isr=3)
+    run_scenario(1, scenario, clients=BrokerClientSettings(idempotent=1, plain=1), min_isr=3)

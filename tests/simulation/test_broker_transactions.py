@@ -75,7 +75,7 @@ async def create_and(
 def test_the_controller_goes_between_any_two_pieces(how: str, pieces: int) -> None:
     halfway: list[bool] = []
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         async def go(first: BrokerHost) -> None:
             if how == "resigns":
                 scene.cluster.resign(first)
@@ -84,13 +84,13 @@ def test_the_controller_goes_between_any_two_pieces(how: str, pieces: int) -> No
 
         halfway.append(await create_and(scene, go, pieces=pieces))
 
-    run_scenario(pieces, story, clients=CLIENTS, values=ONE_A_STEP)
+    run_scenario(pieces, scenario, clients=CLIENTS, values=ONE_A_STEP)
     assert halfway == [pieces < PARTITIONS]
 
 
 @pytest.mark.parametrize("pieces", [0, 3, 8])
 def test_every_node_starts_again_from_a_snapshot_of_half_a_topic(pieces: int) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
 
         async def are_killed_with_snapshots(first: BrokerHost) -> None:
@@ -103,7 +103,7 @@ def test_every_node_starts_again_from_a_snapshot_of_half_a_topic(pieces: int) ->
 
         assert await create_and(scene, are_killed_with_snapshots, pieces=pieces)
 
-    run_scenario(pieces, story, clients=CLIENTS, values=ONE_A_STEP)
+    run_scenario(pieces, scenario, clients=CLIENTS, values=ONE_A_STEP)
 
 
 def test_a_transaction_that_is_published_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,11 @@ CLIENTS = BrokerClientSettings(idempotent=1, plain=0, consumers=1)
 
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_what_is_read_from_followers_is_a_prefix_of_the_log_whoever_dies(seed: int) -> None:
-    """The story's end compares what each consumer has read with the final log."""
+    """The scenario's end compares what each consumer has read with the final log."""
 
     nearby: list[int] = []
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         for turn in range(4):
             await trio.sleep(4)
             nearby.append(scene.clients.read_nearby)
@@ -26,5 +26,5 @@ def test_what_is_read_from_followers_is_a_prefix_of_the_log_whoever_dies(seed: i
             await trio.sleep(1)
             scene.cluster.start(victim)
 
-    run_scenario(seed, story, clients=CLIENTS, partitions=3, values={"replica.selector.class": RACK_AWARE})
+    run_scenario(seed, scenario, clients=CLIENTS, partitions=3, values={"replica.selector.class": RACK_AWARE})
     assert nearby[-1] > 0

@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 def test_a_follower_behind_a_half_open_connection_is_back_before_tombstones_go() -> None:
     """It waited for half a minute, and had keys that were deleted meanwhile (seed 9303803)."""
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
         source = random.Random(1)
         settings = CompactedSettings(keys=20, segment_bytes=300)
@@ -40,5 +40,5 @@ def test_a_follower_behind_a_half_open_connection_is_back_before_tombstones_go()
         await mix.check(within_s=PATIENCE_S)
 
     run_scenario(
-        1, story, clients=BrokerClientSettings(idempotent=0, plain=0, consumers=0), values=COMPACTING
+        1, scenario, clients=BrokerClientSettings(idempotent=0, plain=0, consumers=0), values=COMPACTING
     )

@@ -15,7 +15,7 @@ from quorate.simulation.world.trace import Trace
 PASSES = 60
 
 
-def story(
+def scenario(
     tell: Callable[[QuorumCluster, Scheduler], Awaitable[None]], sync_at_once: tuple[bool, ...] = ()
 ) -> None:
     async def program(scheduler: Scheduler) -> None:
@@ -75,7 +75,7 @@ def test_a_node_that_dies_between_any_two_awaits_comes_back_and_nothing_acknowle
         history.check(leader.journal.entries)
         assert sum(call.base_offset >= 0 for call in history.appends) > PASSES // 4
 
-    story(tell, sync_at_once)
+    scenario(tell, sync_at_once)
     assert len(died_at) > PASSES // 4
 
 

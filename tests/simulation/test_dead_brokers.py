@@ -21,12 +21,12 @@ DEFAULTS = {
     "controller.quorum.election.timeout.ms": "1000",
     "controller.quorum.fetch.timeout.ms": "2000",
 }
-"""Kafka's, of what stories make shorter."""
+"""Kafka's, of what scenarios make shorter."""
 AT_ONCE_S = 0.5
 
 
-def in_defaults(seed: int, story: Scenario) -> None:
-    run_scenario(seed, story, clients=CLIENTS, partitions=2, values=DEFAULTS)
+def in_defaults(seed: int, scenario: Scenario) -> None:
+    run_scenario(seed, scenario, clients=CLIENTS, partitions=2, values=DEFAULTS)
 
 
 def controller_and_others(scene: BrokerScene) -> tuple[BrokerHost, list[BrokerHost]]:
@@ -57,42 +57,42 @@ async def all_in_sync(scene: BrokerScene) -> None:
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_broker_that_is_killed_is_fenced_at_once(seed: int) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         _, (victim, _) = controller_and_others(scene)
         await trio.sleep(3)
         await scene.cluster.crash(victim, power_loss=False)
         assert await fenced_after(scene, victim, patience_s=30) < AT_ONCE_S
 
-    in_defaults(seed, story)
+    in_defaults(seed, scenario)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_the_controller_that_is_killed_is_fenced_at_once_by_the_next_one(seed: int) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         victim, _ = controller_and_others(scene)
         await trio.sleep(3)
         await scene.cluster.crash(victim, power_loss=False)
         assert await fenced_after(scene, victim, patience_s=30) < AT_ONCE_S
         assert scene.cluster.fenced_dead == 1
 
-    in_defaults(seed, story)
+    in_defaults(seed, scenario)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_host_that_loses_power_is_fenced_when_its_session_has_run_out(seed: int) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         _, (victim, _) = controller_and_others(scene)
         await trio.sleep(3)
         await scene.cluster.crash(victim, power_loss=True)
         assert SESSION_S - 2.5 < await fenced_after(scene, victim, patience_s=30) < SESSION_S + 1.5
         assert scene.cluster.fenced_dead == 0
 
-    in_defaults(seed, story)
+    in_defaults(seed, scenario)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_process_that_is_stopped_is_fenced_when_its_session_has_run_out(seed: int) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         _, (victim, _) = controller_and_others(scene)
         await trio.sleep(3)
         scene.scheduler.pause(victim.name)
@@ -100,12 +100,12 @@ def test_a_process_that_is_stopped_is_fenced_when_its_session_has_run_out(seed: 
         scene.scheduler.resume(victim.name)
         assert scene.cluster.fenced_dead == 0
 
-    in_defaults(seed, story)
+    in_defaults(seed, scenario)
 
 
 @pytest.mark.parametrize("to_victim", [True, False])
 def test_a_host_that_is_parted_one_way_is_fenced_when_its_session_has_run_out(to_victim: bool) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         active, (victim, other) = controller_and_others(scene)
         await trio.sleep(3)
         for node in (active, other):
@@ -114,11 +114,11 @@ def test_a_host_that_is_parted_one_way_is_fenced_when_its_session_has_run_out(to
         assert SESSION_S - 2.5 < await fenced_after(scene, victim, patience_s=30) < SESSION_S + 1.5
         assert scene.cluster.fenced_dead == 0
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 def test_connections_that_break_before_the_network_parts_fence_nobody_early() -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         active, (victim, other) = controller_and_others(scene)
         await trio.sleep(3)
         for node in (active, other):
@@ -127,13 +127,13 @@ def test_connections_that_break_before_the_network_parts_fence_nobody_early() ->
         assert SESSION_S - 2.5 < await fenced_after(scene, victim, patience_s=30) < SESSION_S + 1.5
         assert scene.cluster.fenced_dead == 0
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 @pytest.mark.parametrize("how", ["cut", "half_open"])
 def test_connections_that_break_again_and_again_fence_nobody(seed: int, how: str) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         active, (victim, other) = controller_and_others(scene)
         await trio.sleep(3)
         for _ in range(100):
@@ -143,12 +143,12 @@ def test_connections_that_break_again_and_again_fence_nobody(seed: int, how: str
             assert active.image.is_active(victim.id)
         assert scene.cluster.fenced_dead == 0
 
-    in_defaults(seed, story)
+    in_defaults(seed, scenario)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_broker_whose_connection_broke_is_heard_before_its_next_heartbeat_is_due(seed: int) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         active, (victim, _) = controller_and_others(scene)
         await trio.sleep(3)
         for _ in range(5):
@@ -159,7 +159,7 @@ def test_a_broker_whose_connection_broke_is_heard_before_its_next_heartbeat_is_d
             assert heard_at is not None
             assert heard_at > broke_at, f"its last heartbeat came {broke_at - heard_at:.2f} s before"
 
-    in_defaults(seed, story)
+    in_defaults(seed, scenario)
 
 
 def last_heard(active: BrokerHost, broker: BrokerHost) -> float | None:
@@ -173,7 +173,7 @@ def last_heard(active: BrokerHost, broker: BrokerHost) -> float | None:
 
 @pytest.mark.parametrize("down_s", [0.0, 0.05, 0.1])
 def test_a_broker_that_restarts_at_once_is_registered_anew(down_s: float) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         _, (victim, _) = controller_and_others(scene)
         await trio.sleep(3)
         before = victim.serving.broker
@@ -188,12 +188,12 @@ def test_a_broker_that_restarts_at_once_is_registered_anew(down_s: float) -> Non
         assert after.lifecycle.broker_epoch > before.lifecycle.broker_epoch
         assert scene.cluster.fenced_dead == 0
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 @pytest.mark.bug("KAFKA-19047")
 def test_a_broker_that_is_killed_and_started_again_does_not_wait_for_its_session() -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         _, (victim, _) = controller_and_others(scene)
         await trio.sleep(3)
         await scene.cluster.crash(victim, power_loss=False)
@@ -202,11 +202,11 @@ def test_a_broker_that_is_killed_and_started_again_does_not_wait_for_its_session
         with trio.fail_after(2):
             await all_in_sync(scene)
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 def test_without_the_confirmation_a_broker_that_is_killed_waits_for_its_session() -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         _, (victim, _) = controller_and_others(scene)
         await trio.sleep(3)
         await scene.cluster.crash(victim, power_loss=False)
@@ -214,7 +214,7 @@ def test_without_the_confirmation_a_broker_that_is_killed_waits_for_its_session(
         assert scene.cluster.fenced_dead == 0
 
     values = DEFAULTS | {"quorate.controller.refusal.confirm.ms": "0"}
-    run_scenario(1, story, clients=CLIENTS, partitions=2, values=values)
+    run_scenario(1, scenario, clients=CLIENTS, partitions=2, values=values)
 
 
 async def metadata_of(scene: BrokerScene, asked: BrokerHost, *, topics: object) -> tuple[int, set[int]]:
@@ -231,7 +231,7 @@ TOLD: list[object] = [None, [{"name": TOPIC, "topic_id": None}]]
 
 @pytest.mark.parametrize("topics", TOLD)
 def test_a_client_is_told_of_the_next_leader_not_of_the_one_that_was_just_killed(topics: object) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         await trio.sleep(3)
         victim = scene.leader_of(0)
         other = next(node for node in scene.cluster.nodes if node is not victim)
@@ -247,11 +247,11 @@ def test_a_client_is_told_of_the_next_leader_not_of_the_one_that_was_just_killed
         await trio.sleep(2)
         assert await metadata_of(scene, other, topics=topics) == (leader, brokers - {victim.id})
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 def test_a_client_that_asks_for_nothing_of_a_lost_leader_is_answered_at_once() -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         await trio.sleep(3)
         victim = scene.leader_of(0)
         other = next(node for node in scene.cluster.nodes if node is not victim)
@@ -261,11 +261,11 @@ def test_a_client_that_asks_for_nothing_of_a_lost_leader_is_answered_at_once() -
         await metadata_of(scene, other, topics=[])
         assert trio.current_time() - began < 0.02
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 def test_a_leader_whose_connections_broke_is_told_of_again_when_they_are_back() -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         await trio.sleep(3)
         leader = scene.leader_of(0)
         other = next(node for node in scene.cluster.nodes if node is not leader)
@@ -275,11 +275,11 @@ def test_a_leader_whose_connections_broke_is_told_of_again_when_they_are_back() 
         assert (await metadata_of(scene, other, topics=None))[0] == leader.id
         assert trio.current_time() - began < 0.1
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 def test_a_leader_that_was_lost_and_is_not_replaced_is_named_after_a_second() -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         await trio.sleep(3)
         leader = scene.leader_of(0)
         other = next(node for node in scene.cluster.nodes if node is not leader)
@@ -292,13 +292,13 @@ def test_a_leader_that_was_lost_and_is_not_replaced_is_named_after_a_second() ->
         assert (await metadata_of(scene, other, topics=None))[0] == leader.id
         assert 0.9 < trio.current_time() - began < 1.1
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 def test_a_new_controller_hears_of_every_broker_at_once() -> None:
     """Long before their next heartbeats are due, so that nobody who lives is judged by refusals alone."""
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         old, others = controller_and_others(scene)
         await trio.sleep(3)
         scene.cluster.resign(old)
@@ -315,7 +315,7 @@ def test_a_new_controller_hears_of_every_broker_at_once() -> None:
         assert active is not None
         assert None not in [active.sessions.last_heard(each.id) for each in (old, *others)]
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 # Groups
@@ -345,7 +345,7 @@ async def coordinator_of(scene: BrokerScene, asked: BrokerHost, group: str) -> B
 def test_a_member_is_told_of_the_next_coordinator_not_of_the_one_that_was_just_killed(
     groups: list[str],
 ) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         victim = await coordinator_of(scene, scene.cluster.nodes[0], groups[0])
         other = next(node for node in scene.cluster.nodes if node is not victim)
         await trio.sleep(3)
@@ -357,11 +357,11 @@ def test_a_member_is_told_of_the_next_coordinator_not_of_the_one_that_was_just_k
         assert not told & {-1, victim.id}
         assert trio.current_time() - began < AT_ONCE_S
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 def test_who_asks_for_another_coordinator_than_the_lost_one_is_answered_at_once() -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         victim = await coordinator_of(scene, scene.cluster.nodes[0], "readers")
         other = next(node for node in scene.cluster.nodes if node is not victim)
         names = [f"group-{number}" for number in range(20)]
@@ -374,13 +374,13 @@ def test_who_asks_for_another_coordinator_than_the_lost_one_is_answered_at_once(
         assert (await coordinators_of(scene, other, [elsewhere]))[elsewhere] == found[elsewhere]
         assert trio.current_time() - began < 0.02
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 def test_a_fenced_broker_is_never_named_as_a_coordinator() -> None:
     """One that is silent, and not lost, is named until its session has run out, and not a moment longer."""
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         victim = await coordinator_of(scene, scene.cluster.nodes[0], "readers")
         other = next(node for node in scene.cluster.nodes if node is not victim)
         await trio.sleep(3)
@@ -395,12 +395,12 @@ def test_a_fenced_broker_is_never_named_as_a_coordinator() -> None:
         assert victim.id in told
         scene.scheduler.resume(victim.name)
 
-    in_defaults(1, story)
+    in_defaults(1, scenario)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_members_go_on_in_their_generation_when_their_coordinator_is_killed(seed: int) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         members = GroupMembers(scene.cluster, TOPIC, random.Random(seed), members=3, think_max_s=0.3)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(members.run)
@@ -417,4 +417,4 @@ def test_members_go_on_in_their_generation_when_their_coordinator_is_killed(seed
         await members.check()
 
     quick = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}
-    run_scenario(seed, story, clients=CLIENTS, partitions=2, values=DEFAULTS | quick)
+    run_scenario(seed, scenario, clients=CLIENTS, partitions=2, values=DEFAULTS | quick)

@@ -20,7 +20,7 @@ def test_a_replica_that_was_made_again_while_its_directory_had_failed_is_there_o
     """Nothing could be deleted in the directory that had failed: the broker was started again with a second
     replica in the other one, and refused (seed 9305008)."""
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
         node = next(each for each in cluster.nodes if each is not cluster.leader())
         others = tuple(each.id for each in cluster.nodes if each is not node)
@@ -52,7 +52,7 @@ def test_a_replica_that_was_made_again_while_its_directory_had_failed_is_there_o
 
     run_scenario(
         1,
-        story,
+        scenario,
         clients=BrokerClientSettings(idempotent=1, plain=0),
         partitions=PARTITIONS,
         log_dirs=(FOLDER, MORE),

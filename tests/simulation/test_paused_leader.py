@@ -1,4 +1,4 @@
-"""The SIGSTOP story: a leader sleeps longer than anybody waits, and wakes up believing it still leads."""
+"""The SIGSTOP scenario: a leader sleeps longer than anybody waits, and wakes up believing it still leads."""
 
 import random
 
@@ -18,7 +18,7 @@ SECONDS = 30.0
 
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_leader_that_was_stopped_acknowledges_nothing_that_was_sent_while_it_slept(seed: int) -> None:
-    async def story(scheduler: Scheduler) -> None:
+    async def scenario(scheduler: Scheduler) -> None:
         source = random.Random(f"paused leader {seed}")
         history = History()
         async with trio.open_nursery() as nursery:
@@ -60,4 +60,4 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_that_was_sent_while_it_s
             nursery.cancel_scope.cancel()
         assert cluster.violation is None
 
-    run(seed, story)
+    run(seed, scenario)

@@ -1,6 +1,6 @@
 """What the broker simulation must find: each test breaks a rule of the shipped code; a seed must show it.
 
-That a broker which lost power stays in the ISR is no story here: its fencing takes it out, and its
+That a broker which lost power stays in the ISR is no scenario here: its fencing takes it out, and its
 registration and its unfencing each wait until it is. No single slip does it; tests/broker/controller has each
 (test_pieces.py, test_brokers.py).
 """
@@ -31,7 +31,7 @@ from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.types import ElectionState
 
 SEEDS_MAX = 60
-STORY_SEEDS_MAX = 16
+SCENARIO_SEEDS_MAX = 16
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -150,7 +150,7 @@ def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str
     faulty(seed, kinds).execute()
 
 
-# Two that seeds meet seldom: a story that leads there is quicker.
+# Two that seeds meet seldom: a scenario that leads there is quicker.
 
 
 async def a_leader_is_cut_off_from_the_others_for_long(scene: BrokerScene) -> None:
@@ -177,9 +177,9 @@ async def a_follower_loses_power_and_only_it_comes_back_to_be_led(scene: BrokerS
     await trio.sleep(8)
 
 
-Story = Callable[[BrokerScene], Awaitable[None]]
+Scenario = Callable[[BrokerScene], Awaitable[None]]
 
-STORIES: Sequence[tuple[Plant, Story, Mapping[str, str], str]] = (
+SCENARIOS: Sequence[tuple[Plant, Scenario, Mapping[str, str], str]] = (
     (
         a_smaller_isr_is_used_before_it_is_committed,
         a_leader_is_cut_off_from_the_others_for_long,
@@ -202,20 +202,22 @@ STORIES: Sequence[tuple[Plant, Story, Mapping[str, str], str]] = (
 
 
 @pytest.mark.parametrize(
-    ("plant", "story", "values", "expected"), STORIES, ids=[plant.__name__ for plant, *_ in STORIES]
+    ("plant", "scenario", "values", "expected"), SCENARIOS, ids=[plant.__name__ for plant, *_ in SCENARIOS]
 )
-def test_a_story_shows_that(plant: Plant, story: Story, values: Mapping[str, str], expected: str) -> None:
+def test_a_scenario_shows_that(
+    plant: Plant, scenario: Scenario, values: Mapping[str, str], expected: str
+) -> None:
     clients = BrokerClientSettings(idempotent=2, plain=1, think_max_s=0.1)
-    for seed in range(1, STORY_SEEDS_MAX + 1):
+    for seed in range(1, SCENARIO_SEEDS_MAX + 1):
         with pytest.MonkeyPatch.context() as patch:
             plant(patch)
             try:
-                run_scenario(seed, story, clients=clients, values=values)
+                run_scenario(seed, scenario, clients=clients, values=values)
             except SafetyViolation as violation:
                 assert re.search(expected, str(violation)), violation
                 break
             except LivenessViolation:
                 continue  # a consequence, of which the cause may show in the next seed
     else:
-        pytest.fail(f"not shown by any of {STORY_SEEDS_MAX} seeds")
-    run_scenario(seed, story, clients=clients, values=values)
+        pytest.fail(f"not shown by any of {SCENARIO_SEEDS_MAX} seeds")
+    run_scenario(seed, scenario, clients=clients, values=values)

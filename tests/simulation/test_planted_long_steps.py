@@ -111,12 +111,12 @@ async def a_topic_of_many_partitions_is_created(scene: BrokerScene) -> bool:
 
 
 def deposed(
-    story: Callable[[BrokerScene], Awaitable[bool]], seed: int, values: Mapping[str, str] | None = None
+    scenario: Callable[[BrokerScene], Awaitable[bool]], seed: int, values: Mapping[str, str] | None = None
 ) -> bool:
     said = []
 
     async def scenario(scene: BrokerScene) -> None:
-        said.append(await story(scene))
+        said.append(await scenario(scene))
 
     run_scenario(seed, scenario, clients=CLIENTS, values=values)
     (answer,) = said
@@ -139,13 +139,15 @@ def test_a_walk_over_all_batches_in_one_step_deposes_the_leader(monkeypatch: pyt
     assert any(deposed(a_consumer_asks_for_a_time, seed) for seed in SEEDS)
 
 
-@pytest.mark.parametrize("story", [a_broker_with_many_partitions_dies, a_topic_of_many_partitions_is_created])
+@pytest.mark.parametrize(
+    "scenario", [a_broker_with_many_partitions_dies, a_topic_of_many_partitions_is_created]
+)
 def test_a_controllers_step_over_all_partitions_deposes_the_leader(
-    story: Callable[[BrokerScene], Awaitable[bool]],
+    scenario: Callable[[BrokerScene], Awaitable[bool]],
 ) -> None:
     def in_steps_of(partitions: int) -> Iterator[bool]:
         values = {"quorate.controller.partitions.per.step": str(partitions)}
-        return (deposed(story, seed, values) for seed in SEEDS)
+        return (deposed(scenario, seed, values) for seed in SEEDS)
 
     assert not any(in_steps_of(4))
     assert any(in_steps_of(PARTITIONS))

@@ -11,7 +11,9 @@ from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace
 
 
-def tell(story: Callable[[QuorumCluster], Awaitable[None]], settings: ClusterSettings | None = None) -> None:
+def tell(
+    scenario: Callable[[QuorumCluster], Awaitable[None]], settings: ClusterSettings | None = None
+) -> None:
     async def program(scheduler: Scheduler) -> None:
         async with trio.open_nursery() as nursery:
             cluster = QuorumCluster(
@@ -19,7 +21,7 @@ def tell(story: Callable[[QuorumCluster], Awaitable[None]], settings: ClusterSet
             )
             await cluster.boot()
             await cluster.converge(within_s=20)
-            await story(cluster)
+            await scenario(cluster)
             nursery.cancel_scope.cancel()
         assert cluster.violation is None
 
@@ -27,7 +29,7 @@ def tell(story: Callable[[QuorumCluster], Awaitable[None]], settings: ClusterSet
 
 
 def test_a_follower_stops_forwarding_on_a_connection_that_has_gone_silent() -> None:
-    async def story(cluster: QuorumCluster) -> None:
+    async def scenario(cluster: QuorumCluster) -> None:
         leader = cluster.leader()
         assert leader is not None
         follower = next(node for node in cluster.nodes if node is not leader)
@@ -41,11 +43,11 @@ def test_a_follower_stops_forwarding_on_a_connection_that_has_gone_silent() -> N
                 pass
         raise AssertionError("every append went into the silent connection")
 
-    tell(story)
+    tell(scenario)
 
 
 def test_appends_under_way_when_a_node_stops_hear_of_it() -> None:
-    async def story(cluster: QuorumCluster) -> None:
+    async def scenario(cluster: QuorumCluster) -> None:
         leader = cluster.leader()
         assert leader is not None
         follower = next(node for node in cluster.nodes if node is not leader)
@@ -70,13 +72,13 @@ def test_appends_under_way_when_a_node_stops_hear_of_it() -> None:
             "NotLeaderError",
         }
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_node_starts_whenever_the_replacement_of_its_disk_is_given_up() -> None:
     outcomes: set[str] = set()
 
-    async def story(cluster: QuorumCluster) -> None:
+    async def scenario(cluster: QuorumCluster) -> None:
         node = cluster.nodes[3]
         for ms in range(1, 16):
             disks = node.disks
@@ -86,5 +88,5 @@ def test_a_node_starts_whenever_the_replacement_of_its_disk_is_given_up() -> Non
             await cluster.start_all()
             await cluster.converge(within_s=20)
 
-    tell(story, ClusterSettings(observers=1, dynamic=True))
+    tell(scenario, ClusterSettings(observers=1, dynamic=True))
     assert outcomes == {"the new disk", "the old disk"}

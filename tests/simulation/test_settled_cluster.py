@@ -19,7 +19,7 @@ def test_the_end_of_a_run_waits_for_replicas_that_are_in_the_isr_and_lack_record
     """A follower behind a half-open connection lacked a record that nobody was answered, and was in the ISR
     still when the run compared the replicas (seed 9303155)."""
 
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster
         admin = Administrator(cluster, random.Random(1))
         await admin.create(OWN, partitions=1)
@@ -48,7 +48,7 @@ def test_the_end_of_a_run_waits_for_replicas_that_are_in_the_isr_and_lack_record
 
     run_scenario(
         1,
-        story,
+        scenario,
         clients=BrokerClientSettings(idempotent=0, plain=0, consumers=0),
         values={"replica.lag.time.max.ms": "20000"},
     )

@@ -35,7 +35,7 @@ def test_a_failing_seed_is_told_without_the_faults_that_it_does_not_take(
     assert dropped <= drawn
     assert not dropped & set(needed.split(", "))
     happened = {line.split(" faults ")[1] for line in said if " faults " in line}
-    assert not happened & dropped, "what is not needed does not happen in the story"
+    assert not happened & dropped, "what is not needed does not happen in the scenario"
     assert said[-1].startswith("SafetyViolation: LeaderIsCurrent")
 
 

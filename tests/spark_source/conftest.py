@@ -1,4 +1,4 @@
-"""A metadata log with a story, written as a node would."""
+"""A sample of a metadata log, written as a node would."""
 
 import contextlib
 import threading
@@ -139,7 +139,7 @@ class WrittenLog:
             await checkpoint.store()
 
 
-def tell_story(log: WrittenLog) -> None:
+def write_sample(log: WrittenLog) -> None:
     """Three brokers, two topics, a leader lost and found, a topic removed; two leaders of the quorum."""
     log.new_epoch(1)
     log.append(FeatureLevel(name="metadata.version", level=1))
@@ -195,26 +195,26 @@ def new_log(tmp_path: Path) -> Callable[..., WrittenLog]:
 
 
 @pytest.fixture
-def story(new_log: Callable[..., WrittenLog]) -> WrittenLog:
-    """The story in one segment, written and committed."""
+def sample(new_log: Callable[..., WrittenLog]) -> WrittenLog:
+    """The sample in one segment, written and committed."""
     log = new_log()
-    tell_story(log)
+    write_sample(log)
     log.write()
     return log
 
 
 @pytest.fixture
 def tell() -> Callable[[WrittenLog], None]:
-    return tell_story
+    return write_sample
 
 
 @pytest.fixture(scope="session")
-def session_story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
-    """As `story`, over many small segments; not to be changed."""
+def session_sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
+    """As `sample`, over many small segments; not to be changed."""
     log = WrittenLog(
         folder=tmp_path_factory.mktemp("spark") / "node", segment_bytes=400, index_interval_bytes=64
     )
-    tell_story(log)
+    write_sample(log)
     log.write()
     yield log
 

@@ -41,31 +41,31 @@ def nobody() -> Address:
 
 
 @pytest.mark.parametrize("view", ["records", "partitions", "topics", "brokers"])
-def test_brokers_and_folders_tell_the_same(story: Any, new_broker: Callable[..., Any], view: str) -> None:
-    rows = read(new_broker(story), view=view, minPartitions=3)
-    assert rows == from_folder(story, view=view)
+def test_brokers_and_folders_tell_the_same(sample: Any, new_broker: Callable[..., Any], view: str) -> None:
+    rows = read(new_broker(sample), view=view, minPartitions=3)
+    assert rows == from_folder(sample, view=view)
     assert rows
 
 
 def test_a_broker_that_is_down_is_passed_over(
-    story: Any, new_broker: Callable[..., Any], nobody: Address
+    sample: Any, new_broker: Callable[..., Any], nobody: Address
 ) -> None:
-    assert len(read(nobody, new_broker(story))) == len(story.records)
+    assert len(read(nobody, new_broker(sample))) == len(sample.records)
 
 
 def test_a_broker_that_dies_halfway_is_replaced_and_nothing_is_read_twice(
-    story: Any, new_broker: Callable[..., Any]
+    sample: Any, new_broker: Callable[..., Any]
 ) -> None:
-    dying, other = new_broker(story), new_broker(story)
+    dying, other = new_broker(sample), new_broker(sample)
     dying.drop_after_fetches = 2
     rows = read(dying, other)
-    assert [row["offset"] for row in rows] == [offset for offset, _, _, _ in story.records]
+    assert [row["offset"] for row in rows] == [offset for offset, _, _, _ in sample.records]
     assert dying.fetches == 2
     assert other.fetches > 2
 
 
-def test_brokers_that_were_not_named_are_found(story: Any, new_broker: Callable[..., Any]) -> None:
-    dying, other = new_broker(story), new_broker(story)
+def test_brokers_that_were_not_named_are_found(sample: Any, new_broker: Callable[..., Any]) -> None:
+    dying, other = new_broker(sample), new_broker(sample)
     dying.drop_after_fetches = 2
     # Only a connection that was made learns of others, and each pass over the log makes its own.
     dying.known = [other.address]
@@ -73,11 +73,11 @@ def test_brokers_that_were_not_named_are_found(story: Any, new_broker: Callable[
     reader = source.reader(source.schema())
     (part,) = reader.partitions()
     rows = [row for batch in reader.read(part) for row in batch.to_pylist()]
-    assert [row["offset"] for row in rows] == [offset for offset, _, _, _ in story.records]
+    assert [row["offset"] for row in rows] == [offset for offset, _, _, _ in sample.records]
 
 
-def test_a_broker_that_lags_is_not_believed(story: Any, new_broker: Callable[..., Any]) -> None:
-    lagging, ahead = new_broker(story), new_broker(story)
+def test_a_broker_that_lags_is_not_believed(sample: Any, new_broker: Callable[..., Any]) -> None:
+    lagging, ahead = new_broker(sample), new_broker(sample)
     lagging.committed = 9
     rows = read(lagging, ahead, endingOffsets=9)
     assert rows[-1]["offset"] == 8
@@ -86,13 +86,13 @@ def test_a_broker_that_lags_is_not_believed(story: Any, new_broker: Callable[...
     again = MetadataLogSource({"bootstrapServers": f"{lagging.address},{ahead.address}", **QUICK})
     reader = again.reader(again.schema())
     offsets = [row["offset"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
-    assert offsets == [offset for offset, _, _, _ in story.records]
+    assert offsets == [offset for offset, _, _, _ in sample.records]
 
 
-def test_a_broker_that_has_just_started_is_passed_over(story: Any, new_broker: Callable[..., Any]) -> None:
-    starting, ready = new_broker(story), new_broker(story)
+def test_a_broker_that_has_just_started_is_passed_over(sample: Any, new_broker: Callable[..., Any]) -> None:
+    starting, ready = new_broker(sample), new_broker(sample)
     starting.committed = 0
-    assert len(read(starting, ready)) == len(story.records)
+    assert len(read(starting, ready)) == len(sample.records)
 
 
 def test_an_unanswered_read_names_each_asked_broker_and_its_error(nobody: Address) -> None:
@@ -100,16 +100,16 @@ def test_an_unanswered_read_names_each_asked_broker_and_its_error(nobody: Addres
         read(nobody)
 
 
-def test_a_read_below_the_brokers_log_start_is_data_loss(story: Any, new_broker: Callable[..., Any]) -> None:
-    broker = new_broker(story)
+def test_a_read_below_the_brokers_log_start_is_data_loss(sample: Any, new_broker: Callable[..., Any]) -> None:
+    broker = new_broker(sample)
     broker.log_start = 8
     with pytest.raises(DataLossError, match="starts at 8"):
         read(broker, startingOffsets=2)
 
 
-def test_a_snapshot_of_the_log_stays_as_it_was(story: Any, new_broker: Callable[..., Any]) -> None:
-    broker = new_broker(story)
+def test_a_snapshot_of_the_log_stays_as_it_was(sample: Any, new_broker: Callable[..., Any]) -> None:
+    broker = new_broker(sample)
     source = MetadataLogSource({"bootstrapServers": str(broker.address), **QUICK})
     before = source.reader(source.schema()).partitions()
-    story.append(NoOp())
+    sample.append(NoOp())
     assert source.reader(source.schema()).partitions()[-1].end == before[-1].end

@@ -51,12 +51,12 @@ def given_as_text(options: dict[str, object]) -> dict[str, str]:
     return {name: str(value) for name, value in options.items()}
 
 
-def test_rows_are_the_records_with_their_keys(story: Any) -> None:
-    rows = read(story.write())
+def test_rows_are_the_records_with_their_keys(sample: Any) -> None:
+    rows = read(sample.write())
     assert [(row["offset"], row["epoch"]) for row in rows] == [
-        (offset, epoch) for offset, epoch, _, _ in story.records
+        (offset, epoch) for offset, epoch, _, _ in sample.records
     ]
-    assert [row["timestamp"].timestamp() * 1000 for row in rows] == [at for _, _, at, _ in story.records]
+    assert [row["timestamp"].timestamp() * 1000 for row in rows] == [at for _, _, at, _ in sample.records]
     by_type = {row["type"]: row for row in rows}
     change = by_type["PartitionChange"]
     assert (change["topic"], change["partition"]) == ("orders", 0)
@@ -68,7 +68,7 @@ def test_rows_are_the_records_with_their_keys(story: Any) -> None:
     ]
 
 
-def test_rows_agree_with_a_dump_by_others_decoders(session_story: Any) -> None:
+def test_rows_agree_with_a_dump_by_others_decoders(session_sample: Any) -> None:
     """Framing by kafka-python, records by cbor2 alone."""
     fields = {
         4: {0: "name", 1: "topic_id"},
@@ -76,8 +76,8 @@ def test_rows_agree_with_a_dump_by_others_decoders(session_story: Any) -> None:
         3: {0: "broker_id", 1: "broker_epoch"},
     }
     compared = 0
-    rows = iter(read(session_story.folder, includeControl=True))
-    for file in sorted(session_story.log_folder.glob("*.log")):
+    rows = iter(read(session_sample.folder, includeControl=True))
+    for file in sorted(session_sample.log_folder.glob("*.log")):
         for batch in dumped(file.read_bytes()):
             for record in batch:
                 row = next(rows)
@@ -112,8 +112,8 @@ def dumped(data: bytes) -> Iterator[DefaultRecordBatch]:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_batches_have_exactly_the_schema_that_spark_checks(story: Any, view: str) -> None:
-    source = MetadataLogSource({"path": str(story.folder), "view": view})
+def test_batches_have_exactly_the_schema_that_spark_checks(sample: Any, view: str) -> None:
+    source = MetadataLogSource({"path": str(sample.folder), "view": view})
     reader = source.reader(source.schema())
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     assert batches
@@ -123,24 +123,24 @@ def test_batches_have_exactly_the_schema_that_spark_checks(story: Any, view: str
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_any_division_reads_what_one_scan_reads(session_story: Any, data: st.DataObject) -> None:
+def test_any_division_reads_what_one_scan_reads(session_sample: Any, data: st.DataObject) -> None:
     view = data.draw(st.sampled_from(VIEWS))
-    start = data.draw(st.integers(0, session_story.end))
-    end = data.draw(st.integers(start, session_story.end))
-    tasks = data.draw(st.integers(1, session_story.end + 3))
-    options = parse_options({"path": str(session_story.folder), "view": view})
+    start = data.draw(st.integers(0, session_sample.end))
+    end = data.draw(st.integers(start, session_sample.end))
+    tasks = data.draw(st.integers(1, session_sample.end + 3))
+    options = parse_options({"path": str(session_sample.folder), "view": view})
     scan = Scan(access=log_access(options), fail_on_data_loss=True)
-    whole = [row for row in scan.rows(new_view(options), 0, session_story.end) if start <= row[0] < end]
+    whole = [row for row in scan.rows(new_view(options), 0, session_sample.end) if start <= row[0] < end]
     rows = read(
-        session_story.folder, view=view, startingOffsets=start, endingOffsets=end, minPartitions=tasks
+        session_sample.folder, view=view, startingOffsets=start, endingOffsets=end, minPartitions=tasks
     )
     assert [row["offset"] for row in rows] == [row[0] for row in whole]
-    one = read(session_story.folder, view=view, startingOffsets=start, endingOffsets=end, minPartitions=1)
+    one = read(session_sample.folder, view=view, startingOffsets=start, endingOffsets=end, minPartitions=1)
     assert rows == one
 
 
-def test_parts_are_as_many_as_asked_for_and_can_be_read_again(session_story: Any) -> None:
-    source = MetadataLogSource({"path": str(session_story.folder), "minPartitions": "5"})
+def test_parts_are_as_many_as_asked_for_and_can_be_read_again(session_sample: Any) -> None:
+    source = MetadataLogSource({"path": str(session_sample.folder), "minPartitions": "5"})
     reader = source.reader(source.schema())
     parts = reader.partitions()
     assert len(parts) == 5
@@ -148,12 +148,12 @@ def test_parts_are_as_many_as_asked_for_and_can_be_read_again(session_story: Any
         assert list(reader.read(part)) == list(reader.read(part))
 
 
-def test_partition_history_ends_where_the_image_does(story: Any) -> None:
+def test_partition_history_ends_where_the_image_does(sample: Any) -> None:
     image = MetadataImage()
-    for offset, epoch, _, record in story.records:
+    for offset, epoch, _, record in sample.records:
         image.apply(decode(encode(record)), offset=offset, epoch=epoch)
     last: dict[int, dict[str, Any]] = {}
-    for row in read(story.folder, view="partitions"):
+    for row in read(sample.folder, view="partitions"):
         if row["topic"] == "orders":
             last[row["partition"]] = row
     topic = image.topic("orders")
@@ -170,8 +170,8 @@ def test_partition_history_ends_where_the_image_does(story: Any) -> None:
     assert len(last) == 3
 
 
-def test_a_partitions_history_is_told_change_by_change(story: Any) -> None:
-    rows = [row for row in read(story.folder, view="partitions") if row["topic"] == "orders"]
+def test_a_partitions_history_is_told_change_by_change(sample: Any) -> None:
+    rows = [row for row in read(sample.folder, view="partitions") if row["topic"] == "orders"]
     told = [
         (
             row["change"],
@@ -192,8 +192,8 @@ def test_a_partitions_history_is_told_change_by_change(story: Any) -> None:
     ]
 
 
-def test_topics_are_told_from_creation_to_removal(story: Any) -> None:
-    rows = read(story.folder, view="topics")
+def test_topics_are_told_from_creation_to_removal(sample: Any) -> None:
+    rows = read(sample.folder, view="topics")
     assert [(row["change"], row["topic"], row["config"], row["value"]) for row in rows] == [
         ("created", "orders", None, None),
         ("configured", "orders", "min.insync.replicas", "2"),
@@ -202,8 +202,8 @@ def test_topics_are_told_from_creation_to_removal(story: Any) -> None:
     ]
 
 
-def test_brokers_are_told_from_registration_to_their_end(story: Any) -> None:
-    rows = [row for row in read(story.folder, view="brokers") if row["broker"] in (1, 3)]
+def test_brokers_are_told_from_registration_to_their_end(sample: Any) -> None:
+    rows = [row for row in read(sample.folder, view="brokers") if row["broker"] in (1, 3)]
     assert [(row["broker"], row["change"], row["fenced"]) for row in rows] == [
         (1, "registered", True),
         (1, "unfenced", False),
@@ -253,8 +253,8 @@ def test_an_empty_log_has_no_rows(new_log: Callable[..., Any]) -> None:
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_the_logs_own_folder_may_be_given(story: Any) -> None:
-    assert read(story.log_folder) == read(story.folder)
+def test_the_logs_own_folder_may_be_given(sample: Any) -> None:
+    assert read(sample.log_folder) == read(sample.folder)
 
 
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
@@ -264,41 +264,41 @@ def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_one_data_frame_shows_one_log_however_it_grows(story: Any) -> None:
-    source = MetadataLogSource({"path": str(story.folder)})
+def test_one_data_frame_shows_one_log_however_it_grows(sample: Any) -> None:
+    source = MetadataLogSource({"path": str(sample.folder)})
     before = [part.end for part in source.reader(source.schema()).partitions()]
-    story.append(NoOp())
-    story.write()
+    sample.append(NoOp())
+    sample.write()
     assert [part.end for part in source.reader(source.schema()).partitions()] == before
-    assert len(read(story.folder)) == len(story.records)
+    assert len(read(sample.folder)) == len(sample.records)
 
 
-def test_timestamps_bound_a_query(story: Any) -> None:
-    second = story.records[8][2]
-    expected = [offset for offset, _, at, _ in story.records if at >= second]
-    assert [row["offset"] for row in read(story.folder, startingTimestamp=second)] == expected
-    earlier = [offset for offset, _, at, _ in story.records if at < second]
-    assert [row["offset"] for row in read(story.folder, endingTimestamp=second)] == earlier
-    late = story.now_ms + 1
-    assert len(read(story.folder, endingTimestamp=late)) == len(story.records)
+def test_timestamps_bound_a_query(sample: Any) -> None:
+    second = sample.records[8][2]
+    expected = [offset for offset, _, at, _ in sample.records if at >= second]
+    assert [row["offset"] for row in read(sample.folder, startingTimestamp=second)] == expected
+    earlier = [offset for offset, _, at, _ in sample.records if at < second]
+    assert [row["offset"] for row in read(sample.folder, endingTimestamp=second)] == earlier
+    late = sample.now_ms + 1
+    assert len(read(sample.folder, endingTimestamp=late)) == len(sample.records)
     with pytest.raises(OptionError, match="startingTimestamp"):
-        read(story.folder, startingTimestamp=late)
+        read(sample.folder, startingTimestamp=late)
     strategy = {"startingOffsetsByTimestampStrategy": "latest"}
-    assert read(story.folder, startingTimestamp=late, **strategy) == []
+    assert read(sample.folder, startingTimestamp=late, **strategy) == []
 
 
-def test_an_end_before_the_start_is_refused(story: Any) -> None:
+def test_an_end_before_the_start_is_refused(sample: Any) -> None:
     with pytest.raises(OptionError, match="before the start"):
-        read(story.folder, startingOffsets=5, endingOffsets=3)
+        read(sample.folder, startingOffsets=5, endingOffsets=3)
 
 
-def test_a_flipped_bit_is_found_and_named(story: Any) -> None:
-    file = next(iter(story.log_folder.glob("*.log")))
+def test_a_flipped_bit_is_found_and_named(sample: Any) -> None:
+    file = next(iter(sample.log_folder.glob("*.log")))
     damaged = bytearray(file.read_bytes())
     damaged[300] ^= 4
     file.write_bytes(damaged)
     with pytest.raises(DamagedRecordError, match=r"\.log, byte \d+"):
-        read(story.folder)
+        read(sample.folder)
 
 
 def test_a_record_of_a_later_version_is_shown_as_it_is(new_log: Callable[..., Any]) -> None:
@@ -321,7 +321,7 @@ def test_bytes_that_are_no_record_are_named_by_offset(new_log: Callable[..., Any
 
 @pytest.fixture
 def trimmed(new_log: Callable[..., Any], tell: Any) -> Any:
-    """The story without its first segments, up to the first change of a partition: as a snapshot leaves it.
+    """The sample without its first segments, up to the first change of a partition: as a snapshot leaves it.
     The log, and where it starts."""
     log = new_log(segment_bytes=400, index_interval_bytes=64)
     tell(log)
@@ -382,16 +382,16 @@ def test_a_record_of_a_later_version_stops_a_typed_view(new_log: Callable[..., A
             read(log.folder, view="partitions", failOnDataLoss=not tolerant)
 
 
-def test_damage_below_the_high_watermark_is_no_end_of_an_uncommitted_read(story: Any) -> None:
-    file = next(iter(story.log_folder.glob("*.log")))
+def test_damage_below_the_high_watermark_is_no_end_of_an_uncommitted_read(sample: Any) -> None:
+    file = next(iter(sample.log_folder.glob("*.log")))
     damaged = bytearray(file.read_bytes())
     damaged[300] ^= 4
     file.write_bytes(damaged)
     with pytest.raises(DamagedRecordError, match=r"\.log, byte \d+"):
-        read(story.folder, readUncommitted=True)
+        read(sample.folder, readUncommitted=True)
     file.write_bytes(damaged[:300])
     with pytest.raises(DataLossError, match="was known to be committed"):
-        read(story.folder, readUncommitted=True)
+        read(sample.folder, readUncommitted=True)
 
 
 def test_damage_above_the_high_watermark_ends_an_uncommitted_read(new_log: Callable[..., Any]) -> None:
@@ -407,7 +407,7 @@ def test_damage_above_the_high_watermark_ends_an_uncommitted_read(new_log: Calla
     assert [row["offset"] for row in read(log.folder, readUncommitted=True)] == [1]
 
 
-def test_reading_a_folder_imports_no_client(story: Any) -> None:
+def test_reading_a_folder_imports_no_client(sample: Any) -> None:
     """Spark starts several Python processes for an action, and gives each about ten seconds."""
     program = """
 import sys
@@ -418,7 +418,7 @@ assert sum(batch.num_rows for part in reader.partitions() for batch in reader.re
 print(sorted({"trio", "kio", "hypothesis", "prometheus_client", "typer"} & set(sys.modules)))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, str(story.folder)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, str(sample.folder)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
 

@@ -66,105 +66,105 @@ def batch_rows(log: Any, **options: object) -> list[Any]:
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
-def test_offsets_have_fixed_keys_in_a_fixed_order(story: Any) -> None:
-    reader = stream(story)
+def test_offsets_have_fixed_keys_in_a_fixed_order(sample: Any) -> None:
+    reader = stream(sample)
     assert json.dumps(reader.initialOffset()) == (
         '{"offset": 0, "epoch": -1, "cluster": "hIYbZ8XNQqiEnzUO1CPmSw"}'
     )
-    assert end_of(story) == {"offset": story.end, "epoch": 2, "cluster": story.cluster}
-    assert reader.reportLatestOffset()["offset"] == story.end
+    assert end_of(sample) == {"offset": sample.end, "epoch": 2, "cluster": sample.cluster}
+    assert reader.reportLatestOffset()["offset"] == sample.end
 
 
 @settings(max_examples=25, deadline=None)
 @given(limit=st.integers(1, 30), tasks=st.integers(1, 4), view=st.sampled_from(["records", "partitions"]))
 def test_a_stream_in_any_steps_reads_what_a_batch_reads(
-    session_story: Any, limit: int, tasks: int, view: str
+    session_sample: Any, limit: int, tasks: int, view: str
 ) -> None:
-    rows, position, batches = run(session_story, maxOffsetsPerTrigger=limit, minPartitions=tasks, view=view)
-    assert rows == batch_rows(session_story, view=view)
-    assert position["offset"] == session_story.end
-    assert batches == -(-session_story.end // limit)
+    rows, position, batches = run(session_sample, maxOffsetsPerTrigger=limit, minPartitions=tasks, view=view)
+    assert rows == batch_rows(session_sample, view=view)
+    assert position["offset"] == session_sample.end
+    assert batches == -(-session_sample.end // limit)
 
 
-def test_a_stream_goes_on_after_a_restart_where_it_was(story: Any) -> None:
-    first, position, _ = run(story, view="partitions", maxOffsetsPerTrigger=5)
-    story.append(NoOp())
-    story.new_epoch(3)
-    story.append(*[record for *_, record in story.records if type(record).__name__ == "PartitionChange"])
-    story.write()
-    second, _, _ = run(story, position, view="partitions", maxOffsetsPerTrigger=5)
-    assert first + second == batch_rows(story, view="partitions")
+def test_a_stream_goes_on_after_a_restart_where_it_was(sample: Any) -> None:
+    first, position, _ = run(sample, view="partitions", maxOffsetsPerTrigger=5)
+    sample.append(NoOp())
+    sample.new_epoch(3)
+    sample.append(*[record for *_, record in sample.records if type(record).__name__ == "PartitionChange"])
+    sample.write()
+    second, _, _ = run(sample, position, view="partitions", maxOffsetsPerTrigger=5)
+    assert first + second == batch_rows(sample, view="partitions")
     assert len(second) == 3
 
 
-def test_the_batch_that_failed_is_planned_again_before_anything_else(story: Any) -> None:
-    reader = stream(story, maxOffsetsPerTrigger=7)
+def test_the_batch_that_failed_is_planned_again_before_anything_else(sample: Any) -> None:
+    reader = stream(sample, maxOffsetsPerTrigger=7)
     start = stored(reader.initialOffset())
     middle = stored(reader.latestOffset(start, ReadMaxRows(7)))
     end = stored(reader.latestOffset(middle, ReadMaxRows(7)))
     planned = reader.partitions(middle, end)
-    story.append(NoOp())
-    story.write()
-    restarted = stream(story, maxOffsetsPerTrigger=7)
+    sample.append(NoOp())
+    sample.write()
+    restarted = stream(sample, maxOffsetsPerTrigger=7)
     assert pickle.dumps(restarted.partitions(middle, end)) == pickle.dumps(planned)
     assert reader.partitions(start, middle)[0].start == 0
 
 
-def test_available_now_ends_where_the_log_did_when_it_began(story: Any) -> None:
-    reader = stream(story)
+def test_available_now_ends_where_the_log_did_when_it_began(sample: Any) -> None:
+    reader = stream(sample)
     reader.prepareForTriggerAvailableNow()
-    target = story.end
-    story.append(NoOp())
-    story.write()
+    target = sample.end
+    sample.append(NoOp())
+    sample.write()
     end = stored(reader.latestOffset(stored(reader.initialOffset()), ReadAllAvailable()))
     assert end["offset"] == target
     assert reader.latestOffset(end, ReadAllAvailable()) == end
-    beyond = {"offset": story.end, "epoch": 2, "cluster": story.cluster}
+    beyond = {"offset": sample.end, "epoch": 2, "cluster": sample.cluster}
     assert reader.latestOffset(beyond, ReadAllAvailable()) == beyond
 
 
-def test_the_read_limit_is_the_option(story: Any) -> None:
-    assert stream(story, maxOffsetsPerTrigger=9).getDefaultReadLimit() == ReadMaxRows(9)
-    assert stream(story).getDefaultReadLimit() == ReadAllAvailable()
-    reader = stream(story)
+def test_the_read_limit_is_the_option(sample: Any) -> None:
+    assert stream(sample, maxOffsetsPerTrigger=9).getDefaultReadLimit() == ReadMaxRows(9)
+    assert stream(sample).getDefaultReadLimit() == ReadAllAvailable()
+    reader = stream(sample)
     with pytest.raises(OptionError, match="maxOffsetsPerTrigger"):
         reader.latestOffset(reader.initialOffset(), ReadMaxBytes(10))
 
 
-def test_a_new_stream_begins_at_the_end_unless_told_otherwise(story: Any) -> None:
-    source = MetadataLogSource({"path": str(story.folder)})
+def test_a_new_stream_begins_at_the_end_unless_told_otherwise(sample: Any) -> None:
+    source = MetadataLogSource({"path": str(sample.folder)})
     reader = source.streamReader(source.schema())
     first = reader.initialOffset()
-    assert first["offset"] == story.end
-    story.append(NoOp())
-    story.write()
+    assert first["offset"] == sample.end
+    sample.append(NoOp())
+    sample.write()
     assert reader.initialOffset() == first
     end = reader.latestOffset(first, ReadAllAvailable())
-    assert [row["type"] for row in rows_between(reader, first, end, story)] == ["NoOp"]
+    assert [row["type"] for row in rows_between(reader, first, end, sample)] == ["NoOp"]
 
 
-def test_a_batch_without_new_records_has_no_partition(story: Any) -> None:
-    reader = stream(story)
-    end = end_of(story)
+def test_a_batch_without_new_records_has_no_partition(sample: Any) -> None:
+    reader = stream(sample)
+    end = end_of(sample)
     assert reader.latestOffset(end, ReadAllAvailable()) == end
     assert reader.partitions(end, end) == []
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_another_clusters_log_is_refused(story: Any, new_log: Callable[..., Any], tell: Any) -> None:
-    end = end_of(story)
+def test_another_clusters_log_is_refused(sample: Any, new_log: Callable[..., Any], tell: Any) -> None:
+    end = end_of(sample)
     other = new_log(cluster="AAAAAAAAAAAAAAAAAAAAAQ")
     tell(other)
     other.append(NoOp())
     other.write()
-    with pytest.raises(DataLossError, match=f"cluster {story.cluster}"):
+    with pytest.raises(DataLossError, match=f"cluster {sample.cluster}"):
         stream(other).latestOffset(end, ReadAllAvailable())
     tolerant = stream(other, failOnDataLoss=False)
     assert tolerant.latestOffset(end, ReadAllAvailable())["offset"] == other.end
 
 
-def test_a_log_with_another_past_is_refused(story: Any, new_log: Callable[..., Any], tell: Any) -> None:
-    end = end_of(story)
+def test_a_log_with_another_past_is_refused(sample: Any, new_log: Callable[..., Any], tell: Any) -> None:
+    end = end_of(sample)
     other = new_log()
     other.epoch = 3
     tell(other)
@@ -176,8 +176,8 @@ def test_a_log_with_another_past_is_refused(story: Any, new_log: Callable[..., A
         stream(other).partitions(stored(stream(other).initialOffset()), end)
 
 
-def test_a_log_that_became_shorter_is_refused(story: Any, new_log: Callable[..., Any]) -> None:
-    end = end_of(story)
+def test_a_log_that_became_shorter_is_refused(sample: Any, new_log: Callable[..., Any]) -> None:
+    end = end_of(sample)
     other = new_log()
     other.new_epoch(1)
     other.write()
@@ -186,9 +186,9 @@ def test_a_log_that_became_shorter_is_refused(story: Any, new_log: Callable[...,
 
 
 def test_with_tolerated_loss_a_stream_continues_at_the_end_of_a_shorter_log(
-    story: Any, new_log: Callable[..., Any]
+    sample: Any, new_log: Callable[..., Any]
 ) -> None:
-    end = end_of(story)
+    end = end_of(sample)
     other = new_log()
     other.new_epoch(1)
     other.write()
@@ -203,22 +203,22 @@ def test_with_tolerated_loss_a_stream_continues_at_the_end_of_a_shorter_log(
 
 
 def test_a_checkpoint_beyond_a_live_clusters_end_is_refused_once_no_broker_has_more(
-    story: Any, new_broker: Callable[..., Any]
+    sample: Any, new_broker: Callable[..., Any]
 ) -> None:
     """It waited for ever, in silence."""
-    brokers = [new_broker(story), new_broker(story)]
+    brokers = [new_broker(sample), new_broker(sample)]
     options = {
         "bootstrapServers": ",".join(str(broker.address) for broker in brokers),
         "fetchOffset.numRetries": "2",
         "fetchOffset.retryIntervalMs": "1",
     }
-    beyond = {"offset": 5_000_000, "epoch": 2, "cluster": story.cluster}
+    beyond = {"offset": 5_000_000, "epoch": 2, "cluster": sample.cluster}
     source = MetadataLogSource(options)
-    with pytest.raises(DataLossError, match=f"is at offset 5000000, and the log ends at {story.end}"):
+    with pytest.raises(DataLossError, match=f"is at offset 5000000, and the log ends at {sample.end}"):
         source.streamReader(source.schema()).latestOffset(beyond, ReadAllAvailable())
     tolerant = MetadataLogSource(options | {"failOnDataLoss": "false"})
     reader = tolerant.streamReader(tolerant.schema())
-    assert reader.latestOffset(beyond, ReadAllAvailable())["offset"] == story.end
+    assert reader.latestOffset(beyond, ReadAllAvailable())["offset"] == sample.end
 
 
 def test_a_running_stream_of_a_typed_view_needs_no_beginning_that_it_has_read(
@@ -239,15 +239,15 @@ def test_a_running_stream_of_a_typed_view_needs_no_beginning_that_it_has_read(
         stream(log, view="partitions").partitions(middle, end)
 
 
-def test_a_foreign_checkpoint_is_named(story: Any) -> None:
+def test_a_foreign_checkpoint_is_named(sample: Any) -> None:
     with pytest.raises(SourceError, match="the checkpoint belongs to another"):
-        stream(story).latestOffset({"__cluster_metadata": {"0": 5}}, ReadAllAvailable())
+        stream(sample).latestOffset({"__cluster_metadata": {"0": 5}}, ReadAllAvailable())
 
 
 def test_a_stream_follows_the_cluster_past_a_dead_and_a_lagging_broker(
-    story: Any, new_broker: Callable[..., Any]
+    sample: Any, new_broker: Callable[..., Any]
 ) -> None:
-    first, second = new_broker(story), new_broker(story)
+    first, second = new_broker(sample), new_broker(sample)
     options = {
         "bootstrapServers": f"{first.address},{second.address}",
         "startingOffsets": "earliest",
@@ -262,10 +262,10 @@ def test_a_stream_follows_the_cluster_past_a_dead_and_a_lagging_broker(
     first.committed = 3
     assert reader.latestOffset(end, ReadAllAvailable()) == end
     rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
-    assert [row["offset"] for row in rows] == [offset for offset, _, _, _ in story.records]
+    assert [row["offset"] for row in rows] == [offset for offset, _, _, _ in sample.records]
     first.stop()
-    story.new_epoch(2)
-    story.append(NoOp())
+    sample.new_epoch(2)
+    sample.append(NoOp())
     last = stored(reader.latestOffset(end, ReadAllAvailable()))
     more = [
         row for part in reader.partitions(end, last) for each in reader.read(part) for row in each.to_pylist()

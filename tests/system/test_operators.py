@@ -412,10 +412,10 @@ def test_every_answer_to_an_operator_is_true_after_all_faults(
 ) -> None:
     seed = int(os.environ.get("QUORATE_OPERATORS_SEED", random.SystemRandom().randrange(10**6)))
     print(f"QUORATE_OPERATORS_SEED={seed}")
-    trio.run(story, namespaces, seed)
+    trio.run(scenario, namespaces, seed)
 
 
-async def story(namespaces: Namespaces, seed: int) -> None:
+async def scenario(namespaces: Namespaces, seed: int) -> None:
     draw = random.Random(seed)
     async with trio.open_nursery() as nursery:
         cluster = Cluster(namespaces, nursery)

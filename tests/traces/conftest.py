@@ -1,4 +1,4 @@
-"""How the stories tell what happens."""
+"""How the traces tell what happens."""
 
 from collections.abc import Callable
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""Stories of the core: commands in, the whole trace out, prose between.
+"""Traces of the core: commands in, the whole trace out, prose between.
 
 A line that starts with `> ` is a command, the indented lines below it are everything that happened, and the
 rest is for the reader. `pytest tests/traces --rewrite` writes what happens now; read the diff.
@@ -35,14 +35,14 @@ from quorate.simulation.core.core_node import CoreDisk, CoreRecord
 from quorate.simulation.core.core_world import CoreWorld
 from quorate.types import ElectionState, Endpoint, Epoch, EpochEnd, NodeId, Offset, Voter
 
-STORIES = sorted(Path(__file__).parent.glob("*.txt"))
+TRACES = sorted(Path(__file__).parent.glob("*.txt"))
 
 TellEffect = Callable[[Effect], str]
 TellMessage = Callable[[Message], str]
 
 
 class Interpreter:
-    """Carries out one story's commands on a world where nothing happens by itself."""
+    """Carries out one trace's commands on a world where nothing happens by itself."""
 
     def __init__(self, tell_effect: TellEffect, tell_message: TellMessage) -> None:
         self._tell_effect = tell_effect
@@ -129,7 +129,7 @@ class Interpreter:
                 if self.world.nodes[node].checks:
                     self._say(f"({node} checked the snapshot)")
                     self.world.check_snapshot(node)
-        raise AssertionError("the story does not settle")
+        raise AssertionError("the trace does not settle")
 
     def do_cut(self, *nodes: str) -> None:
         """cut NODE...: what they send and what is sent to them is lost."""
@@ -299,7 +299,7 @@ class Interpreter:
 
 
 def replay(text: str, interpreter: Interpreter) -> Iterator[str]:
-    """The story's lines, with what happens now below each command."""
+    """The trace's lines, with what happens now below each command."""
     for line in text.splitlines():
         if line.startswith("    "):
             continue
@@ -309,18 +309,18 @@ def replay(text: str, interpreter: Interpreter) -> Iterator[str]:
                 yield f"    {shown}"
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.stem)
-def test_a_story_goes_as_it_was_told(
-    story: Path, request: pytest.FixtureRequest, tell_effect: TellEffect, tell_message: TellMessage
+@pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
+def test_a_trace_goes_as_it_was_told(
+    trace: Path, request: pytest.FixtureRequest, tell_effect: TellEffect, tell_message: TellMessage
 ) -> None:
-    told = story.read_text()
+    told = trace.read_text()
     now = "\n".join(replay(told, Interpreter(tell_effect, tell_message))) + "\n"
     if request.config.getoption("--rewrite", default=False):
-        story.write_text(now)
+        trace.write_text(now)
     else:
         assert now == told
 
 
-def test_there_are_stories_and_each_shows_something() -> None:
-    assert len(STORIES) >= 42
-    assert all(re.search(r"^    ", story.read_text(), re.MULTILINE) for story in STORIES)
+def test_there_are_traces_and_each_shows_something() -> None:
+    assert len(TRACES) >= 42
+    assert all(re.search(r"^    ", trace.read_text(), re.MULTILINE) for trace in TRACES)

@@ -336,7 +336,7 @@ async def test_a_connection_that_holds_for_long_is_opened_anew_and_none_is_left_
 
 
 async def test_a_refused_connect_is_what_the_network_says_it_is(autojump_clock) -> None:
-    """What the stories above rest on."""
+    """What the scenarios above rest on."""
     async with scene() as it:
         await it.listen(VICTIM)
         it.kill(VICTIM)

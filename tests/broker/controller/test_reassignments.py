@@ -392,7 +392,7 @@ def test_a_brokers_restart_in_the_middle_leaves_the_move_as_it_was(moved) -> Non
 _STEPS = 9
 
 
-def _story(cluster, target: Sequence[int], upto: int) -> None:
+def _scenario(cluster, target: Sequence[int], upto: int) -> None:
     """The first `upto` steps of a reassignment, one record or one request each."""
 
     def step() -> bool:
@@ -424,7 +424,7 @@ def test_every_participant_may_be_killed_at_every_step(new_cluster, target: tupl
         cluster.start(1, 2, 3, 4, 5, 6)
         cluster.t = cluster.create("t", (1, 2, 3))
         configure(cluster, "min.insync.replicas", "2")
-        _story(cluster, target, upto)
+        _scenario(cluster, target, upto)
         # With the smallest pieces the controller that fenced them dies too, in the middle of what follows.
         cluster.patience = 1 if piece == 1 else 1_000_000
         for each in killed:
@@ -432,13 +432,13 @@ def test_every_participant_may_be_killed_at_every_step(new_cluster, target: tupl
         cluster.patience = 1_000_000
         cluster.repair()
         cluster.check()
-        _story(cluster, target, _STEPS)
+        _scenario(cluster, target, _STEPS)
         cluster.check()
         for each in killed:
             cluster.register(each, incarnation=1, previous=cluster.epoch(each))
             cluster.beat(each)
         cluster.work()
-        _story(cluster, target, _STEPS)
+        _scenario(cluster, target, _STEPS)
         state = cluster.partition(cluster.t)
         assert (state.replicas, state.is_reassigning) == (target, False), (upto, killed, piece)
         assert state.leader in target

@@ -31,7 +31,7 @@ def folder_of(node: BrokerHost, partition: int) -> LogDirectory:
 def test_others_lead_the_partitions_of_a_failed_directory_while_the_broker_serves_the_rest(
     seed: int,
 ) -> None:
-    async def story(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         cluster, clients = scene.cluster, scene.clients
         await trio.sleep(2)
         broken, place = next(
@@ -73,7 +73,7 @@ def test_others_lead_the_partitions_of_a_failed_directory_while_the_broker_serve
 
     run_scenario(
         seed,
-        story,
+        scenario,
         clients=BrokerClientSettings(idempotent=3, plain=3, think_max_s=0.1),
         partitions=PARTITIONS,
         values={"log.dirs": f"{FOLDER},more"},

@@ -14,7 +14,7 @@ from quorate.simulation.world.scheduler import run
 FAULTY_S = 15.0
 
 
-class Story:
+class Scenario:
     """One idempotent producer, one consumer, and somebody who breaks things."""
 
     def __init__(self, cluster, seed):
@@ -139,7 +139,7 @@ class Story:
 
 
 def told(new_cluster, seed):
-    """The story of a seed: nothing but the seed and the code decides it."""
+    """The scenario of a seed: nothing but the seed and the code decides it."""
 
     async def program(scheduler):
         async with trio.open_nursery() as nursery:
@@ -151,26 +151,26 @@ def told(new_cluster, seed):
                 replica_high_watermark_checkpoint_interval_ms=500,
             )
             await cluster.with_topic()
-            story = Story(cluster, seed)
-            nursery.start_soon(story.produce)
-            nursery.start_soon(story.consume)
-            await story.break_things()
-            await story.end()
+            scenario = Scenario(cluster, seed)
+            nursery.start_soon(scenario.produce)
+            nursery.start_soon(scenario.consume)
+            await scenario.break_things()
+            await scenario.end()
             nursery.cancel_scope.cancel()
-        return story, trio.current_time()
+        return scenario, trio.current_time()
 
     return run(seed, program)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_partitions_keep_their_promises_under_drawn_faults(new_cluster, seed):
-    story, _ = told(new_cluster, seed)
-    assert len(story.acked) > 20
+    scenario, _ = told(new_cluster, seed)
+    assert len(scenario.acked) > 20
 
 
-def test_a_seed_tells_the_same_story_again(new_cluster):
-    (story, ended_at), (again, again_ended_at) = told(new_cluster, 1), told(new_cluster, 1)
-    assert (story.acked, story.seen, ended_at) == (again.acked, again.seen, again_ended_at)
-    assert [broker.starts for broker in story.cluster.brokers.values()] == [
+def test_a_seed_tells_the_same_scenario_again(new_cluster):
+    (scenario, ended_at), (again, again_ended_at) = told(new_cluster, 1), told(new_cluster, 1)
+    assert (scenario.acked, scenario.seen, ended_at) == (again.acked, again.seen, again_ended_at)
+    assert [broker.starts for broker in scenario.cluster.brokers.values()] == [
         broker.starts for broker in again.cluster.brokers.values()
     ]

@@ -169,7 +169,7 @@ class MetadataFolder:
 
 @pytest.fixture
 def written(tmp_path: Path) -> MetadataFolder:
-    """The story, not written yet."""
+    """The sample, not written yet."""
     folder = MetadataFolder(tmp_path / "data")
     folder.append()
     for records in STORY:

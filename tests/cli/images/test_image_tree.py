@@ -36,7 +36,7 @@ from tests.cli.images.conftest import DISKS, LOGS, ORDERS, STORY, MetadataFolder
 
 @pytest.fixture
 def image(written: MetadataFolder) -> MetadataImage:
-    """After the story but its last two changes: a reassignment is under way, both topics are there."""
+    """After the sample but its last two changes: a reassignment is under way, both topics are there."""
     assert len(STORY) == 18
     return written.loader_at(written.end - 4).image
 
