@@ -47,10 +47,10 @@ class TreeDirectory:
     that is not there."""
 
     names: Callable[[], Iterable[str]]
-    child: Callable[[str], "Node | None"]
+    child: Callable[[str], "TreeNode | None"]
 
 
-Node: TypeAlias = TreeDirectory | Leaf
+TreeNode: TypeAlias = TreeDirectory | Leaf
 
 
 def image_tree(image: MetadataImage, local: Mapping[str, Json]) -> TreeDirectory:
@@ -85,14 +85,14 @@ def name_in_image(file: str) -> str:
     return "" if file == DEFAULT_NAME else unquote(file)
 
 
-def plain_tree(node: Node) -> Json:
+def plain_tree(node: TreeNode) -> Json:
     """Everything below `node`, as one value. Directories are objects."""
     if isinstance(node, Leaf):
         return node.read()
     return {name: plain_tree(child) for name, child in children(node)}
 
 
-def children(directory: TreeDirectory) -> Iterator[tuple[str, Node]]:
+def children(directory: TreeDirectory) -> Iterator[tuple[str, TreeNode]]:
     """The names and nodes of a directory, one at a time."""
     for name in directory.names():
         child = directory.child(name)
@@ -100,14 +100,14 @@ def children(directory: TreeDirectory) -> Iterator[tuple[str, Node]]:
             yield name, child
 
 
-def _fixed(nodes: Mapping[str, Node]) -> TreeDirectory:
+def _fixed(nodes: Mapping[str, TreeNode]) -> TreeDirectory:
     return TreeDirectory(lambda: nodes, nodes.get)
 
 
 def _values(values: Callable[[], Mapping[str, Json]]) -> TreeDirectory:
     """A file for each value, by its name."""
 
-    def child(file: str) -> Node | None:
+    def child(file: str) -> TreeNode | None:
         name = name_in_image(file)
         return Leaf(lambda: values()[name]) if name in values() else None
 
@@ -118,7 +118,7 @@ def _values(values: Callable[[], Mapping[str, Json]]) -> TreeDirectory:
 
 
 def _brokers(image: MetadataImage) -> TreeDirectory:
-    def child(file: str) -> Node | None:
+    def child(file: str) -> TreeNode | None:
         broker = image.broker(int(file)) if _is_number(file) else None
         return None if broker is None else _broker(image, broker)
 
@@ -154,7 +154,7 @@ def _directories(image: MetadataImage) -> TreeDirectory:
             uuid_text(each): broker.broker_id for broker in image.brokers.values() for each in broker.log_dirs
         }
 
-    def child(file: str) -> Node | None:
+    def child(file: str) -> TreeNode | None:
         broker_id = owners().get(file)
         if broker_id is None:
             return None
@@ -193,7 +193,7 @@ def _chosen_partitions(
             if chosen(state):
                 yield f"{image.topics[key.topic_id].name}-{key.partition_id}"
 
-    def child(file: str) -> Node | None:
+    def child(file: str) -> TreeNode | None:
         name, _, number = file.rpartition("-")
         topic = image.topic(name)
         if topic is None or not _is_number(number):
@@ -208,7 +208,7 @@ def _chosen_partitions(
 
 
 def _topics_by_name(image: MetadataImage) -> TreeDirectory:
-    def child(file: str) -> Node | None:
+    def child(file: str) -> TreeNode | None:
         topic = image.topic(file)
         return None if topic is None else _topic(image, topic)
 
@@ -216,7 +216,7 @@ def _topics_by_name(image: MetadataImage) -> TreeDirectory:
 
 
 def _topics_by_id(image: MetadataImage) -> TreeDirectory:
-    def child(file: str) -> Node | None:
+    def child(file: str) -> TreeNode | None:
         try:
             topic = image.topic_by_id(parse_uuid(file))
         except ValueError:
@@ -233,7 +233,7 @@ def _topic(image: MetadataImage, topic: TopicState) -> TreeDirectory:
         yield from ("id", "name")
         yield from map(str, range(len(image.partitions(topic_id))))
 
-    def child(file: str) -> Node | None:
+    def child(file: str) -> TreeNode | None:
         if file == "id":
             return Leaf(lambda: uuid_text(topic_id))
         if file == "name":
@@ -269,7 +269,7 @@ def partition_value(image: MetadataImage, key: PartitionKey, state: PartitionSta
 
 
 def _configs(image: MetadataImage, kind: ConfigType) -> TreeDirectory:
-    def child(file: str) -> Node | None:
+    def child(file: str) -> TreeNode | None:
         resource = ConfigResource(kind, name_in_image(file))
         return _values(lambda: image.configs(resource)) if image.configs(resource) else None
 
@@ -279,7 +279,7 @@ def _configs(image: MetadataImage, kind: ConfigType) -> TreeDirectory:
 
 
 def _quotas(image: MetadataImage) -> TreeDirectory:
-    def child(file: str) -> Node | None:
+    def child(file: str) -> TreeNode | None:
         entity = next((each for each in image.quota_entities() if entity_name(each) == file), None)
         return None if entity is None else _values(partial(image.quotas, entity))
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from quorate.cli.cli_errors import CommandError
-from quorate.cli.images.image_tree import Leaf, Node, TreeDirectory, children
+from quorate.cli.images.image_tree import Leaf, TreeDirectory, TreeNode, children
 
 _MAGIC: Final = frozenset("*?[")
 _FEW: Final = 8
@@ -32,9 +32,9 @@ def shown(parts: Sequence[str]) -> str:
     return "/" + "/".join(parts)
 
 
-def find_node(root: TreeDirectory, parts: Sequence[str]) -> Node:
+def find_node(root: TreeDirectory, parts: Sequence[str]) -> TreeNode:
     """The node at a path without patterns. Raises `NoSuchPathError`."""
-    node: Node = root
+    node: TreeNode = root
     for depth, part in enumerate(parts):
         if isinstance(node, Leaf):
             raise NoSuchPathError(f"{shown(parts[:depth])} is a file; it has no {part}")
@@ -51,7 +51,7 @@ def _missing(directory: TreeDirectory, parts: Sequence[str], depth: int) -> str:
     return f"{shown(parts[: depth + 1])} is not there; {shown(parts[:depth])} has: {there}"
 
 
-def expand(root: TreeDirectory, parts: Sequence[str]) -> Iterator[tuple[tuple[str, ...], Node]]:
+def expand(root: TreeDirectory, parts: Sequence[str]) -> Iterator[tuple[tuple[str, ...], TreeNode]]:
     """Every path that fits `parts`, in which `*`, `?` and `[...]` stand for parts of names. Raises
     `NoSuchPathError` if there is none."""
     found = False
@@ -65,8 +65,8 @@ def expand(root: TreeDirectory, parts: Sequence[str]) -> Iterator[tuple[tuple[st
 
 
 def _matches(
-    node: Node, left: tuple[str, ...], done: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], Node]]:
+    node: TreeNode, left: tuple[str, ...], done: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], TreeNode]]:
     if not left:
         yield done, node
         return

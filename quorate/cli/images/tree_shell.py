@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from quorate.cli.cli_errors import CommandError, ExitCode
-from quorate.cli.images.image_tree import Json, Leaf, Node, TreeDirectory, children
+from quorate.cli.images.image_tree import Json, Leaf, TreeDirectory, TreeNode, children
 from quorate.cli.images.tree_paths import absolute, expand, find_node, shown
 
 _INDENT: Final = "  "
@@ -101,7 +101,7 @@ class TreeShell:
         ]
 
     def _each(
-        self, paths: Sequence[str], show: Callable[[tuple[str, ...], Node], Iterator[str]]
+        self, paths: Sequence[str], show: Callable[[tuple[str, ...], TreeNode], Iterator[str]]
     ) -> Iterator[str]:
         root = self._root()
         found = (match for path in paths for match in expand(root, absolute(path, at=self._at)))
@@ -111,9 +111,9 @@ class TreeShell:
 
     def _under_headings(
         self,
-        begun: Iterable[tuple[tuple[str, ...], Node]],
-        rest: Iterator[tuple[tuple[str, ...], Node]],
-        show: Callable[[tuple[str, ...], Node], Iterator[str]],
+        begun: Iterable[tuple[tuple[str, ...], TreeNode]],
+        rest: Iterator[tuple[tuple[str, ...], TreeNode]],
+        show: Callable[[tuple[str, ...], TreeNode], Iterator[str]],
     ) -> Iterator[str]:
         for matches in (begun, rest):
             for parts, node in matches:
@@ -143,28 +143,28 @@ class TreeShell:
             raise ShellUsageError(f"{name} is no command; there are {', '.join(COMMANDS)}")
         yield COMMANDS[name]
 
-    def _cat(self, parts: tuple[str, ...], node: Node) -> Iterator[str]:
+    def _cat(self, parts: tuple[str, ...], node: TreeNode) -> Iterator[str]:
         if isinstance(node, TreeDirectory):
             raise ShellUsageError(f"cat: {shown(parts)} is a directory; `ls` lists it, `tree` prints it all")
         yield value_text(node.read())
 
-    def _ls(self, parts: tuple[str, ...], node: Node) -> Iterator[str]:
+    def _ls(self, parts: tuple[str, ...], node: TreeNode) -> Iterator[str]:
         if isinstance(node, Leaf):
             yield parts[-1]
         else:
             yield from node.names()
 
-    def _find(self, parts: tuple[str, ...], node: Node) -> Iterator[str]:
+    def _find(self, parts: tuple[str, ...], node: TreeNode) -> Iterator[str]:
         yield shown(parts)
         if isinstance(node, TreeDirectory):
             for name, child in children(node):
                 yield from self._find((*parts, name), child)
 
-    def _tree(self, parts: tuple[str, ...], node: Node) -> Iterator[str]:
+    def _tree(self, parts: tuple[str, ...], node: TreeNode) -> Iterator[str]:
         yield from tree_lines(parts[-1] if parts else "/", node)
 
 
-def tree_lines(name: str, node: Node) -> Iterator[str]:
+def tree_lines(name: str, node: TreeNode) -> Iterator[str]:
     """A directory and all below it, or a file with its value, one line each."""
     if isinstance(node, Leaf):
         yield f"{name}: {value_text(node.read())}"

@@ -3,11 +3,11 @@
 import pytest
 
 from quorate.cli.cli_errors import CommandError
-from quorate.cli.images.image_tree import Json, Leaf, Node, TreeDirectory
+from quorate.cli.images.image_tree import Json, Leaf, TreeDirectory, TreeNode
 from quorate.cli.images.tree_shell import COMMANDS, TreeShell
 
 
-def tree(values: "Json | dict[str, object]") -> Node:
+def tree(values: "Json | dict[str, object]") -> TreeNode:
     if not isinstance(values, dict):
         return Leaf(lambda: values)
     nodes = {name: tree(value) for name, value in values.items()}  # type: ignore[arg-type]
