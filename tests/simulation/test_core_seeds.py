@@ -162,7 +162,7 @@ def test_a_read_that_asks_nobody_whether_this_node_still_leads_is_found() -> Non
 
     def check(self: ReadIndexRounds, node: NodeState, *, high_watermark: Offset | None) -> None:
         for voter in node.others:
-            self.note_echo(voter.id, self.round)
+            self.count_round(voter.id, self.round)
         honest(self, node, high_watermark=high_watermark)
 
     said = found(
