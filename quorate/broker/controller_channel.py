@@ -6,11 +6,13 @@ import trio
 
 from quorate.broker.controller import Controller
 from quorate.broker.controller.rpc import (
+    MAX_MESSAGE_BYTES,
     ControllerRequest,
     ControllerResponse,
     RpcDecodeError,
     decode_answer,
     encode_request,
+    refused,
 )
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, Quorum, QuorumDescription
@@ -66,7 +68,12 @@ class ControllerChannel:
     async def _send(self, request: ControllerRequest[R]) -> R:
         if self._controller is not None and self._quorum.is_leader:
             return await self._controller.answer(request)
-        return decode_answer(request, await self._quorum.request_leader(encode_request(request)))
+        payload = encode_request(request)
+        if len(payload) > MAX_MESSAGE_BYTES:
+            why = f"the request takes {len(payload)} bytes on its way to the controller; at most "
+            why += f"{MAX_MESSAGE_BYTES} are taken: ask for some of it at a time"
+            return refused(request, ErrorCode.INVALID_REQUEST, why)
+        return decode_answer(request, await self._quorum.request_leader(payload))
 
     async def describe_quorum(self, *, timeout_seconds: float) -> QuorumDescription:
         """Return the leader's description of the quorum. Raises `ControllerTimedOutError`,

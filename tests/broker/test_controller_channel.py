@@ -18,7 +18,7 @@ from quorate.broker.controller.rpc.rpc import (
     NewTopic,
     TopicRef,
 )
-from quorate.broker.controller.rpc.rpc_codec import decode_request, encode_response
+from quorate.broker.controller.rpc.rpc_codec import Refusal, decode_request, encode_response
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.error_code import ErrorCode
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError
@@ -98,6 +98,41 @@ async def test_a_deletion_whose_outcome_is_unknown_is_not_asked_again(autojump_c
     with pytest.raises(ControllerTimedOutError, match="answer was lost"):
         await channel_to(leaders).ask(DELETION, timeout_seconds=30)
     assert len(leaders.asked) == 3
+
+
+class Uncomprehending:
+    """A leader of a version that knows no such request."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.is_leader = False
+
+    async def request_leader(self, payload: bytes) -> bytes:
+        self.asked += 1
+        return encode_response(Refusal(error=ErrorCode.INVALID_REQUEST, error_message="no such API"))
+
+
+@pytest.mark.parametrize("request_", [DELETION, CreateTopicsRequest(topics=(NewTopic(name="t"),))])
+async def test_what_the_controller_does_not_understand_is_answered_at_once(
+    request_: ControllerRequest[ControllerResponse],
+) -> None:
+    """It was asked again until the time was up, 20 times a second and each time with a line in its log."""
+    leader = Uncomprehending()
+    channel = ControllerChannel(cast(Any, leader), None, Entropy(random.Random(1)))
+    answer = await channel.ask(request_, timeout_seconds=30)
+    assert (answer.error, leader.asked) == (ErrorCode.INVALID_REQUEST, 1)
+    assert answer.error_message is not None
+    assert answer.error_message.endswith("no such API")
+
+
+async def test_a_request_above_the_controllers_limit_is_refused_before_it_is_sent() -> None:
+    leader = Uncomprehending()
+    channel = ControllerChannel(cast(Any, leader), None, Entropy(random.Random(1)))
+    large = CreateTopicsRequest(topics=tuple(NewTopic(name="t" * 30_000) for _ in range(300)))
+    answer = await channel.ask(large, timeout_seconds=30)
+    assert (answer.error, leader.asked) == (ErrorCode.INVALID_REQUEST, 0)
+    assert answer.error_message is not None
+    assert "ask for some of it at a time" in answer.error_message
 
 
 async def test_a_node_that_leads_asks_its_own_controller_with_the_object_itself() -> None:

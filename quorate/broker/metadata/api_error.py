@@ -1,6 +1,11 @@
 """The refusal of an operation by the controller."""
 
+from typing import Final
+
 from quorate.error_code import ErrorCode
+
+_MOST_CHARACTERS: Final = 1000
+"""Of a message, which may quote what a client sent. A string of Kafka's protocol has 32,767 bytes at most."""
 
 
 class ApiError(Exception):
@@ -8,6 +13,8 @@ class ApiError(Exception):
     operation answers with a response that carries the code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
+        if len(message) > _MOST_CHARACTERS:
+            message = message[: _MOST_CHARACTERS - 3] + "..."
         super().__init__(message)
         self.code = code
         self.message = message

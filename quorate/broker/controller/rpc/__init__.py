@@ -66,12 +66,14 @@ from quorate.broker.controller.rpc.rpc import (
     UnregisterBrokerResponse,
 )
 from quorate.broker.controller.rpc.rpc_codec import (
+    MAX_MESSAGE_BYTES,
     Refusal,
     RpcDecodeError,
     decode_answer,
     decode_request,
     encode_request,
     encode_response,
+    refused,
 )
 from quorate.broker.controller.rpc.topics_rpc import (
     CreatePartitionsRequest,
@@ -85,6 +87,7 @@ from quorate.broker.controller.rpc.topics_rpc import (
 )
 
 __all__ = [
+    "MAX_MESSAGE_BYTES",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
     "AlterClientQuotasRequest",
@@ -154,4 +157,5 @@ __all__ = [
     "decode_request",
     "encode_request",
     "encode_response",
+    "refused",
 ]

@@ -37,6 +37,7 @@ from quorate.cbor import (
     boolean,
     identifier,
     integer,
+    integers,
     number,
     one_of,
     optional,
@@ -70,8 +71,12 @@ _epoch64 = integer(bits=64, low=-1)
 _epoch = integer(low=-1)
 _count = integer()
 _name = text()
-# Whatever a client may put there: the operation says what is wrong with it.
-_topic_name = text(most=1 << 12)
+# Whatever a client may put there: the operation says what is wrong with it, on a node that leads as by way of
+# one that doesn't. The size of the whole bounds them.
+_topic_name = text()
+_any_number = integer()
+_any_replicas = integers(most=MAX_MESSAGE_BYTES)
+_CLIENT_ITEMS: Final = MAX_MESSAGE_BYTES
 _value = optional(text())
 
 
@@ -112,15 +117,15 @@ _alter_partition_result = Struct(
     partition_epoch=_epoch,
     eligible_leader_replicas=replicas,
 )
-_assignment = Struct(rpc.Assignment, partition_id=integer(), replicas=replicas)
+_assignment = Struct(rpc.Assignment, partition_id=_any_number, replicas=_any_replicas)
 _config_entry = Struct(rpc.ConfigEntry, name=_name, value=_value)
 _new_topic = Struct(
     rpc.NewTopic,
     name=_topic_name,
     num_partitions=_count,
     replication_factor=_count,
-    assignments=sequence(_assignment.kind, most=1 << 16),
-    configs=sequence(_config_entry.kind, most=1 << 10),
+    assignments=sequence(_assignment.kind, most=_CLIENT_ITEMS),
+    configs=sequence(_config_entry.kind, most=_CLIENT_ITEMS),
     topic_id=optional(identifier),
     earlier_ids=sequence(identifier, most=1 << 10),
 )
@@ -140,7 +145,7 @@ _more_partitions = Struct(
     topics_rpc.MorePartitions,
     name=_topic_name,
     count=_count,
-    assignments=optional(sequence(replicas, most=1 << 16)),
+    assignments=optional(sequence(_any_replicas, most=_CLIENT_ITEMS)),
     may_be_done=boolean,
 )
 _extended_topic = Struct(topics_rpc.ExtendedTopic, **_OUTCOME, name=_topic_name)
@@ -157,23 +162,24 @@ _alter_configs_result = Struct(
     rpc.AlterConfigsResult, **_OUTCOME, resource_type=one_of(ConfigType), resource_name=_topic_name
 )
 
-_any_number = integer()
-"""Of a partition that a client names, who may be wrong."""
 _elect_leaders_item = Struct(election_rpc.ElectLeadersItem, topic=_topic_name, partition_id=_any_number)
 _elect_leaders_result = Struct(
     election_rpc.ElectLeadersResult, **_OUTCOME, topic=_topic_name, partition_id=_any_number
 )
 _feature_update = Struct(
     feature_rpc.FeatureUpdate,
-    name=text(most=255),
+    name=_name,
     level=integer(bits=16),
     upgrade_type=one_of(feature_rpc.UpgradeType),
 )
 _reassignment_item = Struct(
-    reassignment_rpc.ReassignmentItem, topic=_topic_name, partition_id=integer(), replicas=optional(replicas)
+    reassignment_rpc.ReassignmentItem,
+    topic=_topic_name,
+    partition_id=_any_number,
+    replicas=optional(_any_replicas),
 )
 _reassignment_result = Struct(
-    reassignment_rpc.ReassignmentResult, **_OUTCOME, topic=_topic_name, partition_id=integer()
+    reassignment_rpc.ReassignmentResult, **_OUTCOME, topic=_topic_name, partition_id=_any_number
 )
 
 _MAX_IN_ENTITY: Final = 1 << 10
@@ -216,7 +222,7 @@ _REQUESTS: Final[Messages[rpc.ControllerRequest[rpc.ControllerResponse]]] = Mess
         completed_metadata_offset=optional(_epoch64),
         pending_changes=integer(low=0),
     ),
-    row(64, 0, rpc.UnregisterBrokerRequest, broker_id=broker_id),
+    row(64, 0, rpc.UnregisterBrokerRequest, broker_id=_any_number),
     row(
         56,
         0,
@@ -400,11 +406,18 @@ encode_response: Final = _RESPONSES.encode
 decode_response: Final = _RESPONSES.decode
 
 
+def refused(request: rpc.ControllerRequest[R], error: ErrorCode, why: str) -> R:
+    """Return the answer to a request of which nothing was done."""
+    return cast("type[R]", ANSWERS[type(request)])(error=error, error_message=why)
+
+
 def decode_answer(request: rpc.ControllerRequest[R], data: bytes) -> R:
-    """Decode the controller's answer to `request`. Raises `RpcDecodeError`, also if it refused the bytes."""
+    """Decode the controller's answer to `request`. Its refusal of the bytes is an answer with that error: it
+    has done nothing, and never will. Raises `RpcDecodeError`."""
     response, asked = decode_response(data), type(request)
     if isinstance(response, Refusal):
-        raise RpcDecodeError(f"the controller did not understand {asked.__name__}: {response.error_message}")
+        why = f"the controller did not understand {asked.__name__}: {response.error_message}"
+        return refused(request, response.error, why)
     if not isinstance(response, ANSWERS[asked]):
         raise RpcDecodeError(f"{asked.__name__} was answered with {type(response).__name__}")
     return cast(R, response)
