@@ -32,6 +32,7 @@ _FIRST_VERSION: Final = 0
 _CREATION_WAIT_MAX_MS: Final = 1000
 """The longest wait for a topic that was not created. The client's records for other topics, and its
 heartbeats, may use the same connection."""
+_NULL_NAMES_FROM: Final = 12
 _AT_ONCE: Final = 100
 """Topics and partitions that are answered in one piece, which takes some 3 ms."""
 
@@ -181,7 +182,7 @@ def _named_topics(
         yield (
             _topic_by_id(broker, context, asked.topic_id, listener)
             if by_id
-            else _topic_by_name(broker, asked, listener, errors)
+            else _topic_by_name(broker, context, asked, listener, errors)
         )
 
 
@@ -238,22 +239,31 @@ def _topic_by_id(
     topic = None if topic_id is None else broker.image.topic_by_id(topic_id)
     if topic is not None:
         return _topic(broker, topic, listener)
-    # Before version 12 a name can't be null.
-    return _no_topic(ErrorCode.unknown_topic_id, None if context.version >= 12 else "", topic_id)
+    return _no_topic(ErrorCode.unknown_topic_id, _or_empty(context, None), topic_id)
 
 
 def _topic_by_name(
-    broker: Broker, asked: "MetadataRequestTopic", listener: str, errors: dict[str, ErrorCode]
+    broker: Broker,
+    context: RequestContext,
+    asked: "MetadataRequestTopic",
+    listener: str,
+    errors: dict[str, ErrorCode],
 ) -> _Fields:
     name = asked.name
     if name == CLUSTER_METADATA:
         return describe_cluster_metadata(broker)
     if name is None or not is_legal(name):
-        return _no_topic(ErrorCode.invalid_topic_exception, name, None)
+        return _no_topic(ErrorCode.invalid_topic_exception, _or_empty(context, name), None)
     topic = broker.image.topic(name)
     if topic is None:
         return _no_topic(errors.get(name, ErrorCode.unknown_topic_or_partition), name, None)
     return _topic(broker, topic, listener)
+
+
+def _or_empty(context: RequestContext, name: str | None) -> str | None:
+    """Return "" for a name that is missing before version 12: a request may leave it out from version 10 on,
+    an answer only then."""
+    return "" if name is None and context.version < _NULL_NAMES_FROM else name
 
 
 def _no_topic(error: ErrorCode, name: str | None, topic_id: uuid.UUID | None) -> _Fields:

@@ -56,6 +56,21 @@ async def test_metadata_uses_the_topic_id_and_ignores_the_name_beside_it(make_no
         assert nodes.servers[1].metadata.image.topic("another") is None, "a name beside an id creates nothing"
 
 
+async def test_metadata_of_a_topic_with_neither_name_nor_id_is_answered_in_each_version(
+    make_nodes: MakeNodes,
+) -> None:
+    """A name may be null from version 10 of the request on, and from 12 of the answer: in between the answer
+    could not be encoded, and the connection was closed."""
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        for version, name in (10, ""), (11, ""), (12, None):
+            answer = await ask(
+                client, ApiKey.METADATA, version, topics=[{"name": None}], allow_auto_topic_creation=True
+            )
+            (topic,) = answer.topics
+            assert (topic.error_code, topic.name) == (ErrorCode.invalid_topic_exception, name)
+
+
 async def described(client: WireClient, kind: int, name: str, *, synonyms: bool = True) -> dict[str, Any]:
     response: Any = await client.call(
         ApiKey.DESCRIBE_CONFIGS,
