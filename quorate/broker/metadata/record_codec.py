@@ -58,6 +58,14 @@ from quorate.types import Epoch
 MAX_RECORD_BYTES: Final = 1 << 20
 MAX_REPLICAS: Final = 1 << 10
 """Replicas of one partition."""
+MAX_RESOURCE_NAME: Final = 249
+"""Characters in the name of a resource that has configs: a topic, a broker or a group."""
+MAX_REGISTERED_NAME: Final = 255
+"""Characters in a broker's rack, and in the name and the host of a listener."""
+MAX_LISTENERS: Final = 64
+"""Of one broker."""
+MAX_DIRECTORIES: Final = 256
+"""Of one broker."""
 MAX_FIRST_EPOCHS: Final = 1 << 10
 """Of one topic: in so many steps, each further up, it may have been shrunk."""
 
@@ -76,7 +84,8 @@ directories = sequence(identifier, most=MAX_REPLICAS)
 topic_name = text(most=249)
 recovery_state = one_of(LeaderRecoveryState)
 
-listener = Struct(BrokerEndpoint, name=text(most=255), host=text(most=255), port=integer(low=0))
+_registered_name = text(most=MAX_REGISTERED_NAME)
+listener = Struct(BrokerEndpoint, name=_registered_name, host=_registered_name, port=integer(low=0))
 feature_range = Struct(
     FeatureRange,
     name=text(most=255),
@@ -84,10 +93,10 @@ feature_range = Struct(
     max_level=integer(bits=16, low=0),
 )
 first_epoch = Struct(FirstEpoch, partition_id=partition_id, leader_epoch=epoch)
-listeners = sequence(listener.kind, most=64)
+listeners = sequence(listener.kind, most=MAX_LISTENERS)
 features = sequence(feature_range.kind, most=256)
-log_dirs = sequence(identifier, most=256)
-rack = optional(text(most=255))
+log_dirs = sequence(identifier, most=MAX_DIRECTORIES)
+rack = optional(_registered_name)
 change_reason = optional(one_of(ChangeReason))
 _entity_name = optional(text(most=1 << 12))
 quota_entity = Struct(QuotaEntity, user=_entity_name, client_id=_entity_name, ip=_entity_name)
@@ -174,7 +183,7 @@ _RECORDS: Final[Messages[Record]] = Messages(
         0,
         Config,
         resource_type=one_of(ConfigType),
-        resource_name=text(most=249),
+        resource_name=text(most=MAX_RESOURCE_NAME),
         name=text(most=255),
         value=optional(text()),
     ),

@@ -8,6 +8,7 @@ from quorate.broker.metadata import (
     DYNAMIC_KEYS,
     INT_MAX,
     LONG_MAX,
+    MAX_REGISTERED_NAME,
     TOPIC_DEFAULTS,
     ConfigKey,
     ValueType,
@@ -84,6 +85,11 @@ def _flag(name: str, default: bool, doc: str, *, ours: bool = False) -> ConfigKe
     return _key(ValueType.BOOLEAN, name, str(default).lower(), doc, true_or_false, ours=ours)
 
 
+def _rack(value: str) -> None:
+    if len(value) > MAX_REGISTERED_NAME:
+        raise ValueError(f"it must have {MAX_REGISTERED_NAME} characters at most")
+
+
 def _string(
     name: str,
     default: str | None,
@@ -117,7 +123,7 @@ _OWN_KEYS: Final = (
     _key(ValueType.INT, "node.id", REQUIRED,
         "The id of this node. It is unique in the cluster.", number(0, INT_MAX)),
     _int("broker.id", -1, -1, "The older name of node.id. -1: not set. If both are set, they must be equal."),
-    _string("broker.rack", "", "The rack of this broker. Clients see it in Metadata."),
+    _string("broker.rack", "", "The rack of this broker. Clients see it in Metadata.", _rack),
     _string("replica.selector.class", "",
         "How a leader chooses the replica that a consumer reads from (KIP-392), as the name of a class of "
         f"Kafka's: {RACK_AWARE} sends a consumer with a client.rack to a replica in its rack. Empty, and "

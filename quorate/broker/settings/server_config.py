@@ -12,6 +12,9 @@ import javaproperties
 from quorate.broker.metadata import (
     BROKER_KEYS,
     DYNAMIC_KEYS,
+    MAX_DIRECTORIES,
+    MAX_LISTENERS,
+    MAX_REGISTERED_NAME,
     BrokerEndpoint,
     ConfigKey,
     Effect,
@@ -290,6 +293,8 @@ def _build(values: _Values) -> ServerConfig:
         )
     _check_protocols(values, [each.name for each in bound])
     log_dirs = tuple(str(PurePosixPath(item)) for item in values.items("log.dirs") or values.items("log.dir"))
+    if len(log_dirs) > MAX_DIRECTORIES:
+        raise values.error("log.dirs", f"it names {len(log_dirs)} directories; {MAX_DIRECTORIES} are allowed")
     if len(set(log_dirs)) < len(log_dirs):
         raise values.error("log.dirs", "it names a directory twice; name each once")
     if not log_dirs:
@@ -341,7 +346,11 @@ def _listeners(values: _Values, name: str) -> tuple[BoundListener, ...]:
         if any(each.name == listener_name for each in found):
             raise values.error(name, f"{listener_name} is there twice; give each listener its own name")
         host = host.removeprefix("[").removesuffix("]")
+        if max(len(listener_name), len(host)) > MAX_REGISTERED_NAME:
+            raise values.error(name, f"a name or host has more than {MAX_REGISTERED_NAME} characters")
         found.append(BoundListener(name=listener_name, address=Address(host, int(port))))
+    if len(found) > MAX_LISTENERS:
+        raise values.error(name, f"it has {len(found)} listeners; {MAX_LISTENERS} are allowed")
     return tuple(found)
 
 

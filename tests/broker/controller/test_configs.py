@@ -125,6 +125,17 @@ def test_an_invalid_alter_configs_is_refused_as_a_whole(topic, change, resource,
     assert len(topic.log) == before
 
 
+def test_settings_of_a_group_are_taken_as_far_as_a_record_has_room_for_its_name(cluster) -> None:
+    """A longer name was decided upon, and then refused by the log: the active controller gave up, and so did
+    the next one that the request was sent to."""
+    change = ("consumer.session.timeout.ms", SET, "46000")
+    assert alter(cluster, change, of=ConfigType.GROUP, name="g" * 249) is ErrorCode.NONE
+    assert cluster.replayed() is not None
+    written = len(cluster.log)
+    assert alter(cluster, change, of=ConfigType.GROUP, name="g" * 250) is ErrorCode.INVALID_REQUEST
+    assert len(cluster.log) == written == 1
+
+
 def test_validating_or_setting_what_holds_writes_nothing(topic) -> None:
     assert alter(topic, ("retention.ms", SET, "1"), validate_only=True) is ErrorCode.NONE
     assert alter(topic, ("retention.ms", DELETE, None)) is ErrorCode.NONE

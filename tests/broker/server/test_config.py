@@ -124,6 +124,24 @@ def test_a_short_fetch_timeout_shortens_the_long_poll() -> None:
         (with_line("listener.security.protocol.map=PLAINTEXT:SSL"), 9, "only PLAINTEXT is supported"),
         (with_line("listener.security.protocol.map=PLAINTEXT"), 9, "not NAME:PROTOCOL"),
         (with_line("broker.session.timeout.ms=2000"), 9, "more than broker.heartbeat.interval.ms"),
+        (with_line("broker.rack=" + "r" * 256), 9, "it must have 255 characters at most"),
+        (
+            with_line("listeners=PLAINTEXT://%s:1" % ("h" * 256), without="listeners"),
+            8,
+            "a name or host has more than 255 characters",
+        ),
+        (
+            with_line(
+                "listeners=" + ",".join(f"L{port}://:{port}" for port in range(65)), without="listeners"
+            ),
+            8,
+            "it has 65 listeners; 64 are allowed",
+        ),
+        (
+            with_line("log.dirs=" + ",".join(f"/d{number}" for number in range(257)), without="log.dirs"),
+            8,
+            "it names 257 directories; 256 are allowed",
+        ),
         (with_line("log.dirs=,", without="log.dirs"), None, ""),
     ],
 )

@@ -68,6 +68,22 @@ REQUESTS: list[tuple[str, ApiKey, int, dict[str, object]]] = [
         {"feature_updates": [{"feature": "f" * 300, "max_version_level": 1, "upgrade_type": 1}]},
     ),
     (
+        "a setting of a group of a long name",
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        {
+            "resources": [
+                {
+                    "resource_type": 32,
+                    "resource_name": "g" * 300,
+                    "configs": [
+                        {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "46000"}
+                    ],
+                }
+            ]
+        },
+    ),
+    (
         "a setting of a long name",
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         0,

@@ -15,6 +15,7 @@ from quorate.broker.controller.rpc import (
     ConfigOperation,
 )
 from quorate.broker.metadata import (
+    MAX_RESOURCE_NAME,
     ApiError,
     Config,
     ConfigResource,
@@ -166,6 +167,12 @@ def _check_topic_name(name: str) -> None:
 def _check_group_name(name: str) -> None:
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    if len(name) > MAX_RESOURCE_NAME:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The group's name has {len(name)} characters; a group with settings of its own may have "
+            f"{MAX_RESOURCE_NAME}.",
+        )
 
 
 def _check_broker_name(name: str) -> None:
