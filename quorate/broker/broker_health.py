@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from quorate.broker.lifecycle import BrokerLifecycle, LifecycleState
-from quorate.broker.replication import ReplicaManager
+from quorate.broker.replication import ReplicaServices
 from quorate.raft import Quorum
 
 
@@ -55,14 +55,14 @@ class NodeHealth:
 def node_health(
     quorum: Quorum[None],
     lifecycle: BrokerLifecycle | None,
-    replicas: ReplicaManager | None,
+    replicas: ReplicaServices | None,
 ) -> NodeHealth:
     """At this moment. `lifecycle` and `replicas`: of the node's broker, if it is one."""
     broker = None if lifecycle is None or replicas is None else _broker_health(lifecycle, replicas)
     return NodeHealth(quorum=quorum.health.as_dict(), broker=broker)
 
 
-def _broker_health(lifecycle: BrokerLifecycle, replicas: ReplicaManager) -> BrokerHealth:
+def _broker_health(lifecycle: BrokerLifecycle, replicas: ReplicaServices) -> BrokerHealth:
     own = lifecycle.own
     return BrokerHealth(
         reason=_reason(lifecycle),
@@ -70,7 +70,7 @@ def _broker_health(lifecycle: BrokerLifecycle, replicas: ReplicaManager) -> Brok
         fenced=own is None or own.fenced,
         broker_epoch=lifecycle.broker_epoch,
         controller_silent_ms=int(lifecycle.controller_silent_s * 1000),
-        failed_log_dirs=replicas.unusable_directories(),
+        failed_log_dirs=replicas.directories.unused_dirs,
     )
 
 

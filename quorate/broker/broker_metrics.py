@@ -22,7 +22,7 @@ from quorate.broker.metadata import (
     MetadataImage,
 )
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication import ReplicaManager
+from quorate.broker.replication import ReplicaServices
 from quorate.broker.replication.changes import BOUNDS, ENDS, ChangeKind
 from quorate.broker.wire import ConnectionQuotas
 from quorate.metrics import BROKER_METADATA, CONTROLLER, RaftMetrics, families
@@ -39,7 +39,7 @@ class BrokerMetrics(Collector):
         *,
         quorum: Quorum[None],
         raft: RaftMetrics,
-        replicas: ReplicaManager | None,
+        replicas: ReplicaServices | None,
         controller: ControllerNode | None,
         now_ms: Callable[[], int],
         throttles: ClientThrottles | None = None,
@@ -167,7 +167,7 @@ def _of_clients(throttles: ClientThrottles, connections: ConnectionQuotas) -> It
     yield waited
 
 
-def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
+def _of_replicas(replicas: ReplicaServices) -> Iterator[Metric]:
     counts, stats = replicas.counts(), replicas.stats
     name = "kafka_server_replicamanager"
     for gauge, help_text, value in (
@@ -236,7 +236,7 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         yield family
 
 
-def _of_cleaning(replicas: ReplicaManager) -> Iterator[Metric]:
+def _of_cleaning(replicas: ReplicaServices) -> Iterator[Metric]:
     """Yield the figures of compaction: Kafka's LogCleaner and LogCleanerManager, and counts."""
     stats = replicas.cleaning
     cleaner, manager = "kafka_log_logcleaner", "kafka_log_logcleanermanager"
@@ -275,9 +275,9 @@ def _of_cleaning(replicas: ReplicaManager) -> Iterator[Metric]:
         yield family
 
 
-def _of_changes(replicas: ReplicaManager) -> Iterator[Metric]:
+def _of_changes(replicas: ReplicaServices) -> Iterator[Metric]:
     """Yield the state changes of this broker's replicas."""
-    journal, summary = replicas.journal, replicas.changes
+    journal, summary = replicas.journal, replicas.journal.summary(now=trio.current_time())
     name = "quorate_broker_state_change"
     for gauge, help_text, value in (
         ("s_pending", "State changes that were begun and have not ended.", summary.pending),

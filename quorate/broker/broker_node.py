@@ -36,7 +36,7 @@ from quorate.broker.metadata import (
     refused_settings,
 )
 from quorate.broker.metadata_cache import MetadataCache, whole_image
-from quorate.broker.replication import ReplicaManager, ReplicationConfig
+from quorate.broker.replication import ReplicaManager, ReplicationConfig, ReplicationContext
 from quorate.broker.replication.changes import ChangeSummary
 from quorate.broker.replication.storage import BadDirectory, Directory
 from quorate.broker.settings import RACK_AWARE, ServerConfig
@@ -67,7 +67,7 @@ class BrokerNode:
         channel: ControllerChannel,
         lifecycle: BrokerLifecycle,
         reports: FailureReports,
-        replicas: ReplicaManager,
+        manager: ReplicaManager,
         groups: GroupCoordinator,
         listeners: Sequence[Listener],
         advertised: tuple[BrokerEndpoint, ...],
@@ -85,7 +85,8 @@ class BrokerNode:
         self._connect = connect
         self.lifecycle = lifecycle
         self._reports = reports
-        self.replicas = replicas
+        self._manager = manager
+        self.replicas = manager.replicas
         self.groups = groups
         self.throttles = ClientThrottles(lambda: metadata.image, QuotaWindows())
         self.connections = ConnectionQuotas(
@@ -126,10 +127,9 @@ class BrokerNode:
             reports.failed(directories)
             contact.hurry()
 
-        replicas = await ReplicaManager.open(
-            broker_id,
-            replication_config(config),
-            directories,
+        context = ReplicationContext(
+            broker_id=broker_id,
+            config=replication_config(config),
             runtime=runtime,
             static=config.static,
             alter_partition=ask,
@@ -138,10 +138,12 @@ class BrokerNode:
             controller_silent_s=contact.silent_s,
             disk_failed=report_failure,
         )
+        manager = await ReplicaManager.open(context, directories)
+        intake, replicas = manager.intake, manager.replicas
 
         def changes() -> ChangeSummary:
-            if replicas.began:
-                return replicas.changes
+            if intake.began:
+                return intake.changes
             # It acts upon nothing before it has all that is older than its registration.
             return ChangeSummary(acted_offset=metadata.offset, completed_offset=metadata.offset)
 
@@ -157,11 +159,11 @@ class BrokerNode:
             channel=channel,
             metadata=metadata,
             contact=contact,
-            log_dirs=replicas.online_dirs,
-            failed_dirs=replicas.failed_dirs,
-            proof=replicas.proof,
+            log_dirs=lambda: replicas.directories.online_ids,
+            failed_dirs=lambda: replicas.directories.failed_ids,
+            proof=replicas.directories.proof,
             changes=changes,
-            registered=replicas.registered,
+            registered=manager.registered,
             reported=reports.reported,
         )
 
@@ -189,7 +191,7 @@ class BrokerNode:
             channel=channel,
             lifecycle=lifecycle,
             reports=reports,
-            replicas=replicas,
+            manager=manager,
             groups=groups,
             listeners=listeners,
             advertised=advertised,
@@ -220,7 +222,7 @@ class BrokerNode:
                 nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
-                await self.replicas.close(clean=clean)
+                await self._manager.close(clean=clean)
 
     async def _greet_leaders(self) -> None:
         async for leadership in self._quorum.leadership_changes():
@@ -236,7 +238,7 @@ class BrokerNode:
 
     async def _replicate(self) -> None:
         try:
-            await self.replicas.run()
+            await self._manager.run()
         finally:
             # The quorum goes on for a while, and no replica can be opened any more.
             self._metadata.unsubscribe(self._metadata_changed)
@@ -265,7 +267,7 @@ class BrokerNode:
                 self._runtime.network,
                 broker_id=self._config.node_id,
                 metadata=self._metadata,
-                replicas=self.replicas,
+                lookups=self.replicas.lookups,
                 connect=self._connect,
                 tasks=nursery,
             ),
@@ -302,12 +304,12 @@ class BrokerNode:
             self._reconfigure(image)
         if delta.quotas:
             self.throttles.quotas_changed()
-        self.replicas.apply(delta, image, then=self._coordinate)
+        self._manager.intake.apply(delta, image, then=self._coordinate)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """Put the settings that may change while the broker runs into effect."""
         config = self._config.with_dynamic(dynamic_values(image, self._config.static))
-        self.replicas.reconfigure(replication_config(config))
+        self._manager.reconfigure(replication_config(config))
         self.connections.reconfigure(connection_rules(config))
 
     def _coordinate(self, each: PartitionDelta) -> None:

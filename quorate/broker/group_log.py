@@ -6,7 +6,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups import OFFSETS_TOPIC, GroupLogError
-from quorate.broker.replication import PartitionError, ProduceItem, ReplicaManager
+from quorate.broker.replication import PartitionError, ProduceItem, ReplicaServices
 from quorate.broker.wire import wire_code
 from quorate.log import LogError
 from quorate.log.batches import Record, RecordContent, build_keyed_batch, read_batches, record_pieces
@@ -19,16 +19,16 @@ _AT_ONCE: Final = 200
 
 
 class OffsetsLog:
-    """`GroupLog` over the replica manager."""
+    """`GroupLog` over this broker's replicas."""
 
-    def __init__(self, replicas: ReplicaManager, wall_clock: WallClock, *, timeout_ms: int) -> None:
+    def __init__(self, replicas: ReplicaServices, wall_clock: WallClock, *, timeout_ms: int) -> None:
         self._replicas = replicas
         self._wall_clock = wall_clock
         self._timeout_ms = timeout_ms
 
     async def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
         try:
-            led = self._replicas.partition(OFFSETS_TOPIC, partition)
+            led = self._replicas.lookups.partition(OFFSETS_TOPIC, partition)
             epoch = led.check_leading().leader_epoch
             offset: int = led.log.log_start_offset
             end = led.log.end_offset
@@ -55,7 +55,7 @@ class OffsetsLog:
         batch = build_keyed_batch(
             base_offset=0, epoch=0, timestamp_ms=self._wall_clock.now_ms(), records=records
         )
-        pending = self._replicas.append(
+        pending = self._replicas.produces.append(
             [ProduceItem(OFFSETS_TOPIC, partition, batch)],
             acks=-1,
             timeout_ms=self._timeout_ms,

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from quorate.broker.failure_reports import FailureReports, UnreportedFailureError
-from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.replication import ReplicaManager
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
 from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
@@ -18,10 +18,10 @@ ONE, TWO = uuid.UUID(int=1001), uuid.UUID(int=1002)
 TIMEOUT_S = 4.0
 
 
-def replicas_of(node: BrokerHost) -> ReplicaManager:
+def manager_of(node: BrokerHost) -> ReplicaManager:
     broker = node.serving.broker
     assert broker is not None
-    return broker.replicas
+    return broker._manager
 
 
 @pytest.mark.bug("KAFKA-15649")
@@ -32,18 +32,18 @@ def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int,
         await trio.sleep(2)
         for number in range(6):
             broken = scene.leader_of(number)
-            place = replicas_of(broken)._logs.folders.log_directory_of(TOPIC, number)
+            place = manager_of(broken)._logs.folders.log_directory_of(TOPIC, number)
             assert place is not None
             if place.path != FOLDER:
                 break
-        manager = replicas_of(broken)
+        manager = manager_of(broken)
         if not reported:
             others = [node.name for node in cluster.nodes if node is not broken]
             cluster.network.partition([broken.name], others)
         broken.disk.fail(DiskOperation.APPEND, path_part=f"{place.path}/", times=10**6)
         broken.disk_failing = True
         with trio.fail_after(3):
-            while not manager.failed_dirs():  # noqa: ASYNC110
+            while not manager.replicas.directories.failed_ids:  # noqa: ASYNC110
                 await trio.sleep(0.01)
         since = trio.current_time()
         await trio.sleep(TIMEOUT_S - 0.1)

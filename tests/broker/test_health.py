@@ -131,7 +131,7 @@ def lifecycle(
     ],
 )
 def test_a_broker_is_ready_while_it_may_lead_and_its_controller_answers(at: Any, reason: str | None) -> None:
-    replicas: Any = SimpleNamespace(unusable_directories=lambda: ("d2",))
+    replicas: Any = SimpleNamespace(directories=SimpleNamespace(unused_dirs=("d2",)))
     well: Any = SimpleNamespace(
         health=SimpleNamespace(as_dict=lambda: {"healthy": True, "reason": None, "epoch": 3})
     )

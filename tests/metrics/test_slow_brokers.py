@@ -63,7 +63,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def open_slowly(node: BrokerHost) -> trio.Event:
     """No log is opened there until the event is set."""
     assert node.serving.broker is not None
-    logs, released = node.serving.broker.replicas._logs, trio.Event()
+    logs, released = node.serving.broker._manager._logs, trio.Event()
     open_log = logs.open_log
 
     async def opened(*asked: Any, **options: Any) -> Any:

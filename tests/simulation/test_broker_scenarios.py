@@ -53,7 +53,7 @@ def test_a_partition_leader_that_was_stopped_acknowledges_nothing_that_was_sent_
         assert cluster.states(TOPIC)[0].leader_epoch > before
         broker = old.serving.broker
         assert broker is not None
-        assert broker.replicas.partition(TOPIC, 0).leading, "asleep, it has not heard of anybody else"
+        assert broker.replicas.lookups.partition(TOPIC, 0).leading, "asleep, it has not heard of anybody else"
         waiting = [
             append for append in clients.histories[0].appends if append.outcome is AppendOutcome.UNKNOWN
         ]

@@ -39,7 +39,7 @@ async def led_by(scene: BrokerScene, wanted: BrokerHost) -> None:
 def partition_of(host: BrokerHost, topic: str) -> PartitionReplica:
     broker = host.serving.broker
     assert broker is not None
-    return broker.replicas.partition(topic, 0)
+    return broker.replicas.lookups.partition(topic, 0)
 
 
 async def a_consumer_asks_for_a_time(scene: BrokerScene) -> bool:
@@ -67,7 +67,7 @@ async def a_consumer_asks_for_a_time(scene: BrokerScene) -> bool:
     async def ask() -> None:
         broker = host.serving.broker
         assert broker is not None
-        found.append(await broker.replicas.list_offset("long", 0, timestamp=T0 + BATCHES - 1))
+        found.append(await broker.replicas.queries.list_offset("long", 0, timestamp=T0 + BATCHES - 1))
 
     async with trio.open_nursery() as nursery:
         with scene.scheduler.process(host.name):

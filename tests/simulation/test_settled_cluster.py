@@ -34,7 +34,9 @@ def test_the_end_of_a_run_waits_for_replicas_that_are_in_the_isr_and_lack_record
         def ends() -> list[int]:
             brokers = (node.serving.broker for node in (leader, *followers))
             return [
-                broker.replicas.partition(OWN, 0).log.end_offset for broker in brokers if broker is not None
+                broker.replicas.lookups.partition(OWN, 0).log.end_offset
+                for broker in brokers
+                if broker is not None
             ]
 
         cluster.network.half_open(followers[0].name, leader.name)

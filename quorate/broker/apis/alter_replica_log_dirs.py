@@ -40,7 +40,7 @@ async def _alter(broker: Broker, context: RequestContext, request: "AlterReplica
 
 async def _begin(broker: Broker, topic: str, partition_id: int, path: str) -> ErrorCode:
     try:
-        await broker.replicas.move_replica(topic, partition_id, path)
+        await broker.replicas.moves.move(topic, partition_id, path)
     except PartitionError as error:
         return wire_code(error.code)
     return ErrorCode.none

@@ -15,7 +15,7 @@ from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.groups import GroupCoordinator
 from quorate.broker.metadata import BrokerEndpoint, BrokerState, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication import ReplicaManager
+from quorate.broker.replication import ReplicaServices
 from quorate.broker.settings import ServerConfig
 from quorate.broker.wire import Deferred, EncodedResponse, KafkaError, LoopTime, RequestContext, Response
 from quorate.broker.wire.codecs import build, encode_in_slices, response_type
@@ -72,7 +72,7 @@ class ServingNode:
 class Broker(ServingNode):
     """A running broker, as its handlers see it."""
 
-    replicas: ReplicaManager
+    replicas: ReplicaServices
     groups: GroupCoordinator
     topics: TopicCreator
     producer_ids: ProducerIdSource

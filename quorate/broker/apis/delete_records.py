@@ -39,7 +39,7 @@ async def _delete(broker: Broker, context: RequestContext, request: "DeleteRecor
             else:
                 refused[key] = error
             await slices.pause()
-    pending = await broker.replicas.delete_records(
+    pending = await broker.replicas.deletions.delete(
         list(items.values()), timeout_ms=int(request.timeout.total_seconds() * 1000)
     )
     await pending.wait()

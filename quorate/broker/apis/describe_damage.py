@@ -21,8 +21,8 @@ async def _describe(broker: Broker, context: RequestContext) -> Response:
     return await encoded_in_slices(
         context,
         error_code=ErrorCode.none,
-        damaged=_damaged(await broker.replicas.damages()),
-        set_aside=({"path": each.path} for each in broker.replicas.damaged_folders()),
+        damaged=_damaged(await broker.replicas.damage.damages()),
+        set_aside=({"path": each.path} for each in broker.replicas.damage.set_aside()),
     )
 
 

@@ -33,7 +33,7 @@ async def _describe(broker: Broker, context: RequestContext, request: "DescribeL
         for topic in request.topics:
             wanted.setdefault(topic.topic, set()).update(topic.partitions)
     return await encoded_in_slices(
-        context, error_code=ErrorCode.none, results=_results(broker.replicas.log_directories(), wanted)
+        context, error_code=ErrorCode.none, results=_results(broker.replicas.directories.reports(), wanted)
     )
 
 

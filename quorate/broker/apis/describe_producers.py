@@ -44,7 +44,7 @@ def _producers(broker: Broker, topic: str, partition_id: int) -> Iterator[_Field
     if not is_legal(topic):
         raise KafkaError(ErrorCode.invalid_topic_exception, f"'{topic}' can't be the name of a topic.")
     try:
-        producers = broker.replicas.producers(topic, partition_id)
+        producers = broker.replicas.queries.producers(topic, partition_id)
     except PartitionError as error:
         raise KafkaError(wire_code(error.code), error.message) from error
     return (

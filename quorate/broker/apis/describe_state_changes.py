@@ -25,7 +25,8 @@ def handle(broker: Broker, context: RequestContext, request: DescribeStateChange
 async def _describe(
     broker: Broker, context: RequestContext, request: DescribeStateChangesRequest
 ) -> Response:
-    journal, summary = broker.replicas.journal, broker.replicas.changes
+    journal = broker.replicas.journal
+    summary = journal.summary(now=trio.current_time())
     pending, ended = journal.pending(), [] if request.pending_only else journal.ended()
     limit = min(max(request.limit, 0), _MOST)
     newest = await _wanted(reversed(ended), request, limit)

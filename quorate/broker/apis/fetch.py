@@ -84,7 +84,7 @@ async def handle(broker: Broker, context: RequestContext, request: KafkaFetchReq
     if session is not None:
         return await _in_session(broker, context, request, session)
     options = await in_slices(_options(context, request, request.topics, max_wait_ms=request.max_wait_ms))
-    begun = await broker.replicas.begin_fetch(options, again=context.repeated)
+    begun = await broker.replicas.fetches.begin(options, again=context.repeated)
     if not isinstance(begun, ParkedFetch):
         await in_slices(options.let_go_steps())
         return await in_slices(_response(broker, context, request, begun))
@@ -141,7 +141,7 @@ async def _enter_session(
     )
     options = await in_slices(_options(context, request, request.topics, max_wait_ms=request.max_wait_ms))
     forgotten = await in_slices(_forgotten(request)) if request.forgotten else ()
-    return await broker.replicas.enter_session(ref, options, forgotten)
+    return await broker.replicas.session_fetches.enter(ref, options, forgotten)
 
 
 async def _in_session(
@@ -153,7 +153,7 @@ async def _in_session(
         return await in_slices(_incremental(broker, context, request, [], session_id=0))
     session_id = session.session_id
     try:
-        begun = await broker.replicas.begin_session_fetch(session, options)
+        begun = await broker.replicas.session_fetches.begin(session, options)
     except FetchSessionError as error:
         return _session_error(request, wire_code(error.code))
     if not isinstance(begun, ParkedFetch):
@@ -377,7 +377,7 @@ async def _with_cluster_metadata(
 
             async def watch_others() -> None:
                 options = await in_slices(_options(context, request, others, max_wait_ms=request.max_wait_ms))
-                await broker.replicas.fetch(options)
+                await broker.replicas.fetches.fetch(options)
                 nursery.cancel_scope.cancel()
 
             for topic in own:
@@ -385,7 +385,9 @@ async def _with_cluster_metadata(
                     nursery.start_soon(watch, part)
             if others:
                 nursery.start_soon(watch_others)
-    results = await broker.replicas.fetch(await in_slices(_options(context, request, others, max_wait_ms=0)))
+    results = await broker.replicas.fetches.fetch(
+        await in_slices(_options(context, request, others, max_wait_ms=0))
+    )
     fetched = iter(results)
     topics: list[FetchedTopic] = []
     for topic in request.topics:

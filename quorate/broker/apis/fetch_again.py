@@ -39,7 +39,7 @@ class FetchAgain:
         """Begin it again. None if it may find something now, or is to be throttled."""
         if broker.image.has_quotas:
             return None
-        parked = broker.replicas.begin_fetch_again(self._options, self._quiet)
+        parked = broker.replicas.fetches.begin_again(self._options, self._quiet)
         return None if parked is None else self._deferred(parked)
 
     def _deferred(self, parked: ParkedFetch) -> Deferred:

@@ -115,7 +115,9 @@ def _coordinator(broker: Broker, group_id: str, listener: str) -> _Fields:
         return _nobody(_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is gone")
     partition = partition_of(group_id, len(partitions))
     leader = partitions[partition].leader
-    if leader == broker.config.node_id and broker.replicas.is_cut_off(OFFSETS_TOPIC, partition):
+    if leader == broker.config.node_id and broker.replicas.lookups.sends_clients_away(
+        OFFSETS_TOPIC, partition
+    ):
         leader = NO_LEADER
     # The same address as in Metadata: librdkafka takes this one for the node otherwise.
     endpoint = None if leader == NO_LEADER else broker.endpoint(leader, listener)

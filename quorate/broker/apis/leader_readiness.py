@@ -15,7 +15,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication import PartitionError, ReplicaManager
+from quorate.broker.replication import PartitionError, PartitionLookups
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client, wire_code
 from quorate.broker.wire.codecs import MalformedError
 from quorate.runtime import Address, Network, NetworkError
@@ -60,7 +60,7 @@ class LeaderReadiness:
         *,
         broker_id: int,
         metadata: MetadataCache,
-        replicas: ReplicaManager,
+        lookups: PartitionLookups,
         connect: Callable[[int], Address | None],
         tasks: trio.Nursery,
     ) -> None:
@@ -69,7 +69,7 @@ class LeaderReadiness:
         self._network = network
         self._broker_id = broker_id
         self._metadata = metadata
-        self._replicas = replicas
+        self._lookups = lookups
         self._connect = connect
         self._tasks = tasks
         self._clients: dict[int, _SharedClient] = {}
@@ -107,7 +107,7 @@ class LeaderReadiness:
 
     def _leads(self, name: str, index: int) -> bool:
         try:
-            self._replicas.partition(name, index).check_leading()
+            self._lookups.partition(name, index).check_leading()
         except PartitionError as error:
             return wire_code(error.code) not in _NOT_YET
         return True

@@ -99,7 +99,7 @@ async def _partition(
         }
     if not isinstance(node, Broker):
         return _refused(part, ErrorCode.unknown_topic_or_partition)
-    result = await node.replicas.list_offset(
+    result = await node.replicas.queries.list_offset(
         topic,
         part.partition_index,
         timestamp=part.timestamp,

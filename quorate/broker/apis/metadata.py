@@ -208,7 +208,7 @@ def _answer(
         and (endpoint := endpoint_of(each, listener)) is not None
     ]
     controller_id: object = broker.controller_id()
-    if broker.replicas.any_cut_off:
+    if broker.replicas.lookups.any_cut_off:
         # This broker's metadata is old, so the client should ask another one.
         others = [each for each in brokers if each["node_id"] != broker.config.node_id]
         if others:
@@ -292,7 +292,7 @@ def describe_partition(
     if leader == NO_LEADER:
         error = ErrorCode.leader_not_available
     elif broker.endpoint(leader, listener) is None or (
-        leader == broker.config.node_id and broker.replicas.is_cut_off(topic.topic_id, index)
+        leader == broker.config.node_id and broker.replicas.lookups.sends_clients_away(topic.topic_id, index)
     ):
         error = ErrorCode.leader_not_available
         leader = NO_LEADER

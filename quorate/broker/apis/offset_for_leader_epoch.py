@@ -58,7 +58,7 @@ def _partition(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") 
             "leader_epoch": -1,
             "end_offset": -1,
         }
-    result = node.replicas.offset_for_leader_epoch(
+    result = node.replicas.queries.offset_for_leader_epoch(
         topic,
         part.partition,
         leader_epoch=Epoch(part.leader_epoch),

@@ -46,7 +46,7 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
         raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this version of quorate")
     items = await in_slices(_items(request))
     throttle_ms = _throttle_ms(broker, context, request, items)
-    pending = await broker.replicas.produce(
+    pending = await broker.replicas.produces.produce(
         items, acks=request.acks, timeout_ms=request.timeout_ms, zstd=request.version >= _ZSTD_FROM
     )
     small = len(items) <= _AT_ONCE

@@ -15,7 +15,7 @@ def handle(broker: Broker, context: RequestContext, request: RefetchReplicaReque
 
 async def _refetch(broker: Broker, context: RequestContext, request: RefetchReplicaRequest) -> Response:
     try:
-        path = await broker.replicas.refetch(request.topic_name, request.partition_index)
+        path = await broker.replicas.refetches.refetch(request.topic_name, request.partition_index)
     except PartitionError as error:
         return respond(context, error_code=wire_code(error.code), error_message=error.message)
     return respond(context, error_code=ErrorCode.none, path=path)

@@ -1,7 +1,8 @@
 """Replicas of partitions: logs, ISR, high watermark, fetchers."""
 
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica_manager import ParkedProduce, ReplicaManager
+from quorate.broker.replication.replica_assembly import ReplicaServices, ReplicationContext
+from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import (
     AllDirectoriesFailedError,
@@ -20,6 +21,7 @@ from quorate.broker.replication.requests import (
     ProduceResult,
     SessionRef,
 )
+from quorate.broker.replication.serving import ParkedProduce, PartitionLookups
 from quorate.broker.replication.stats import ReplicationStats
 
 __all__ = [
@@ -33,12 +35,15 @@ __all__ = [
     "FetchResult",
     "ParkedProduce",
     "PartitionError",
+    "PartitionLookups",
     "ProduceItem",
     "ProduceResult",
     "Purgatory",
     "ReplicaFailedError",
     "ReplicaManager",
+    "ReplicaServices",
     "ReplicationConfig",
+    "ReplicationContext",
     "ReplicationStats",
     "SessionRef",
 ]

@@ -1,21 +1,14 @@
 """Counts of this broker's partitions at one moment."""
 
-from collections.abc import Sequence
-
+from quorate.broker.replication.hosting import HostedReplicas
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.serving import ParkedFetch, ParkedProduce
 from quorate.broker.replication.stats import PartitionCounts
 
 
-def count_partitions(
-    partitions: Sequence[PartitionReplica],
-    *,
-    offline_replicas: int,
-    damaged_replicas: int,
-    purgatory: Purgatory,
-) -> PartitionCounts:
-    """Count the roles of `partitions`, all that are open here."""
+def count_partitions(hosted: HostedReplicas, purgatory: Purgatory) -> PartitionCounts:
+    """Count the replicas that are hosted, and the roles of those that are open."""
+    partitions = hosted.partitions()
     leaders = [each.leading for each in partitions if each.leading is not None]
     min_isr = {each.leading: each.min_isr for each in partitions if each.leading is not None}
     return PartitionCounts(
@@ -26,8 +19,8 @@ def count_partitions(
         at_min_isr_partition_count=sum(
             len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
         ),
-        offline_replica_count=offline_replicas,
-        damaged_replica_count=damaged_replicas,
+        offline_replica_count=hosted.offline,
+        damaged_replica_count=hosted.damaged,
         reassigning_partitions=sum(
             each.leading is not None and each.state is not None and each.state.is_reassigning
             for each in partitions

@@ -107,7 +107,7 @@ class BitRot:
                 if broker is None or not node.disk.exists(folder):
                     continue
                 try:
-                    committed = broker.replicas.partition(self._topic, partition).high_watermark
+                    committed = broker.replicas.lookups.partition(self._topic, partition).high_watermark
                 except PartitionError:
                     continue
                 trusted = min(committed, durable.get((self._topic, partition), 0))

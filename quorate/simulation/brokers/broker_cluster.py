@@ -128,7 +128,7 @@ class BrokerHost(VotingNode):
     def degraded(self) -> bool:
         """Return whether it serves without one of its directories of log.dirs, which has failed."""
         broker = None if self.server is None or not self.alive else self.server.broker
-        return broker is not None and len(broker.replicas.online_dirs()) < len(self.config.log_dirs)
+        return broker is not None and len(broker.replicas.directories.online_ids) < len(self.config.log_dirs)
 
     @property
     def address(self) -> Address:
@@ -404,7 +404,11 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
     def unfinished_changes(self) -> dict[str, ChangeSummary]:
         """Return how far the brokers are that have not ended all state changes of their replicas."""
         brokers = ((node.name, node.serving.broker) for node in self.running)
-        found = {name: broker.replicas.changes for name, broker in brokers if broker is not None}
+        found = {
+            name: broker.replicas.journal.summary(now=trio.current_time())
+            for name, broker in brokers
+            if broker is not None
+        }
         return {name: each for name, each in found.items() if each.pending or each.backlog}
 
     def may_create(self) -> bool:

@@ -413,7 +413,7 @@ async def check_answers(cluster: BrokerCluster, clients: BrokerClients) -> None:
     for partition, state in states.items():
         leader = cluster.nodes[state.leader - 1].serving.broker
         assert leader is not None
-        end = leader.replicas.partition(TOPIC, partition).log.end_offset
+        end = leader.replicas.lookups.partition(TOPIC, partition).log.end_offset
         auditor = f"auditor-{partition}"
         with trio.move_on_after(_PATIENCE_S) as patience:
             await clients.consume_partition(auditor, partition, until=end)
@@ -428,7 +428,7 @@ async def check_answers(cluster: BrokerCluster, clients: BrokerClients) -> None:
         for node in cluster.nodes:
             broker = node.serving.broker
             assert broker is not None
-            log = broker.replicas.partition(TOPIC, partition).log
+            log = broker.replicas.lookups.partition(TOPIC, partition).log
             if await everything_of(log) != final:
                 raise SafetyViolation(
                     f"ReplicasAgree: {node.name} is in sync and differs in {TOPIC}-{partition}"

@@ -289,7 +289,7 @@ class CompactedTopic(PartitionClients):
         for node in self._cluster.nodes:
             broker = node.serving.broker
             assert broker is not None
-            yield node.name, broker.replicas.partition(self.topic, partition).log
+            yield node.name, broker.replicas.lookups.partition(self.topic, partition).log
 
     async def _check_replica(self, name: str, partition: int, log: Log) -> None:
         folded: dict[bytes, bytes] = {}

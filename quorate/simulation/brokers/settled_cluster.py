@@ -82,7 +82,7 @@ def _replica(node: BrokerHost, topic_id: uuid.UUID, partition_id: int) -> Partit
     """Return the replica; None if the broker does not serve it."""
     broker = node.serving.broker
     try:
-        return None if broker is None else broker.replicas.partition(topic_id, partition_id)
+        return None if broker is None else broker.replicas.lookups.partition(topic_id, partition_id)
     except PartitionError:
         return None
 

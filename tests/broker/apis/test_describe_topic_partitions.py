@@ -47,7 +47,11 @@ CONTEXT = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), KEY,
 
 
 class Replicas:
-    def is_cut_off(self, topic_id: uuid.UUID, partition: int) -> bool:
+    @property
+    def lookups(self) -> "Replicas":
+        return self
+
+    def sends_clients_away(self, topic_id: uuid.UUID, partition: int) -> bool:
         return False
 
 

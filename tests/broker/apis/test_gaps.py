@@ -59,7 +59,6 @@ from quorate.broker.replication.changes.change_journal import (
     Cause,
     ChangeJournal,
     ChangeKind,
-    ChangeSummary,
 )
 from quorate.broker.replication.following.lost_leaders import LostLeaders
 from quorate.broker.replication.replication_errors import PartitionError
@@ -120,6 +119,8 @@ class Replicas:
     any_cut_off = False
 
     def __init__(self) -> None:
+        self.lookups = self.produces = self.fetches = self.deletions = self
+        self.queries = self.moves = self.directories = self
         self.stats = ReplicationStats()
         self.lost_leaders = LostLeaders()
         self.journal, cause = ChangeJournal(), Cause(1, 0.0, 0)
@@ -128,7 +129,6 @@ class Replicas:
             self.journal.completed(topic_id(0), number, now=1.0)
         for number in range(CHANGES):
             self.journal.begin("t1", topic_id(1), number, ChangeKind.FOLLOW, None, cause)
-        self.changes = ChangeSummary(pending=CHANGES)
 
     async def produce(self, items: Sequence[ProduceItem], **rest: object) -> ParkedProduce:
         pending = ParkedProduce(lambda: None)
@@ -144,7 +144,7 @@ class Replicas:
         trio.lowlevel.current_trio_token().run_sync_soon(pending.begin)
         return pending
 
-    async def begin_fetch(self, options: FetchOptions, *, again: bool) -> list[FetchResult]:
+    async def begin(self, options: FetchOptions, *, again: bool) -> list[FetchResult]:
         found = []
         for item in options.items:
             found.append(
@@ -155,24 +155,24 @@ class Replicas:
             await trio.lowlevel.checkpoint()
         return found
 
-    def is_cut_off(self, topic: object, partition: int) -> bool:
+    def sends_clients_away(self, topic: object, partition: int) -> bool:
         return False
 
     async def list_offset(self, *asked: object, **rest: object) -> OffsetResult:
         return OffsetResult(offset=7)
 
-    async def delete_records(self, items: Sequence[DeleteRecordsItem], *, timeout_ms: int) -> Any:
+    async def delete(self, items: Sequence[DeleteRecordsItem], *, timeout_ms: int) -> Any:
         results = [
             DeleteRecordsResult(topic=each.topic, partition_id=each.partition_id, low_watermark=Offset(7))
             for each in items
         ]
         return SimpleNamespace(wait=trio.lowlevel.checkpoint, results=lambda: results)
 
-    async def move_replica(self, topic: str, partition_id: int, path: str) -> None:
+    async def move(self, topic: str, partition_id: int, path: str) -> None:
         if partition_id % 2:
             raise PartitionError(ErrorCode.REPLICA_NOT_AVAILABLE, "not here")
 
-    def log_directories(self) -> list[DirectoryReport]:
+    def reports(self) -> list[DirectoryReport]:
         held = cast(Any, SimpleNamespace(size_bytes=7, high_watermark=7, end_offset=7))
         logs = {(f"t{number}", index): held for number in range(ASKED) for index in range(PARTITIONS)}
         return [DirectoryReport(path="/data", space=DiskSpace(total=7, usable=7), logs=logs)]

@@ -88,7 +88,7 @@ async def asking(
                 network.for_node("broker"),
                 broker_id=1,
                 metadata=metadata_of_any_topic(partitions),
-                replicas=cast(Any, None),
+                lookups=cast(Any, None),
                 connect=lambda broker_id: LEADER,
                 tasks=nursery,
             ),

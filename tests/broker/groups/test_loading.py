@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -393,7 +394,8 @@ class Partition:
 
 
 def offsets_log(partition: Partition) -> OffsetsLog:
-    return OffsetsLog(cast(Any, partition), cast(Any, None), timeout_ms=1000)
+    replicas = cast(Any, SimpleNamespace(lookups=partition))
+    return OffsetsLog(replicas, cast(Any, None), timeout_ms=1000)
 
 
 def batch_at(offset: int, *records: RecordContent) -> bytes:

@@ -41,8 +41,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.metadata_records import Partition as PartitionRecord
 from quorate.broker.metadata_cache import whole_image
-from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.broker.replication import ReplicaManager, ReplicationConfig, ReplicationContext
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import DeleteRecordsItem, FetchItem, FetchOptions, ProduceItem
 from quorate.broker.wire.kafka_server import serve
@@ -172,7 +171,7 @@ class Controller:
             current_metadata_offset=self.end_offset,
             offline_log_dirs=next(
                 each for each in self.brokers if each.id == broker_id
-            ).manager.failed_dirs(),
+            ).replicas.directories.failed_ids,
         )
         outcome = heartbeat(
             self.image,
@@ -268,6 +267,10 @@ class Broker:
         return self.manager is not None and not self.errors
 
     @property
+    def replicas(self):
+        return self.manager.replicas
+
+    @property
     def disk(self):
         return self.host.disk
 
@@ -285,10 +288,9 @@ class Broker:
             metadata_dir=None,
             lock=lambda path: None,
         )
-        manager = await ReplicaManager.open(
-            self.id,
-            config,
-            directories,
+        context = ReplicationContext(
+            broker_id=self.id,
+            config=config,
             runtime=runtime,
             static=StaticConfig(controller.static, node_id=self.id),
             alter_partition=controller.alter_partition,
@@ -297,10 +299,12 @@ class Broker:
             controller_silent_s=lambda: 0.0,
             disk_failed=lambda directories: None,
         )
+        manager = await ReplicaManager.open(context, directories)
+        folders = manager.replicas.directories
         incarnation = uuid.UUID(int=(9 << 100) + self.id * 1000 + self.starts)
-        epoch = controller.register(self.id, incarnation, log_dirs=manager.online_dirs(), proof=manager.proof)
+        epoch = controller.register(self.id, incarnation, log_dirs=folders.online_ids, proof=folders.proof)
         manager.registered(epoch)
-        self.manager = manager
+        self.manager, self.wall_clock = manager, runtime.wall_clock
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
         started = trio.Event()
@@ -309,7 +313,7 @@ class Broker:
         self._image = controller.image.copy()
         self._held = None
         self._listening = True
-        manager.apply(whole_image(self._image), self._image)
+        manager.intake.apply(whole_image(self._image), self._image)
         if unfence:
             controller.unfence(self.id)
 
@@ -320,7 +324,7 @@ class Broker:
 
     async def _run(self, manager, runtime, started, scope, ended):
         api = SimpleNamespace(
-            replicas=manager, endpoint=lambda *_: None, image=SimpleNamespace(has_quotas=False)
+            replicas=manager.replicas, endpoint=lambda *_: None, image=SimpleNamespace(has_quotas=False)
         )
 
         async def handle(context, request):
@@ -349,7 +353,7 @@ class Broker:
             self._held.append((base, records))
             return
         delta = apply_records(self._image, records, base_offset=base, epoch=1)
-        self.manager.apply(delta, self._image)
+        self.manager.intake.apply(delta, self._image)
 
     def hold_metadata(self):
         self._held = self._held or []
@@ -393,7 +397,7 @@ class Broker:
     # Use
 
     def partition(self, name="t", partition_id=0):
-        return self.manager.partition(name, partition_id)
+        return self.replicas.lookups.partition(name, partition_id)
 
     def produce(self, *values, acks=-1, name="t", partition_id=0, timeout_ms=5000, **fields):
         return self.send(
@@ -402,7 +406,7 @@ class Broker:
 
     def send(self, records, *, acks=-1, name="t", partition_id=0, timeout_ms=5000):
         items = [ProduceItem(name, partition_id, records)]
-        return self.manager.append(items, acks=acks, timeout_ms=timeout_ms)
+        return self.replicas.produces.append(items, acks=acks, timeout_ms=timeout_ms)
 
     async def produced(self, *values, **options):
         """Produce and wait for the answer."""
@@ -413,7 +417,7 @@ class Broker:
     async def deleted(self, offset, *, name="t", partition_id=0, timeout_ms=5000):
         """Delete what is below `offset`, and wait for the answer."""
         items = [DeleteRecordsItem(name, partition_id, offset)]
-        pending = await self.manager.delete_records(items, timeout_ms=timeout_ms)
+        pending = await self.replicas.deletions.delete(items, timeout_ms=timeout_ms)
         await pending.wait()
         return pending.results()[0]
 
@@ -422,7 +426,7 @@ class Broker:
         options = {key: fields.pop(key) for key in names if key in fields}
         item = FetchItem(name, partition_id, offset, 1 << 20, **fields)
         request = FetchOptions(items=[item], max_wait_ms=max_wait_ms, min_bytes=min_bytes, **options)
-        return (await self.manager.fetch(request))[0]
+        return (await self.replicas.fetches.fetch(request))[0]
 
     async def consumed(self, offset=0, **options):
         """Values from `offset` on, as a consumer reads them, up to the high watermark."""

@@ -68,16 +68,16 @@ async def test_a_broker_takes_many_roles_in_pieces_and_says_how_far_it_got(
             offset=image.offset + 1,
             epoch=1,
         )
-    acted = manager.changes.acted_offset
-    manager.apply(whole_image(image), image)
+    acted = manager.intake.changes.acted_offset
+    manager.intake.apply(whole_image(image), image)
     # What a later record changes is not what this delta says.
     end = image.offset
     image.apply(PartitionChange(topic_id=topic_id, partition_id=0, leader=2), offset=end + 1, epoch=1)
     pieces = [len(hosted)]
-    while manager.changes.acted_offset == acted:
+    while manager.intake.changes.acted_offset == acted:
         await trio.lowlevel.checkpoint()
         pieces.append(len(hosted) - sum(pieces))
-    assert manager.changes.acted_offset == end
+    assert manager.intake.changes.acted_offset == end
     assert max(pieces) <= 2 * 65
     assert hosted == [0, *range(MANY)]
 

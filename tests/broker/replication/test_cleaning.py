@@ -39,7 +39,7 @@ def keyed(*records, producer=(-1, -1, -1), timestamp_ms=1000):
 async def write(broker, *batches, acks=-1, name="t", partition_id=0, **fields):
     """Each of `batches` is a batch of one record of now, in the form of `keyed`."""
     for record in batches:
-        data = keyed(record, timestamp_ms=broker.manager._wall_clock.now_ms(), **fields)
+        data = keyed(record, timestamp_ms=broker.wall_clock.now_ms(), **fields)
         pending = broker.send(data, acks=acks, name=name, partition_id=partition_id)
         await pending.wait()
         assert not pending.results()[0].error
@@ -100,9 +100,9 @@ async def test_a_tombstone_goes_after_its_time_though_nothing_is_written(compact
     assert await held(cluster[1]) == ["1:a", "2:b=1", "3:end=1"]
     await trio.sleep(120)
     assert await held(cluster[1]) == ["2:b=1", "3:end=1"]
-    passes = cluster[1].manager.cleaning.passes
+    passes = cluster[1].replicas.cleaning.passes
     await trio.sleep(600)
-    assert cluster[1].manager.cleaning.passes == passes
+    assert cluster[1].replicas.cleaning.passes == passes
 
 
 @pytest.mark.bug("KAFKA-8522")
@@ -149,7 +149,7 @@ async def test_the_dirtiest_log_comes_first(compacting, autojump_clock):
     # What is clean already makes the difference.
     where.cleaned |= {("t", 0): 1, ("t", 1): 7, ("t", 2): 2}
     with captured_logs() as lines:
-        cluster[1].manager._cleaner.reconfigure(
+        cluster[1].manager._parts.cleaner.reconfigure(
             ReplicationConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=1000)
         )
         cluster.controller.configure(min_cleanable_dirty_ratio="0.01")
@@ -303,11 +303,11 @@ async def test_a_log_is_not_chosen_again_and_again(compacting, autojump_clock):
     where = cluster[1].manager._logs.folders.log_directory_of("t", 0)
     where.cleaned["t", 0] = 1  # in a hole
     await trio.sleep(10)
-    passes = cluster[1].manager.cleaning.passes
+    passes = cluster[1].replicas.cleaning.passes
     for record in ("a=1", "a=2", "end=1"):
         await write(cluster[1], record, partition_id=1)
     await trio.sleep(600)
-    assert cluster[1].manager.cleaning.passes == passes + 1
+    assert cluster[1].replicas.cleaning.passes == passes + 1
     assert await held(cluster[1], partition_id=1) == ["1:a=2", "2:end=1"]
 
 
@@ -319,8 +319,8 @@ async def test_a_log_start_in_the_active_segment_leaves_nothing_to_compact(compa
     await write(cluster[1], "a=4", "a=5")
     assert not (await cluster[1].deleted(4)).error
     await trio.sleep(60)
-    assert cluster[1].manager.cleaning.passes <= 1
-    assert not any(logs for logs, _ in cluster[1].manager.cleaning.uncleanable.values())
+    assert cluster[1].replicas.cleaning.passes <= 1
+    assert not any(logs for logs, _ in cluster[1].replicas.cleaning.uncleanable.values())
     assert await held(cluster[1]) == ["3:a=4", "4:a=5"] or await held(cluster[1]) == ["4:a=5"]
 
 
@@ -435,7 +435,7 @@ async def test_a_damaged_log_is_set_aside_and_others_go_on(compacting, autojump_
     file = disk.open(path)
     file.write_at(file.size - 2, b"\xff")
     file.close()
-    cleaner = cluster[1].manager._cleaner
+    cleaner = cluster[1].manager._parts.cleaner
     with captured_logs() as lines:
         cleaner.reconfigure(ReplicationConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=1000))
         await trio.sleep(600)
@@ -443,7 +443,7 @@ async def test_a_damaged_log_is_set_aside_and_others_go_on(compacting, autojump_
     assert [each["partition"] for each in said] == ["t-0"]
     assert path in str(said[0]["reason"])
     assert await held(cluster[1], partition_id=1) == ["2:a=3", "3:end=1"]
-    count, size = cluster[1].manager.cleaning.uncleanable["data"]
+    count, size = cluster[1].replicas.cleaning.uncleanable["data"]
     assert (count, size > 0) == (1, True)
     assert cluster[1].partition().failure is None
 
@@ -453,7 +453,7 @@ async def test_a_full_disk_pauses_compaction_and_nothing_else(compacting, autoju
     await write(cluster[1], "a=1", "a=2", "end=1")
     before = await held(cluster[1])
     cluster[1].disk.space_left = 20
-    cluster[1].manager._cleaner.reconfigure(
+    cluster[1].manager._parts.cleaner.reconfigure(
         ReplicationConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=1000)
     )
     await trio.sleep(10)
@@ -476,7 +476,7 @@ async def test_a_disk_that_fills_at_any_place_of_a_pass_costs_no_key(
     before, disk = await held(cluster[1]), cluster[1].disk
     after = ["27:k0=27", "28:k1=28", "29:k2=29", "30:end=1"]
     disk.space_left = space
-    cluster[1].manager._cleaner.reconfigure(
+    cluster[1].manager._parts.cleaner.reconfigure(
         ReplicationConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=1000)
     )
     await trio.sleep(10)
@@ -505,10 +505,10 @@ async def test_a_pass_keeps_to_the_rate(compacting, autojump_clock):
     )
     await write(cluster[1], *(f"k={number}{'.' * 800}" for number in range(100)))
     began = trio.current_time()
-    cluster[1].manager._cleaner.reconfigure(
+    cluster[1].manager._parts.cleaner.reconfigure(
         ReplicationConfig(log_cleaner_io_max_bytes_per_second=10_000.0, log_cleaner_backoff_ms=1000)
     )
-    await cluster.until(lambda: cluster[1].manager.cleaning.passes, within_s=600)
+    await cluster.until(lambda: cluster[1].replicas.cleaning.passes, within_s=600)
     # Twice 88,000 bytes are read, and some hundred are written.
     assert 16 <= trio.current_time() - began <= 22
 
@@ -555,7 +555,7 @@ async def test_more_keys_than_the_table_takes_are_compacted_in_several_passes(co
     )
     await write(cluster[1], *(f"k{number % 10}={number}" for number in range(30)), "end=1")
     await trio.sleep(60)
-    assert cluster[1].manager.cleaning.passes > 1
+    assert cluster[1].replicas.cleaning.passes > 1
     assert [each.partition(":")[0] for each in await held(cluster[1])] == [*map(str, range(20, 31))]
 
 
@@ -568,10 +568,10 @@ async def test_as_many_passes_run_at_once_as_have_a_table_to_speak_of(compacting
     for number in range(3):
         pending = cluster[1].send(keyed(*(f"k{key}={number}" for key in range(500))))
         await pending.wait()
-    await cluster.until(lambda: cluster[1].manager.cleaning.passes)
+    await cluster.until(lambda: cluster[1].replicas.cleaning.passes)
     await write(cluster[1], "end=1")
     assert len(await held(cluster[1])) < 1501
-    assert cluster[1].manager.cleaning.uncleanable["data"] == (0, 0)
+    assert cluster[1].replicas.cleaning.uncleanable["data"] == (0, 0)
 
 
 @pytest.mark.bug("KAFKA-8002")
@@ -586,7 +586,7 @@ async def test_a_compacted_replica_moves_to_another_directory_and_is_compacted_t
     second = "more" if first == "data" else "data"
     for target, other in ((second, first), (first, second)):
         before = cleaned_to(cluster[1])
-        await cluster[1].manager.move_replica("t", 0, target)
+        await cluster[1].replicas.moves.move("t", 0, target)
         cluster.controller.elect(1)
         await cluster.until(lambda: logs.folders.log_directory_of("t", 0).path == target)  # noqa: B023
         assert cleaned_to(cluster[1]) == before
@@ -607,8 +607,8 @@ async def test_no_pass_begins_while_a_replica_moves(compacting, autojump_clock):
     await cluster.until(lambda: gate._pass is not None)
     logs = cluster[1].manager._logs
     target = "more" if logs.folders.log_directory_of("t", 0).path == "data" else "data"
-    cluster[1].manager._quotas.moves.bound = 100.0
-    await cluster[1].manager.move_replica("t", 0, target)
+    cluster[1].manager._parts.quotas.moves.bound = 100.0
+    await cluster[1].replicas.moves.move("t", 0, target)
     await trio.sleep(1)
     assert gate._pass is None
     while logs.folders.log_directory_of("t", 0).path != target:
@@ -649,7 +649,7 @@ async def test_an_idle_log_is_not_read(compacting, autojump_clock):
     disk = cluster[1].disk
     await trio.sleep(5)
     disk.stall()
-    looked_at = cluster[1].manager.cleaning.looked_at
+    looked_at = cluster[1].replicas.cleaning.looked_at
     await trio.sleep(60)
-    assert cluster[1].manager.cleaning.looked_at > looked_at + 50
+    assert cluster[1].replicas.cleaning.looked_at > looked_at + 50
     disk.release()

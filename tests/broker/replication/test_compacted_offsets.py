@@ -20,8 +20,7 @@ class Written:
     """The coordinator's log on one broker."""
 
     def __init__(self, broker):
-        manager = broker.manager
-        self.log = OffsetsLog(manager, manager._wall_clock, timeout_ms=5000)
+        self.log = OffsetsLog(broker.replicas, broker.wall_clock, timeout_ms=5000)
 
     async def append(self, records):
         done = trio.Event()

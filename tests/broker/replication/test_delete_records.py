@@ -160,7 +160,7 @@ async def test_a_partition_on_a_failed_disk_says_so(make_brokers, autojump_clock
     cluster[1].disk.fail(DiskOperation.SYNC, path_part=LOG_STARTS)
     assert (await cluster[1].deleted(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await cluster[1].deleted(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert cluster[1].manager.unusable_directories() == ("data",)
+    assert cluster[1].replicas.directories.unused_dirs == ("data",)
 
 
 async def test_losing_the_lead_ends_the_wait(make_brokers, autojump_clock):
@@ -184,7 +184,7 @@ async def test_an_answered_deletion_outlives_the_death_of_every_replica(make_bro
         await cluster[each].crash(power=power)
     for each in (1, 2, 3):
         await cluster[each].start()
-        await cluster.until(lambda each=each: cluster[each].manager._hosted.settled)
+        await cluster.until(lambda each=each: cluster[each].manager._parts.hosted.settled)
         assert starts(cluster, each)[0] >= 5
 
 

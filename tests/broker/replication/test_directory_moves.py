@@ -38,7 +38,7 @@ def futures(broker):
     """Directory, partition and lag of each future replica, as DescribeLogDirs has them."""
     return [
         (each.path.rpartition("/")[2], key, future.offset_lag)
-        for each in broker.manager.log_directories()
+        for each in broker.replicas.directories.reports()
         for key, future in each.futures.items()
     ]
 
@@ -74,7 +74,7 @@ async def moved(cluster, to, *, broker_id=1):
 async def test_a_replica_moves_and_goes_on_serving_what_it_had_and_what_comes(make_brokers, autojump_clock):
     cluster = await one_broker(make_brokers)
     source, target = home_of(cluster[1]), other_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     await cluster.until(lambda: home_of(cluster[1]) == target)
     assert not (await cluster[1].produced("5")).error
     assert await cluster[1].consumed() == [f"{each}" for each in range(6)]
@@ -91,7 +91,7 @@ async def test_there_and_back_leaves_one_folder(make_brokers, autojump_clock):
     cluster = await one_broker(make_brokers)
     source, target = home_of(cluster[1]), other_of(cluster[1])
     for to in (target, source, target):
-        await cluster[1].manager.move_replica("t", 0, to)
+        await cluster[1].replicas.moves.move("t", 0, to)
         await moved(cluster, to)
     assert await cluster[1].consumed() == ["0", "1", "2", "3", "4"]
 
@@ -101,7 +101,7 @@ async def test_records_are_produced_through_the_whole_move_and_none_is_lost(make
     cluster = await one_broker(make_brokers)
     cluster[1].disk.sync_delay = 0.05
     target = other_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     value = 5
     while home_of(cluster[1]) != target or value < 200:
         assert not (await cluster[1].produced(f"{value}")).error
@@ -130,7 +130,7 @@ async def slow_move(make_brokers, *, size=300_000, **options):
         assert not (await cluster[1].produced(f"{number}" * size)).error
     await trio.sleep(1)
     target = other_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     await trio.sleep(0.5)
     for number in range(4, 8):
         assert not (await cluster[1].produced(f"{number}" * size)).error
@@ -150,7 +150,7 @@ async def test_the_copy_keeps_to_its_rate_and_shows_its_lag(make_brokers, autoju
 async def test_the_present_directory_cancels_a_move(make_brokers, autojump_clock):
     cluster, target = await slow_move(make_brokers)
     source = home_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, source)
+    await cluster[1].replicas.moves.move("t", 0, source)
     assert futures(cluster[1]) == []
     assert folders(cluster[1], target) == []
     await trio.sleep(120)
@@ -167,9 +167,9 @@ async def test_another_directory_takes_the_place_of_the_first(make_brokers, auto
     for number in range(8):
         await cluster[1].produced(f"{number}" * 100_000)
     first, second = (each for each in ("d1", "d2", "d3") if each != home_of(cluster[1]))
-    await cluster[1].manager.move_replica("t", 0, first)
+    await cluster[1].replicas.moves.move("t", 0, first)
     await trio.sleep(1)
-    await cluster[1].manager.move_replica("t", 0, second)
+    await cluster[1].replicas.moves.move("t", 0, second)
     assert folders(cluster[1], first) == []
     assert [each[0] for each in futures(cluster[1])] == [second]
     throttle(cluster, FREE)
@@ -184,7 +184,7 @@ async def test_another_directory_takes_the_place_of_the_first(make_brokers, auto
 async def test_a_directory_that_is_not_the_brokers_is_refused(make_brokers, path, code, autojump_clock):
     cluster = await one_broker(make_brokers)
     with pytest.raises(PartitionError) as refused:
-        await cluster[1].manager.move_replica("t", 0, path)
+        await cluster[1].replicas.moves.move("t", 0, path)
     assert refused.value.code is code
 
 
@@ -193,7 +193,7 @@ async def test_a_replica_that_is_not_here_is_made_where_it_was_wished(make_broke
     await cluster[1].start(log_dirs=TWO)
     for wished in ("d2", "d1", "d2"):
         with pytest.raises(PartitionError) as refused:
-            await cluster[1].manager.move_replica("t", 0, wished)
+            await cluster[1].replicas.moves.move("t", 0, wished)
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     cluster.controller.create(replicas=(1,))
     await cluster.opened()
@@ -207,14 +207,14 @@ async def test_a_replica_of_another_broker_is_not_available(make_brokers, autoju
     cluster.controller.create(replicas=(1,))
     await cluster.opened()
     with pytest.raises(PartitionError) as refused:
-        await cluster[2].manager.move_replica("t", 0, "d2")
+        await cluster[2].replicas.moves.move("t", 0, "d2")
     assert refused.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 async def test_a_name_that_has_no_room_for_the_future_is_refused(make_brokers, autojump_clock):
     cluster = await one_broker(make_brokers)
     with pytest.raises(PartitionError) as refused:
-        await cluster[1].manager.move_replica("t" * 220, 0, "d1")
+        await cluster[1].replicas.moves.move("t" * 220, 0, "d1")
     assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -227,14 +227,14 @@ async def test_nothing_moves_while_a_directory_is_offline(make_brokers, autojump
     await fail_directory(cluster, first)
     for target in (first, second):
         with pytest.raises(PartitionError) as refused:
-            await cluster[1].manager.move_replica("t", 0, target)
+            await cluster[1].replicas.moves.move("t", 0, target)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def fail_directory(cluster, path):
     """Its next write fails, as its checkpoints do every few seconds."""
     manager = cluster[1].manager
-    manager._failures.directory_failed(
+    manager._parts.failures.directory_failed(
         next(each.id for each in manager._logs._directories if each.path == path),
         OSError("input/output error"),
     )
@@ -247,7 +247,7 @@ async def test_a_deleted_topic_takes_its_future_along(make_brokers, autojump_clo
     cluster, _ = await slow_move(make_brokers)
     cluster.controller.delete()
     await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
-    assert not len(cluster[1].manager._moves)
+    assert not len(cluster[1].replicas.moves)
 
 
 async def test_a_reassignment_away_takes_the_future_along(make_brokers, autojump_clock):
@@ -259,11 +259,11 @@ async def test_a_reassignment_away_takes_the_future_along(make_brokers, autojump
 async def test_a_deletion_right_after_the_switch_leaves_nothing(make_brokers, autojump_clock):
     cluster = await one_broker(make_brokers)
     target = other_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     await cluster.until(lambda: home_of(cluster[1]) == target)
     cluster.controller.delete()
     await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
-    assert cluster[1].manager.failed_dirs() == ()
+    assert cluster[1].replicas.directories.failed_ids == ()
 
 
 async def test_a_target_that_fails_leaves_the_replica_where_it_is(make_brokers, autojump_clock):
@@ -271,7 +271,7 @@ async def test_a_target_that_fails_leaves_the_replica_where_it_is(make_brokers, 
     source = home_of(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="-future", times=99)
     throttle(cluster, FREE)
-    await cluster.until(lambda: bool(cluster[1].manager.failed_dirs()))
+    await cluster.until(lambda: bool(cluster[1].replicas.directories.failed_ids))
     assert home_of(cluster[1]) == source
     assert not (await cluster[1].produced("more")).error
     assert len(await cluster[1].consumed()) == 9
@@ -289,9 +289,9 @@ async def test_a_full_target_ends_the_move_and_not_the_directory(make_brokers, a
     cluster, target = await slow_move(make_brokers)
     cluster[1].disk.space_left = 10
     throttle(cluster, FREE)
-    await cluster.until(lambda: not len(cluster[1].manager._moves), within_s=600)
+    await cluster.until(lambda: not len(cluster[1].replicas.moves), within_s=600)
     cluster[1].disk.space_left = None
-    assert cluster[1].manager.failed_dirs() == ()
+    assert cluster[1].replicas.directories.failed_ids == ()
     assert folders(cluster[1], target) == []
     assert len(await cluster[1].consumed()) == 8
 
@@ -338,7 +338,7 @@ async def test_a_log_that_starts_in_the_middle_of_a_batch_is_copied(make_brokers
     await cluster[1].produced("d")
     assert not (await cluster[1].deleted(2)).error
     target = other_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     await moved(cluster, target)
     log = cluster[1].partition().log
     assert (log.log_start_offset, log.end_offset) == (2, 4)
@@ -364,7 +364,7 @@ async def test_a_kill_right_after_the_switch_brings_no_deleted_record_back(make_
         return 0
 
     cluster[1].disk.sync_delay = delay
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     with trio.fail_after(30):
         await switching.wait()
     await cluster[1].crash()
@@ -384,7 +384,7 @@ async def test_an_emptied_log_moves_with_its_offsets_and_epochs(make_brokers, au
     assert not (await cluster[1].deleted(5)).error
     before = cluster[1].partition().log
     target = other_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     await moved(cluster, target)
     after = cluster[1].partition().log
     assert (after.log_start_offset, after.end_offset) == (5, 5)
@@ -420,7 +420,7 @@ async def test_a_follower_that_is_truncated_truncates_its_future(make_brokers, a
     await trio.sleep(1)
     target = other_of(cluster[1])
     cluster[1].disk.sync_delay = lambda path: 20 if "-future/" in path and path.endswith(".log") else 0
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     # It has everything, what will be cut included, and is being synced.
     await cluster.until(lambda: bool(futures(cluster[1])) and futures(cluster[1])[0][2] == 0)
     cluster.heal()
@@ -441,7 +441,7 @@ async def test_retention_beside_the_copy_leaves_the_same_segments(make_brokers, 
     for number in range(8):
         await cluster[1].produced(f"{number}" * 100_000)
     target = other_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     await trio.sleep(2)
     cluster.controller.configure(segment_bytes=150_000)
     for number in range(8):
@@ -527,7 +527,7 @@ async def test_a_kill_at_every_sync_of_a_move_leaves_one_replica_with_everything
 
 async def begin(broker, target):
     with contextlib.suppress(PartitionError):
-        await broker.manager.move_replica("t", 0, target)
+        await broker.replicas.moves.move("t", 0, target)
 
 
 async def at_step(cluster, step):
@@ -548,7 +548,7 @@ async def test_the_loss_of_a_disk_with_the_process_never_lets_a_stale_copy_lead(
     cluster.controller.unreachable = True
     values = [f"{each}" for each in range(5)]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(cluster[1].manager.move_replica, "t", 0, target)
+        nursery.start_soon(cluster[1].replicas.moves.move, "t", 0, target)
         with trio.fail_after(30):
             await at_step(cluster, step)
     for value in ("late", "later"):
@@ -581,7 +581,7 @@ async def test_the_folder_left_behind_stays_until_metadata_names_the_other(make_
     cluster = await one_broker(make_brokers)
     source, target = home_of(cluster[1]), other_of(cluster[1])
     cluster.controller.unreachable = True
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     await cluster.until(lambda: home_of(cluster[1]) == target)
     await trio.sleep(60)
     assert recorded(cluster) == source
@@ -614,7 +614,7 @@ async def test_a_target_that_fails_once_the_mark_is_there_fails_the_replica(make
             cluster[1].disk.fail(DiskOperation.RENAME, path_part="-future")
 
     cluster[1].disk.on_sync = fail_after_mark
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     await cluster.until(lambda: cluster[1].partition().failure is not None)
     assert (await cluster[1].produced("lost")).error == ErrorCode.KAFKA_STORAGE_ERROR
     cluster.controller.beat(1)
@@ -642,7 +642,7 @@ async def test_a_mirror_that_fails_while_the_mark_is_written_fails_the_replica(m
         return 0
 
     cluster[1].disk.sync_delay = delay
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     with trio.fail_after(30):
         await marking.wait()
     assert not (await cluster[1].produced("5")).error
@@ -676,7 +676,7 @@ async def test_a_follower_moves_while_its_leader_takes_records(make_brokers, aut
     cluster = await following(make_brokers)
     cluster[1].disk.sync_delay = 0.05
     target = other_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     value = 4
     mirrored = 0
     while home_of(cluster[1]) != target or value < 100:
@@ -703,14 +703,14 @@ async def test_a_cut_takes_the_mirror_away(make_brokers, autojump_clock):
     cluster = await following(make_brokers)
     first, second = other_of(cluster[1]), home_of(cluster[1])
     cluster.controller.unreachable = True
-    await cluster[1].manager.move_replica("t", 0, first)
+    await cluster[1].replicas.moves.move("t", 0, first)
     await cluster.until(lambda: home_of(cluster[1]) == first)
     cluster.cut_off(1)
     cluster.controller.elect(1)
     await cluster.until(lambda: cluster[1].partition().leading is not None)
     for number in range(4):
         cluster[1].produce(f"only on 1: {number}", acks=1)
-    await cluster[1].manager.move_replica("t", 0, second)
+    await cluster[1].replicas.moves.move("t", 0, second)
     await cluster.until(lambda: cluster[1].partition().mirror is not None)
     cluster[1].produce("in both", acks=1)
     cluster.controller.elect(2)
@@ -729,7 +729,7 @@ async def test_a_producers_sequence_survives_the_move(make_brokers, autojump_clo
     for sequence in range(3):
         assert not (await cluster[1].produced("x", producer=(7, 0, sequence))).error
     target = other_of(cluster[1])
-    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster[1].replicas.moves.move("t", 0, target)
     await moved(cluster, target)
     again = await cluster[1].produced("x", producer=(7, 0, 2))
     assert (again.error, again.base_offset) == (ErrorCode.NONE, 2)

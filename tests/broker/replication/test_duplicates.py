@@ -122,7 +122,9 @@ async def test_a_batch_sent_again_is_answered_with_the_time_that_it_got_at_first
         found = []
         for sequence in sequences:
             item = ProduceItem("t", 0, produced_batch("a", producer=(7, 0, sequence)))
-            pending = await cluster[broker].manager.produce([item], acks=-1, timeout_ms=5000)
+            pending = await cluster[broker].replicas.produces.produce(
+                [item], acks=-1, timeout_ms=5000, zstd=True
+            )
             await pending.wait()
             (result,) = pending.results()
             assert result.error is ErrorCode.NONE

@@ -46,7 +46,7 @@ async def parted(make_brokers, **options):
 @pytest.mark.bug("KAFKA-7415")
 async def test_a_leader_knows_where_epochs_end_that_it_never_saw(make_brokers, autojump_clock):
     cluster = await parted(make_brokers)
-    told = cluster[1].manager.offset_for_leader_epoch("t", 0, leader_epoch=1)
+    told = cluster[1].replicas.queries.offset_for_leader_epoch("t", 0, leader_epoch=1)
     assert (told.leader_epoch, told.end_offset) == (0, 10)
     assert cluster[2].partition().log.end_offset == 13
     cluster.heal()
@@ -326,11 +326,11 @@ async def test_a_new_leader_answers_no_end_below_the_one_of_the_last_leader(make
     cluster.cut_off(2)
     cluster.controller.elect(2)
     await cluster.opened()
-    ask = cluster[2].manager.list_offset
+    ask = cluster[2].replicas.queries.list_offset
     assert (await ask("t", 0, timestamp=-1)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert (await ask("t", 0, timestamp=500)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert (await ask("t", 0, timestamp=-2)).offset == 0
-    api = Mock(Broker, replicas=cluster[2].manager, later=lambda work: work)
+    api = Mock(Broker, replicas=cluster[2].replicas, later=lambda work: work)
     for version, known in (
         (4, KafkaErrorCode.leader_not_available),
         (5, KafkaErrorCode.offset_not_available),
@@ -391,7 +391,7 @@ async def test_a_cut_in_the_middle_of_a_batch_takes_the_batch_with_it(make_broke
     cluster.heal()
     assert not (await cluster[2].produced("x", "y", "z")).error
     await cluster.caught_up()
-    assert cluster[1].manager.stats.truncations == 1
+    assert cluster[1].replicas.stats.truncations == 1
     # Offset 3, where it has to go on, is in the middle of the leader's batch too.
     assert (held.log.log_start_offset, held.log.end_offset) == (1, 4)
     assert held.log.high_watermark == 4
@@ -407,7 +407,7 @@ async def test_a_disk_that_fails_while_offsets_are_looked_up_is_out(make_brokers
     await cluster[1].crash()
     await cluster[1].start(log_dirs=("data", "more"))
     await cluster.opened()  # nothing of it is in memory
-    ask = cluster[1].manager.list_offset
+    ask = cluster[1].replicas.queries.list_offset
     cluster[1].disk.fail(DiskOperation.READ, path_part=".log")
     assert (await ask("t", 0, timestamp=500)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await ask("t", 0, timestamp=-1)).error is ErrorCode.KAFKA_STORAGE_ERROR
@@ -429,6 +429,6 @@ async def test_a_log_that_goes_while_offsets_are_looked_up_has_moved(
         raise DiskError("closed", path="t-0")
 
     monkeypatch.setattr(held.log, "read", read)
-    found = await cluster[1].manager.list_offset("t", 0, timestamp=500)
+    found = await cluster[1].replicas.queries.list_offset("t", 0, timestamp=500)
     assert found.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert held.failure is None

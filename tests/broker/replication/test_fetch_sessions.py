@@ -37,7 +37,7 @@ class SessionClient:
         named = [FetchItem(topic, number, offset, 1 << 20, *more) for topic, number, offset, *more in items]
         options = FetchOptions(items=named, max_wait_ms=max_wait_ms, max_bytes=max_bytes, **self.options)
         manager = self.broker.manager
-        session = await manager.enter_session(ref, options, list(forget))
+        session = await manager.replicas.session_fetches.enter(ref, options, list(forget))
         assert session is not None, "there was no room for a session"
         if not len(session):
             self.session_id = self.epoch = 0
@@ -45,7 +45,7 @@ class SessionClient:
         if not self.epoch:
             self.session_id, self.epoch = session.session_id, 0
         self.epoch += 1
-        begun = await manager.begin_session_fetch(session, options)
+        begun = await manager.replicas.session_fetches.begin(session, options)
         results = await begun.results() if isinstance(begun, ParkedFetch) else begun
         for each in results:
             key = (each.topic, each.partition_id)
@@ -202,7 +202,7 @@ async def test_an_epoch_that_is_not_the_next_ends_nothing_and_begins_nothing(
         with pytest.raises(FetchSessionError) as refused:
             await client.fetch(("t", 0, 0), epoch=epoch, session_id=session_id)
         assert refused.value.code is code
-    assert len(cluster[1].manager.sessions) == 1
+    assert len(cluster[1].replicas.sessions) == 1
     await cluster[1].produced("a")
     assert list(await client.fetch()) == [("t", 0)], "its own next request is answered"
 
@@ -226,7 +226,7 @@ async def test_a_request_that_comes_twice_is_answered_once(make_brokers, autojum
         await client.fetch(epoch=client.epoch)
         await cluster[1].produced("a")
     assert outcome == [ErrorCode.INVALID_FETCH_SESSION_EPOCH]
-    assert len(cluster[1].manager.sessions) == 1, "nothing was read for the one that waited"
+    assert len(cluster[1].replicas.sessions) == 1, "nothing was read for the one that waited"
 
 
 async def follower_of(cluster):
@@ -292,7 +292,7 @@ async def test_a_session_without_partitions_ends(make_brokers, autojump_clock):
     cluster = await one_broker(make_brokers, partitions=2)
     client = SessionClient(cluster[1])
     await client.fetch(("t", 0, 0), ("t", 1, 0))
-    sessions = cluster[1].manager.sessions
+    sessions = cluster[1].replicas.sessions
     assert (len(sessions), sessions.partitions) == (1, 2)
     await client.fetch(forget=[("t", 0), ("unknown", 9)])
     assert (len(sessions), sessions.partitions) == (1, 1)
@@ -368,11 +368,11 @@ async def test_a_follower_takes_what_it_no_longer_follows_out_of_its_session(mak
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster.with_topic(replicas=(1, 2), partitions=2)
     await cluster.opened(partition_id=1)
-    sessions = cluster[1].manager.sessions
+    sessions = cluster[1].replicas.sessions
     await cluster.until(lambda: sessions.partitions == 2)
     cluster.controller.elect(2)
     await cluster.until(lambda: sessions.partitions == 1)
-    await cluster.until(lambda: cluster[2].manager.sessions.partitions == 1)
+    await cluster.until(lambda: cluster[2].replicas.sessions.partitions == 1)
 
 
 # The ISR, where a follower's fetches say nothing of an idle partition
@@ -415,7 +415,7 @@ async def test_a_follower_goes_on_when_its_leader_has_dropped_the_session(make_b
     await cluster.with_topic(replicas=(1, 2), partitions=3)
     await cluster.opened(partition_id=2)
     await trio.sleep(2)
-    sessions = cluster[1].manager.sessions
+    sessions = cluster[1].replicas.sessions
     assert (len(sessions), sessions.partitions) == (1, 3)
     for session in list(sessions._by_id.values()):
         sessions.close(session)
@@ -431,7 +431,7 @@ async def test_a_leader_without_room_for_sessions_is_fetched_from_as_ever(make_b
     await cluster.opened(partition_id=2)
     for number in range(3):
         assert not (await cluster[1].produced("a", partition_id=number)).error
-    assert len(cluster[1].manager.sessions) == 0
+    assert len(cluster[1].replicas.sessions) == 0
 
 
 async def test_the_log_start_that_retention_raised_at_a_follower_reaches_its_leader(

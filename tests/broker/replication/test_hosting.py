@@ -31,7 +31,7 @@ async def test_an_orderly_shutdown_leaves_its_mark_and_nothing_is_recovered(make
     assert await closed(cluster[1])
     await cluster[1].start()
     assert not cluster[1].disk.exists(MARK)
-    assert cluster[1].manager.complete_epoch >= 0
+    assert cluster[1].replicas.directories.proof.broker_epoch >= 0
     await cluster.opened()
     assert await cluster[1].consumed() == ["a"]
 
@@ -51,7 +51,9 @@ async def test_a_change_of_a_log_that_the_stop_cancels_is_no_disk_failure_and_le
         assert not await closed(cluster[1])
     assert not [line for line in lines if line["log_level"] == "error"]
     await cluster[1].start()
-    assert cluster[1].manager.complete_epoch >= 0, "it was killed, as far as the next start knows"
+    assert cluster[1].replicas.directories.proof.broker_epoch >= 0, (
+        "it was killed, as far as the next start knows"
+    )
 
 
 @pytest.mark.bug("KAFKA-15375")
@@ -70,7 +72,7 @@ async def test_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(ma
     cluster[1].disk.release()
     await cluster[1].start(unfence=False)
     cluster[1].disk.stall()
-    assert not cluster[1].manager._hosted.settled
+    assert not cluster[1].manager._parts.hosted.settled
     cluster.nursery.start_soon(release_later)
     assert not await closed(cluster[1])
     starting.cancel()
@@ -136,7 +138,7 @@ async def test_a_topic_deleted_while_it_is_opened_leaves_nothing(make_brokers, a
     cluster.controller.create(replicas=(1,))
     await trio.lowlevel.checkpoint()
     cluster.controller.delete()
-    await cluster.until(lambda: not cluster[1].manager._hosted.by_name)
+    await cluster.until(lambda: not cluster[1].manager._parts.hosted.by_name)
     assert not cluster[1].disk.exists("data/t-0")
 
 
@@ -175,10 +177,10 @@ async def test_a_replica_is_removed_only_after_its_flush(make_brokers, autojump_
     cluster.controller.delete()
     await trio.sleep(0.1)
     disk.release()
-    await cluster.until(lambda: not cluster[1].manager._hosted.by_name)
+    await cluster.until(lambda: not cluster[1].manager._parts.hosted.by_name)
     await trio.sleep(5)
     assert not cluster[1].errors
-    assert cluster[1].manager.counts().offline_replica_count == 0
+    assert cluster[1].replicas.counts().offline_replica_count == 0
     assert not disk.exists("data/t-0")
     cluster.controller.create(replicas=(1,), number=2)
     await cluster.opened()
@@ -234,7 +236,7 @@ async def test_strays_of_a_broker_that_was_away_are_removed(make_brokers, autoju
 
 async def epoch_proved(broker):
     await broker.start()
-    return broker.manager.complete_epoch
+    return broker.replicas.directories.proof.broker_epoch
 
 
 async def test_a_broker_that_was_killed_has_all_its_data_while_its_host_runs_on(make_brokers, autojump_clock):
@@ -272,12 +274,12 @@ async def test_an_orderly_shutdown_is_proved_across_a_boot_and_by_whoever_is_kil
     directory = Directory(path="data", id=load_meta_properties(disk, "data").directory_id)
     for _ in range(2):
         logs = await LogManager.open(disk, [directory], now_ms=lambda: 0, boot_id=runtime.boot_id)
-        assert logs.complete_epoch == epoch
+        assert logs.proof.broker_epoch == epoch
         disk.crash_process()
     disk.lose_power(random.Random(1))
     boot_id = cluster[1].host.runtime().boot_id
     logs = await LogManager.open(disk, [directory], now_ms=lambda: 0, boot_id=boot_id)
-    assert logs.complete_epoch == -1, "it began to write, for all that is known"
+    assert logs.proof.broker_epoch == -1, "it began to write, for all that is known"
 
 
 async def test_a_broker_whose_disk_failed_proves_nothing(make_brokers, autojump_clock):
@@ -306,16 +308,16 @@ async def test_a_new_folder_of_log_dirs_takes_nothing_from_what_the_others_prove
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
     manager = cluster[1].manager
-    before = Proof(manager._broker_epoch, frozenset(manager.online_dirs()))
+    before = Proof(manager._broker_epoch, frozenset(manager.replicas.directories.online_ids))
     await cluster[1].crash()
     await cluster[1].start(log_dirs=("data", "more"))
     manager = cluster[1].manager
-    assert manager.proof == before
-    after = Proof(manager._broker_epoch, frozenset(manager.online_dirs()))
+    assert manager.replicas.directories.proof == before
+    after = Proof(manager._broker_epoch, frozenset(manager.replicas.directories.online_ids))
     assert after.directories > before.directories
     await cluster[1].crash()
     await cluster[1].start(log_dirs=("data", "more"))
-    assert cluster[1].manager.proof == after
+    assert cluster[1].replicas.directories.proof == after
 
 
 async def test_metadata_that_arrives_while_the_broker_ends_begins_nothing(make_brokers, autojump_clock):
@@ -333,7 +335,7 @@ async def test_metadata_that_arrives_while_the_broker_ends_begins_nothing(make_b
             PartitionChange(topic_id=cluster.controller.topic_id(), partition_id=0, leader=number % 2 + 1),
         ]
         delta = apply_records(image, records, base_offset=image.offset + 1, epoch=1)
-        manager.apply(delta, image)
+        manager.intake.apply(delta, image)
 
     for number in range(2, 40):
         hear(number)

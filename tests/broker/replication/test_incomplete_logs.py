@@ -70,7 +70,7 @@ async def test_a_replica_whose_log_lost_records_while_its_broker_was_down_does_n
     with pytest.raises(PartitionError) as raised:
         cluster[1].partition()
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert cluster[1].manager.counts().damaged_replica_count == 1
+    assert cluster[1].replicas.counts().damaged_replica_count == 1
     (line,) = [line for line in lines if line["event"] == "a replica is damaged"]
     assert "only killed" in line["reason"]
     assert line["remedy"]
@@ -80,7 +80,7 @@ async def test_a_replica_whose_log_lost_records_while_its_broker_was_down_does_n
     assert cluster.controller.state().leader != 1
     leader = cluster[cluster.controller.state().leader]
     assert await leader.consumed() == VALUES
-    assert cluster[1].manager.counts().damaged_replica_count == 0
+    assert cluster[1].replicas.counts().damaged_replica_count == 0
 
 
 @SHORTENED
@@ -140,7 +140,7 @@ async def test_what_a_power_loss_cut_is_cut(make_brokers, autojump_clock):
     """The broker proves nothing then; if nobody else is left it leads with what it has, and says so."""
     cluster = make_brokers(brokers=1, min_isr=1)
     await filled(cluster, replicas=(1,))
-    await cluster[1].manager._upkeep.flush_all()
+    await cluster[1].manager._parts.upkeep.flush_all()
     assert not (await cluster[1].produced("lost")).error
     await cluster[1].crash(power=True)
     cluster.controller.fence(1)

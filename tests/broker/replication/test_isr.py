@@ -168,7 +168,7 @@ async def test_a_change_of_isr_or_replicas_keeps_positions_and_fetchers(make_bro
         await cluster[1].produced(value)
     await cluster.caught_up(1, 2, 3)
     leading, following = cluster[1].partition().leading, cluster[2].partition().following
-    remote, fetcher = leading.remotes[2], cluster[2].manager._hosting._fetchers._fetchers[1]
+    remote, fetcher = leading.remotes[2], cluster[2].manager._parts.hosting._fetchers._fetchers[1]
     followed = dict(fetcher._followed)
     cluster.controller.change(replicas=(1, 2, 3, 4))
     cluster.controller.change(isr=(1, 2))
@@ -244,7 +244,7 @@ async def test_a_leader_that_does_not_know_of_the_fencing_is_told(make_brokers, 
     cluster.controller.fence(2)
     await trio.sleep(2)
     assert (1, 2, 3) in asked_for(cluster)
-    assert cluster[1].manager.stats.failed_isr_updates > 0
+    assert cluster[1].replicas.stats.failed_isr_updates > 0
     assert cluster.controller.state().isr == (1, 3)
     # Its refusal is final: what is committed by 1 and 3 does not wait for 2.
     cluster.network.block("b2", "b1")
@@ -317,7 +317,7 @@ async def test_a_produce_that_waits_is_refused_when_leadership_is_lost(make_brok
     await cluster.with_topic()
     cluster.cut_off(1)
     pending = cluster[1].produce("a", timeout_ms=60_000)
-    assert cluster[1].manager.counts().delayed_produces == 1
+    assert cluster[1].replicas.counts().delayed_produces == 1
     cluster.controller.elect(2)
     assert pending.done
     assert pending.results()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -347,7 +347,7 @@ async def test_time_runs_out_for_a_produce_and_says_whether_too_few_are_in_sync(
     cluster.controller.change(isr=(1,))
     await pending.wait()
     assert pending.results()[0].error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    assert cluster[1].manager.stats.expired_produces == 2
+    assert cluster[1].replicas.stats.expired_produces == 2
     assert (await cluster[1].produced("c")).error is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
@@ -418,14 +418,14 @@ async def test_a_leader_that_is_cut_off_sends_its_clients_away(make_brokers, aut
     await cluster.caught_up()
     manager = cluster[1].manager
     silent_since = trio.current_time()
-    manager._lookups._controller_silent_s = lambda: trio.current_time() - silent_since
+    manager.replicas.lookups._controller_silent_s = lambda: trio.current_time() - silent_since
     await trio.sleep(10)
-    assert not manager.any_cut_off, "the followers fetch, though the quorum has no leader"
+    assert not manager.replicas.lookups.any_cut_off, "the followers fetch, though the quorum has no leader"
     cluster.cut_off(1)
     await trio.sleep(4)
-    assert not manager.any_cut_off
+    assert not manager.replicas.lookups.any_cut_off
     await trio.sleep(2)
-    assert manager.is_cut_off("t", 0)
+    assert manager.replicas.lookups.sends_clients_away("t", 0)
     refused = await cluster[1].produced("b")
     assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert cluster[1].partition().log.end_offset == 1
@@ -433,14 +433,14 @@ async def test_a_leader_that_is_cut_off_sends_its_clients_away(make_brokers, aut
     at_the_end = await cluster[1].fetch(1, max_wait_ms=1000)
     assert (at_the_end.error, at_the_end.leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     cluster.heal()
-    await cluster.until(lambda: not manager.any_cut_off)
+    await cluster.until(lambda: not manager.replicas.lookups.any_cut_off)
     assert not (await cluster[1].produced("b")).error
 
 
 async def test_a_leader_without_followers_serves_without_a_controller(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
-    cluster[1].manager._lookups._controller_silent_s = lambda: 1000.0
+    cluster[1].replicas.lookups._controller_silent_s = lambda: 1000.0
     await trio.sleep(1000)
     assert not (await cluster[1].produced("a")).error
 

@@ -62,10 +62,10 @@ class Consumer:
             for topic, number, offset in items
         ]
         options = FetchOptions(items=named, max_wait_ms=max_wait_ms, **self.fields)
-        session = await self.broker.manager.enter_session(ref, options, list(forget))
+        session = await self.broker.replicas.session_fetches.enter(ref, options, list(forget))
         assert session is not None
         self.session_id, self.epoch = session.session_id, self.epoch + 1
-        begun = await self.broker.manager.begin_session_fetch(session, options)
+        begun = await self.broker.replicas.session_fetches.begin(session, options)
         found = await begun.results() if isinstance(begun, ParkedFetch) else begun
         return {each.topic: each for each in found}
 
@@ -135,7 +135,7 @@ async def test_a_throttled_answer_keeps_the_session_and_the_next_epoch_goes_on(m
     await cluster[1].produced("a")
     over = 0.0
     api = SimpleNamespace(
-        replicas=cluster[1].manager,
+        replicas=cluster[1].replicas,
         endpoint=lambda *_: None,
         image=SimpleNamespace(has_quotas=True),
         throttles=SimpleNamespace(
@@ -350,7 +350,7 @@ def stamped(*stamps):
 
 
 async def newest(broker):
-    found = await broker.manager.list_offset("t", 0, timestamp=-3)
+    found = await broker.replicas.queries.list_offset("t", 0, timestamp=-3)
     return found.offset, found.timestamp
 
 
@@ -360,7 +360,7 @@ async def test_the_newest_timestamp_is_the_same_records_after_replication_and_af
 ):
     cluster = make_brokers(brokers=2, min_isr=2)
     await cluster.with_topic(replicas=(1, 2))
-    now = cluster[1].manager._wall_clock.now_ms()
+    now = cluster[1].wall_clock.now_ms()
     for at in (1, 9, 3):
         pending = cluster[1].send(stamped(now + at))
         await pending.wait()
@@ -383,7 +383,7 @@ async def test_the_newest_timestamp_is_the_same_records_after_replication_and_af
 @pytest.mark.bug("KAFKA-12981")
 async def test_the_newest_timestamp_and_its_offset_are_of_one_moment(make_brokers, nursery, autojump_clock):
     cluster = await one(make_brokers)
-    start = cluster[1].manager._wall_clock.now_ms()
+    start = cluster[1].wall_clock.now_ms()
     asked = 0
 
     async def ask():
@@ -408,7 +408,7 @@ async def test_a_record_of_the_future_keeps_its_segment_with_a_word_and_not_from
 ):
     hour_ms = 3_600_000
     cluster = await one(make_brokers, log_retention_check_interval_ms=60_000)
-    now = cluster[1].manager._wall_clock.now_ms()
+    now = cluster[1].wall_clock.now_ms()
     cluster.controller.configure(
         segment_bytes=80, retention_ms=hour_ms, message_timestamp_after_max_ms=1 << 50
     )
@@ -468,7 +468,7 @@ async def test_an_index_that_can_not_be_closed_leaves_no_mark_and_is_made_again(
     await cluster[1].start()
     await cluster.opened()
     assert await cluster[1].consumed() == [f"{number}" for number in range(20)]
-    found = await cluster[1].manager.list_offset("t", 0, timestamp=1000)
+    found = await cluster[1].replicas.queries.list_offset("t", 0, timestamp=1000)
     assert (found.error, found.offset) == (ErrorCode.NONE, 0)
 
 
@@ -702,7 +702,7 @@ async def test_a_truncation_of_what_was_committed_is_told_with_both_offsets(make
         await cluster.in_sync(1, 2)
     (said,) = [each for each in lines if each["event"].startswith("records once committed are truncated")]
     assert (said["high_watermark"], said["to"]) == (20, 15)
-    assert cluster[1].manager.stats.truncations_below_high_watermark == 1
+    assert cluster[1].replicas.stats.truncations_below_high_watermark == 1
 
 
 @pytest.mark.bug("redpanda PR 12759")
@@ -714,7 +714,7 @@ async def test_a_deposed_leader_calls_no_batch_out_of_order(make_brokers, autoju
     await cluster[1].produced("0", producer=(7, 0, 0))
     await cluster.caught_up()
     silent_since = trio.current_time()
-    cluster[1].manager._lookups._controller_silent_s = lambda: trio.current_time() - silent_since
+    cluster[1].replicas.lookups._controller_silent_s = lambda: trio.current_time() - silent_since
     cluster[1].hold_metadata()
     cluster.cut_off(1)
     await trio.sleep(6)

@@ -84,7 +84,7 @@ async def test_a_folder_taken_out_of_log_dirs_is_not_replaced_by_an_empty_log(ma
     await trio.sleep(5)
     assert cluster.controller.state("t", lost).leader == NO_LEADER
     assert end_of(cluster[1], lost) is None
-    assert cluster[1].manager.counts().offline_replica_count == 1
+    assert cluster[1].replicas.counts().offline_replica_count == 1
     kept = 1 - lost
     assert (cluster.controller.state("t", kept).leader, end_of(cluster[1], kept)) == (1, 5)
 
@@ -177,7 +177,7 @@ async def test_after_a_disk_loss_an_unclean_election_lets_the_others_lead_with_t
     await cluster.in_sync(1, 2)
     assert cluster.controller.state().leader == 2
     assert await cluster[2].consumed() == ["both"]
-    assert cluster.controller.state().directory_of(1) == cluster[1].manager.online_dirs()[0]
+    assert cluster.controller.state().directory_of(1) == cluster[1].replicas.directories.online_ids[0]
 
 
 async def test_an_older_copy_in_a_folder_that_comes_back_does_not_lead(make_brokers, autojump_clock):
@@ -245,7 +245,7 @@ async def test_a_replica_whose_making_failed_in_one_folder_is_kept_in_the_other(
 async def test_a_directory_that_is_mounted_twice_is_refused(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster[1].start(log_dirs=("d1",))
-    (directory,) = cluster[1].manager.online_dirs()
+    (directory,) = cluster[1].replicas.directories.online_ids
     await cluster[1].stop()
     same = MetaProperties(cluster_id="replicas", node_id=1, directory_id=directory)
     cluster[1].disk.make_folder("copy")
@@ -276,8 +276,8 @@ async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_brokers
     cluster[1].disk.fail(DiskOperation.OPEN, path_part=f"d2/{file}")
     await cluster[1].start(log_dirs=TWO)
     await trio.sleep(5)
-    assert len(cluster[1].manager.online_dirs()) == 1
-    assert cluster[1].manager.failed_dirs() == (), "it was never registered with it"
+    assert len(cluster[1].replicas.directories.online_ids) == 1
+    assert cluster[1].replicas.directories.failed_ids == (), "it was never registered with it"
     assert end_of(cluster[1], lost) is None, "its log may be in the folder that is bad"
     assert cluster.controller.state("t", lost).isr == (2,)
     assert sorted(cluster.controller.state("t", 1 - lost).isr) == [1, 2]
@@ -306,7 +306,7 @@ async def test_a_replica_that_was_not_reported_yet_leaves_with_its_directory(mak
     lost = in_second(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/t-")
     await cluster[1].produced("a", partition_id=lost)
-    assert len(cluster[1].manager.failed_dirs()) == 1
+    assert len(cluster[1].replicas.directories.failed_ids) == 1
     cluster.controller.beat(1)
     assert cluster.controller.state("t", lost).leader == 1, "nobody knows that it is in there"
     cluster.controller.unreachable = False
@@ -384,7 +384,7 @@ async def test_a_directory_assignment_of_a_deleted_topic_is_not_repeated_for_eve
     await cluster.opened("t", 1)
     cluster.controller.delete()
     await trio.sleep(5)
-    assert len(cluster[1].manager._assignments) == 0
+    assert len(cluster[1].manager._parts.assignments) == 0
 
 
 async def test_the_newest_directory_of_a_replica_is_the_one_that_is_recorded(make_brokers, autojump_clock):
@@ -392,7 +392,7 @@ async def test_the_newest_directory_of_a_replica_is_the_one_that_is_recorded(mak
     cluster = make_brokers(brokers=1, min_isr=1)
     await alone(cluster)
     number = in_second(cluster[1])
-    first, second = cluster[1].manager.online_dirs()
+    first, second = cluster[1].replicas.directories.online_ids
     assert cluster.controller.state("t", number).directory_of(1) == second
     topic_id = cluster.controller.topic_id()
     cluster.controller.commit(PartitionChange(topic_id=topic_id, partition_id=number, directories=(first,)))
@@ -445,7 +445,9 @@ async def test_the_first_start_after_the_version_without_directories_waits_for_t
     assert await cluster[1].consumed() == [f"{value}" for value in range(5)]
     await cluster[1].stop()
     await cluster[1].start()
-    assert cluster[1].manager.proof.directories == frozenset(cluster[1].manager.online_dirs())
+    assert cluster[1].replicas.directories.proof.directories == frozenset(
+        cluster[1].replicas.directories.online_ids
+    )
 
 
 async def test_a_mark_of_the_version_without_directories_proves_nothing(make_brokers, autojump_clock):
@@ -460,8 +462,8 @@ async def test_a_mark_of_the_version_without_directories_proves_nothing(make_bro
     await cluster[1].start(log_dirs=("d1",), unfence=False)
     for number in (0, 1):
         assert cluster.controller.state("t", number).elr == ()
-    assert cluster[1].manager.complete_epoch >= 0
-    assert not cluster[1].manager.proof.directories
+    assert cluster[1].replicas.directories.proof.broker_epoch >= 0
+    assert not cluster[1].replicas.directories.proof.directories
     cluster.controller.unfence(1)
     await trio.sleep(20)
     assert [end_of(cluster[1], number) for number in (0, 1)] == [5, 5], "copied from those that have it"
@@ -476,7 +478,7 @@ async def test_a_topic_made_again_is_not_taken_for_what_lies_in_a_failed_directo
     number = in_second(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/", times=10**6)
     await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
-    await cluster.until(lambda: cluster[1].manager.failed_dirs())
+    await cluster.until(lambda: cluster[1].replicas.directories.failed_ids)
     cluster.controller.beat(1)
     cluster.controller.delete()
     cluster.controller.create(replicas=(1,), partitions=2, number=2)
@@ -503,7 +505,7 @@ async def test_a_directory_assignment_of_a_replica_that_moved_away_holds_up_no_o
     cluster.controller.change("gone", replicas=(2,), isr=(2,), leader=2)
     cluster.controller.unreachable = False
     await cluster.until(lambda: not is_reserved(cluster.controller.state("t").directory_of(1)), within_s=30)
-    await cluster.until(lambda: len(cluster[1].manager._assignments) == 0, within_s=30)
+    await cluster.until(lambda: len(cluster[1].manager._parts.assignments) == 0, within_s=30)
 
 
 @pytest.mark.bug("KAFKA-10314")
@@ -517,7 +519,7 @@ async def test_a_broker_with_a_failed_directory_takes_new_replicas_in_the_others
     number = in_second(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/", times=10**6)
     await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
-    await cluster.until(lambda: cluster[1].manager.failed_dirs())
+    await cluster.until(lambda: cluster[1].replicas.directories.failed_ids)
     cluster.controller.beat(1)
     cluster.controller.create("moves", replicas=(2,), number=2)
     await cluster.opened("moves")

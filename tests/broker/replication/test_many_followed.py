@@ -40,8 +40,8 @@ async def test_partitions_that_are_new_one_after_the_other_keep_the_session(
     await trio.sleep(1)
     assert count <= sum(named) < 2 * count
     assert len(looks) < 15 * count
-    assert len(cluster[1].manager.sessions) == 1
-    assert cluster[2].manager.stats.fetch_errors == 0
+    assert len(cluster[1].replicas.sessions) == 1
+    assert cluster[2].replicas.stats.fetch_errors == 0
 
 
 @pytest.mark.parametrize(("slow", "waits_s"), [(1, 1.5), (2, 0.5)], ids=["leader", "follower"])
@@ -104,7 +104,7 @@ async def test_a_leader_that_no_longer_answers_is_left_once_a_new_partition_has_
     cluster.cut_off(1)
     cluster.controller.create("new", replicas=(1, 2), number=2)
     await trio.sleep(2)
-    assert cluster[2].manager.stats.fetch_errors > 0
+    assert cluster[2].replicas.stats.fetch_errors > 0
     cluster.heal()
     await cluster.opened("new")
     began = trio.current_time()
@@ -129,7 +129,7 @@ async def test_an_answer_to_a_request_before_is_not_taken_for_one_to_the_request
         version=15, topics=[FetchedTopic(None, cluster.controller.topic_id("t"), [part])]
     )
     followed = cluster[2].partition()
-    fetcher = cluster[2].manager._hosting._fetchers._fetchers[1]
+    fetcher = cluster[2].manager._parts.hosting._fetchers._fetchers[1]
     named_in = fetcher._requests + 1
     fetcher._followed[followed].asked_in = named_in
     await fetcher._take(answer, named_in - 1)

@@ -169,7 +169,7 @@ async def test_bytes_that_a_move_copies_are_counted_on_both_sides_and_no_others(
     copied = cluster[1].partition().log.size_bytes
 
     def counted() -> list[tuple[int, int, int]]:
-        found = [cluster[each].manager for each in (1, 2, 3)]
+        found = [cluster[each].replicas for each in (1, 2, 3)]
         return [
             (
                 each.counts().reassigning_partitions,

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.replication import ReplicaManager
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
@@ -15,14 +15,14 @@ from quorate.simulation.world.disk_faults import DiskOperation
 PARTITIONS = 6
 
 
-def replicas_of(node: BrokerHost) -> ReplicaManager:
+def manager_of(node: BrokerHost) -> ReplicaManager:
     broker = node.serving.broker
     assert broker is not None
-    return broker.replicas
+    return broker._manager
 
 
 def folder_of(node: BrokerHost, partition: int) -> LogDirectory:
-    found = replicas_of(node)._logs.folders.log_directory_of(TOPIC, partition)
+    found = manager_of(node)._logs.folders.log_directory_of(TOPIC, partition)
     assert found is not None
     return found
 
@@ -39,7 +39,7 @@ def test_others_lead_the_partitions_of_a_failed_directory_while_the_broker_serve
             for number in range(PARTITIONS)
             if (folder := folder_of(node := scene.leader_of(number), number)).path != FOLDER
         )
-        replicas = replicas_of(broken)
+        directories = manager_of(broken).replicas.directories
         led = [number for number in range(PARTITIONS) if scene.leader_of(number) is broken]
         lost = [number for number in range(PARTITIONS) if folder_of(broken, number) is place]
         assert len(lost) < PARTITIONS
@@ -51,7 +51,7 @@ def test_others_lead_the_partitions_of_a_failed_directory_while_the_broker_serve
         for number in lost:
             assert states[number].leader not in (broken.id, -1)
             assert broken.id not in (*states[number].isr, *states[number].elr)
-        assert replicas.failed_dirs() == (place.id,)
+        assert directories.failed_ids == (place.id,)
         for number in led:
             assert number in lost or states[number].leader == broken.id, "what is sound stays"
         leader = cluster.leader()
@@ -59,7 +59,7 @@ def test_others_lead_the_partitions_of_a_failed_directory_while_the_broker_serve
         assert broken.is_unfenced(leader.image)
         registered = leader.image.broker(broken.id)
         assert registered is not None
-        assert registered.log_dirs == replicas.online_dirs()
+        assert registered.log_dirs == directories.online_ids
         since = trio.current_time()
         await trio.sleep(5)
         for number in range(PARTITIONS):

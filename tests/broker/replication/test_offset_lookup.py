@@ -48,7 +48,7 @@ def append(broker, *batches):
 
 
 async def ask(broker, timestamp):
-    found = await broker.manager.list_offset("t", 0, timestamp=timestamp)
+    found = await broker.replicas.queries.list_offset("t", 0, timestamp=timestamp)
     assert found.error is ErrorCode.NONE
     return found.offset, found.timestamp
 

@@ -165,7 +165,7 @@ async def test_a_batch_sent_again_waits_for_its_first_appearance(make_brokers, a
     await again.wait()
     assert again.results()[0].base_offset == first.results()[0].base_offset == 0
     assert cluster[1].partition().log.end_offset == 2
-    assert cluster[1].manager.stats.duplicate_batches == 1
+    assert cluster[1].replicas.stats.duplicate_batches == 1
 
 
 @pytest.mark.parametrize("power", [False, True])

@@ -26,7 +26,7 @@ def old_batches(broker):
 def whole(cluster):
     """Everybody is in sync, and nobody has damage that is known."""
     return sorted(cluster.controller.state().isr) == [1, 2, 3] and all(
-        broker.running and broker.manager.counts().damaged_replica_count == 0
+        broker.running and broker.replicas.counts().damaged_replica_count == 0
         for broker in cluster.brokers.values()
     )
 

@@ -38,7 +38,7 @@ async def whole_again(cluster, broker):
     await cluster.caught_up()
     logs = [await each.log_bytes() for each in cluster.brokers.values()]
     assert logs[0] == logs[1] == logs[2]
-    assert cluster.controller.state().directory_of(broker.id) == broker.manager.online_dirs()[0]
+    assert cluster.controller.state().directory_of(broker.id) == broker.replicas.directories.online_ids[0]
 
 
 @pytest.mark.parametrize("broker_id", [1, 2])
@@ -50,7 +50,7 @@ async def test_a_leader_or_follower_is_fetched_anew_and_the_old_log_is_kept(
     damage(broker)
     bad = broker.disk.content(FIRST)
     epoch = cluster.controller.state().leader_epoch
-    path = await broker.manager.refetch("t", 0)
+    path = await broker.replicas.refetches.refetch("t", 0)
     after = cluster.controller.state()
     assert after.leader != 1 or broker_id != 1
     assert after.leader_epoch > epoch
@@ -58,7 +58,7 @@ async def test_a_leader_or_follower_is_fetched_anew_and_the_old_log_is_kept(
     await whole_again(cluster, broker)
     assert [f"data/{each}" for each in damaged_folders(broker)] == [path]
     assert broker.disk.content(f"{path}/{FIRST.rpartition('/')[2]}") == bad
-    assert [each.path for each in broker.manager.damaged_folders()] == [path]
+    assert [each.path for each in broker.replicas.damage.set_aside()] == [path]
     leader = cluster[cluster.controller.state().leader]
     assert len(await leader.consumed()) == 60
     # It is no replica, and stays there.
@@ -74,10 +74,10 @@ async def test_a_replica_whose_log_can_not_be_opened_is_fetched_anew(make_broker
     file = cluster[2].disk.open(FIRST)
     file.truncate(file.size - 7)
     await cluster[2].start()
-    await cluster.until(lambda: cluster[2].manager.counts().damaged_replica_count == 1)
-    await cluster[2].manager.refetch("t", 0)
+    await cluster.until(lambda: cluster[2].replicas.counts().damaged_replica_count == 1)
+    await cluster[2].replicas.refetches.refetch("t", 0)
     await whole_again(cluster, cluster[2])
-    assert cluster[2].manager.counts().damaged_replica_count == 0
+    assert cluster[2].replicas.counts().damaged_replica_count == 0
 
 
 async def test_the_configuration_may_have_it_done_by_itself(make_brokers, autojump_clock):
@@ -87,13 +87,13 @@ async def test_the_configuration_may_have_it_done_by_itself(make_brokers, autoju
     await whole_again(cluster, cluster[2])
     await trio.sleep(60)
     assert len(damaged_folders(cluster[2])) == 1
-    assert cluster[2].manager.counts().damaged_replica_count == 0
+    assert cluster[2].replicas.counts().damaged_replica_count == 0
 
 
 async def test_nothing_is_set_aside_unless_it_is_configured(make_brokers, autojump_clock):
     cluster = await with_old_segments(make_brokers)
     damage(cluster[2])
-    await cluster.until(lambda: cluster[2].manager.counts().damaged_replica_count == 1)
+    await cluster.until(lambda: cluster[2].replicas.counts().damaged_replica_count == 1)
     await trio.sleep(60)
     assert damaged_folders(cluster[2]) == []
 
@@ -105,7 +105,7 @@ async def test_the_only_member_of_the_isr_keeps_what_it_has(make_brokers, autoju
     await cluster.in_sync(1)
     damage(cluster[1])
     with pytest.raises(PartitionError) as refused:
-        await cluster[1].manager.refetch("t", 0)
+        await cluster[1].replicas.refetches.refetch("t", 0)
     assert refused.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     assert damaged_folders(cluster[1]) == []
     assert cluster[1].partition().leading is not None
@@ -120,14 +120,14 @@ async def test_a_member_without_which_too_few_are_in_sync_keeps_what_it_has(make
     await cluster[3].stop()
     await cluster.in_sync(1, 2)
     with pytest.raises(PartitionError) as refused:
-        await cluster[2].manager.refetch("t", 0)
+        await cluster[2].replicas.refetches.refetch("t", 0)
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert "min.insync.replicas" in refused.value.message
     assert sorted(cluster.controller.state().isr) == [1, 2]
     assert not (await cluster[1].produced("more")).error
     await cluster[3].start()
     await cluster.in_sync(1, 2, 3)
-    await cluster[2].manager.refetch("t", 0)
+    await cluster[2].replicas.refetches.refetch("t", 0)
     await whole_again(cluster, cluster[2])
 
 
@@ -136,7 +136,7 @@ async def test_beside_a_leader_that_may_lack_records_nothing_is_set_aside(make_b
     cluster.controller.answer = lambda request: AlterPartitionResponse(error=ErrorCode.NOT_CONTROLLER)
     cluster.controller.change(leader_recovery_state=LeaderRecoveryState.RECOVERING, isr=(1,), leader=1)
     with pytest.raises(PartitionError) as refused:
-        await cluster[2].manager.refetch("t", 0)
+        await cluster[2].replicas.refetches.refetch("t", 0)
     assert refused.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
@@ -144,7 +144,7 @@ async def test_without_a_controller_the_replica_goes_on(make_brokers, autojump_c
     cluster = await with_old_segments(make_brokers)
     cluster.controller.unreachable = True
     with pytest.raises(PartitionError) as refused:
-        await cluster[2].manager.refetch("t", 0)
+        await cluster[2].replicas.refetches.refetch("t", 0)
     assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
     cluster.controller.unreachable = False
     assert not (await cluster[1].produced("more")).error
@@ -161,7 +161,7 @@ async def test_a_crash_after_the_isr_was_left_loses_nothing(make_brokers, autoju
 
         async def refetch():
             with pytest.raises(PartitionError):
-                await cluster[2].manager.refetch("t", 0)
+                await cluster[2].replicas.refetches.refetch("t", 0)
 
         nursery.start_soon(refetch)
         await cluster.until(lambda: cluster.controller.state().directory_of(2) == LOST)
@@ -179,7 +179,7 @@ async def test_a_fetch_that_tells_of_the_old_log_counts_for_nothing(make_brokers
     broker_epoch = cluster.controller.image.broker(2).epoch
     cluster[2].hold_metadata()
     cluster.cut_off(2)
-    cluster.nursery.start_soon(cluster[2].manager.refetch, "t", 0)
+    cluster.nursery.start_soon(cluster[2].replicas.refetches.refetch, "t", 0)
     await cluster.until(lambda: cluster.controller.state().directory_of(2) == LOST)
     cluster[2].release_metadata()
     await cluster.until(lambda: cluster.controller.state().directory_of(2) != LOST)
@@ -194,7 +194,7 @@ async def test_a_fetch_that_tells_of_the_old_log_counts_for_nothing(make_brokers
 async def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind(make_brokers, autojump_clock):
     cluster = await with_old_segments(make_brokers)
     cluster[2].disk.stall()
-    cluster.nursery.start_soon(cluster[2].manager.refetch, "t", 0)
+    cluster.nursery.start_soon(cluster[2].replicas.refetches.refetch, "t", 0)
     await trio.sleep(1)
     cluster.controller.delete()
     cluster[2].disk.release()
@@ -202,4 +202,4 @@ async def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind(make_brok
     with pytest.raises(PartitionError):
         cluster[2].partition()
     with pytest.raises(PartitionError), captured_logs():
-        await cluster[2].manager.refetch("t", 0)
+        await cluster[2].replicas.refetches.refetch("t", 0)

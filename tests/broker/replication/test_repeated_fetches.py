@@ -149,7 +149,7 @@ async def damaged(cluster):
 async def cut_off(cluster):
     cluster.cut_off(2)
     await trio.sleep(20)
-    cluster[1].manager._lookups._controller_silent_s = lambda: 100.0
+    cluster[1].replicas.lookups._controller_silent_s = lambda: 100.0
 
 
 @pytest.mark.parametrize("during", [False, True], ids=["between two polls", "during a poll"])
@@ -198,8 +198,8 @@ async def test_a_consumer_that_leaves_is_waited_for_no_longer(cluster, autojump_
     consumer, _ = await waiting(cluster)
     await consumer.stream.send([request(consumer.number + 1, 1, wait_ms=WAIT_MS)])
     await trio.sleep(0.01)
-    assert cluster[1].manager.counts().delayed_fetches == 1 + 1, "it, and the follower"
+    assert cluster[1].replicas.counts().delayed_fetches == 1 + 1, "it, and the follower"
     consumer.stream.close()
     await trio.sleep(0.01)
-    assert cluster[1].manager.counts().delayed_fetches == 1
+    assert cluster[1].replicas.counts().delayed_fetches == 1
     await cluster[1].produced("b")

@@ -40,9 +40,9 @@ async def test_a_scrub_finds_a_flipped_bit_and_says_where_and_what_to_do(make_br
     assert (told["topic"], told["partition"], told["segment"]) == ("t", 0, FIRST)
     assert (told["position"], told["offsets"]) == (3 * size, "[3, 4)")
     assert "quorate log-dirs refetch --replica t:0:2" in told["remedy"]
-    assert [each.manager.counts().damaged_replica_count for each in cluster.brokers.values()] == [0, 1, 0]
+    assert [each.replicas.counts().damaged_replica_count for each in cluster.brokers.values()] == [0, 1, 0]
     # Nothing else suffers.
-    assert cluster[2].manager.unusable_directories() == ()
+    assert cluster[2].replicas.directories.unused_dirs == ()
     assert sorted(cluster.controller.state().isr) == [1, 2, 3]
 
 
@@ -74,13 +74,13 @@ async def test_a_read_that_meets_damage_has_the_segment_checked(make_brokers, au
     assert [each["offsets"][:3] for each in events if each["event"] == "a replica is damaged"] == ["[2,"]
     damaged = cluster[2].partition().damage.ahead(0)
     assert (await cluster[2].consumed(damaged.end_offset))[-1] == "value 59"
-    assert cluster[2].manager.unusable_directories() == ()
+    assert cluster[2].replicas.directories.unused_dirs == ()
 
 
 async def test_no_scrub_reads_nothing(make_brokers, autojump_clock):
     cluster = await with_old_segments(make_brokers, scrub_interval_ms=0)
     await trio.sleep(700)
-    assert [each.manager.stats.scrubbed_bytes for each in cluster.brokers.values()] == [0, 0, 0]
+    assert [each.replicas.stats.scrubbed_bytes for each in cluster.brokers.values()] == [0, 0, 0]
     assert not cluster[1].disk.exists(f"data/{SCRUB_CHECKPOINT}")
 
 
@@ -88,7 +88,7 @@ async def test_the_rate_is_kept_and_each_segment_read_once_in_an_interval(make_b
     cluster = await with_old_segments(
         make_brokers, scrub_interval_ms=100_000, scrub_io_max_bytes_per_second=500
     )
-    stats, held = cluster[1].manager.stats, cluster[1].partition().log
+    stats, held = cluster[1].replicas.stats, cluster[1].partition().log
     closed = sum(cluster[1].disk.open(f"data/t-0/{base:020}.log").size for base in held.bases())
     began = trio.current_time()
     await cluster.until(lambda: stats.scrubbed_bytes >= closed, within_s=300)
@@ -107,13 +107,13 @@ async def test_a_scrub_goes_on_where_a_restart_interrupted_it(make_brokers, auto
     )
     held = cluster[2].partition().log
     closed = sum(cluster[2].disk.open(f"data/t-0/{base:020}.log").size for base in held.bases())
-    await cluster.until(lambda: cluster[2].manager.stats.scrubbed_bytes > closed / 2, within_s=300)
-    first = cluster[2].manager.stats.scrubbed_bytes
+    await cluster.until(lambda: cluster[2].replicas.stats.scrubbed_bytes > closed / 2, within_s=300)
+    first = cluster[2].replicas.stats.scrubbed_bytes
     await cluster[2].stop()
     await cluster[2].start()
     await cluster.opened()
     await trio.sleep(300)
-    second = cluster[2].manager.stats.scrubbed_bytes
+    second = cluster[2].replicas.stats.scrubbed_bytes
     # The segment that was being read is read again.
     assert closed <= first + second <= closed + 2000, (closed, first, second)
 
@@ -130,7 +130,7 @@ async def test_a_checkpoint_of_the_scrub_that_makes_no_sense_is_begun_anew(make_
     with captured_logs() as events:
         await trio.sleep(20)
     assert any("the scrub begins anew" in each["event"] for each in events)
-    assert cluster[2].manager.stats.scrubbed_bytes > 0
+    assert cluster[2].replicas.stats.scrubbed_bytes > 0
 
 
 async def test_a_checkpoint_of_the_scrub_from_the_future_puts_nothing_off(make_brokers, autojump_clock):
@@ -141,7 +141,7 @@ async def test_a_checkpoint_of_the_scrub_from_the_future_puts_nothing_off(make_b
     file.append([f"0\n1\nt 0 {10**17} 0\n".encode()])
     await cluster[2].start()
     await trio.sleep(30)
-    assert cluster[2].manager.stats.scrubbed_bytes > 0
+    assert cluster[2].replicas.stats.scrubbed_bytes > 0
 
 
 async def test_what_the_device_cannot_read_is_damage_of_that_replica(make_brokers, autojump_clock):
@@ -153,7 +153,7 @@ async def test_what_the_device_cannot_read_is_damage_of_that_replica(make_broker
     assert "can't be read" in told["reason"]
     # The device gives it again.
     await trio.sleep(10)
-    assert cluster[2].manager.counts().damaged_replica_count == 0
+    assert cluster[2].replicas.counts().damaged_replica_count == 0
 
 
 async def test_damage_met_at_a_start_takes_no_other_replica_offline(make_brokers, autojump_clock):
@@ -169,8 +169,8 @@ async def test_damage_met_at_a_start_takes_no_other_replica_offline(make_brokers
         await trio.sleep(5)
     (told,) = [each for each in events if each["event"] == "a replica is damaged"]
     assert "quorate log-dirs refetch --replica t:0:2" in told["remedy"]
-    assert cluster[2].manager.unusable_directories() == ()
-    assert cluster[2].manager.counts().damaged_replica_count == 1
+    assert cluster[2].replicas.directories.unused_dirs == ()
+    assert cluster[2].replicas.counts().damaged_replica_count == 1
     assert (await cluster[2].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -197,7 +197,7 @@ async def test_log_starts_that_contradict_the_log_are_damage_and_nothing_is_drop
     await store_offsets(cluster[2].disk, f"data/{LOG_STARTS}", {("t", 0): 1000})
     await cluster[2].start()
     await trio.sleep(5)
-    assert cluster[2].manager.counts().damaged_replica_count == 1
+    assert cluster[2].replicas.counts().damaged_replica_count == 1
     assert cluster[2].disk.content(FIRST) == before
 
 
@@ -212,5 +212,5 @@ async def test_recovery_points_that_contradict_the_log_are_damage_and_nothing_is
     await store_offsets(cluster[2].disk, path, known | {("t", 0): 1000})
     await cluster[2].start()
     await trio.sleep(5)
-    assert cluster[2].manager.counts().damaged_replica_count == 1
+    assert cluster[2].replicas.counts().damaged_replica_count == 1
     assert cluster[2].disk.content(FIRST) == before

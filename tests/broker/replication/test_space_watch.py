@@ -17,7 +17,7 @@ async def told(cluster, monkeypatch, spaces, **config):
         await cluster.start()
         for now in spaces:
             await trio.sleep(60)
-            assert cluster[1].manager.stats.usable_bytes == {"data": now[0]}
+            assert cluster[1].replicas.stats.usable_bytes == {"data": now[0]}
     return [each for each in events if "almost full" in each["event"] or "room again" in each["event"]]
 
 

@@ -21,7 +21,7 @@ K, O = ChangeKind, ChangeOutcome  # noqa: E741
 
 
 def journaled(broker):
-    journal = broker.manager.journal
+    journal = broker.replicas.journal
     return [*journal.ended(), *journal.pending()]
 
 
@@ -67,7 +67,7 @@ async def test_a_replica_is_started_led_followed_and_deleted_and_each_change_has
     await cluster.until(lambda: life(cluster[2])[-1] == (K.DELETE, 0, -1, O.COMPLETED))
     offsets = [each.cause.offset for each in journaled(cluster[2])]
     assert elected in offsets and offsets[-1] == requested(cluster)
-    summary = cluster[2].manager.changes
+    summary = cluster[2].manager.intake.changes
     assert (summary.pending, summary.backlog, summary.oldest_ms) == (0, 0, 0)
     assert summary.received_offset == summary.acted_offset == summary.completed_offset == requested(cluster)
 
@@ -82,24 +82,24 @@ async def test_a_change_waits_for_a_slow_disk_with_its_age_and_later_ones_take_i
     cluster.controller.create(replicas=(3, 1))
     created = requested(cluster)
     await trio.sleep(7)
-    waiting = cluster[3].manager.changes
+    waiting = cluster[3].manager.intake.changes
     assert (waiting.pending, waiting.backlog) == (1, 0)
     assert 7000 <= waiting.oldest_ms <= 7100
     assert waiting.acted_offset == requested(cluster)
     assert before <= waiting.completed_offset < created, "not beyond the record that waits"
-    assert cluster[1].manager.changes.pending == 0, "others don't wait for it"
+    assert cluster[1].manager.intake.changes.pending == 0, "others don't wait for it"
 
     cluster.controller.elect(1)
     assert life(cluster[3]) == [(K.LEAD, 0, 0, O.SUPERSEDED), (K.FOLLOW, 0, 1, O.PENDING)]
     cluster.controller.change(isr=(1,))
     assert life(cluster[3])[-1] == (K.FOLLOW, 0, 1, O.PENDING), "the role is still to be taken"
-    later = cluster[3].manager.changes
+    later = cluster[3].manager.intake.changes
     assert later.pending == 1 and later.oldest_ms >= waiting.oldest_ms
     assert later.completed_offset == waiting.completed_offset
     cluster[3].disk.release()
-    await cluster.until(lambda: cluster[3].manager.changes.pending == 0)
+    await cluster.until(lambda: cluster[3].manager.intake.changes.pending == 0)
     assert life(cluster[3])[-1] == (K.FOLLOW, 0, 1, O.COMPLETED)
-    assert cluster[3].manager.changes.completed_offset == requested(cluster)
+    assert cluster[3].manager.intake.changes.completed_offset == requested(cluster)
 
 
 async def test_a_change_that_fails_says_why_and_holds_up_nothing(make_brokers, autojump_clock):
@@ -110,7 +110,7 @@ async def test_a_change_that_fails_says_why_and_holds_up_nothing(make_brokers, a
     await cluster.until(lambda: life(cluster[2])[-1][-1] is O.FAILED)
     change = journaled(cluster[2])[-1]
     assert change.problem is not None and "t-0" in change.problem
-    summary = cluster[2].manager.changes
+    summary = cluster[2].manager.intake.changes
     assert (summary.pending, summary.completed_offset) == (0, requested(cluster))
 
 
@@ -129,7 +129,7 @@ async def test_a_topic_deleted_and_created_again_in_one_batch_has_both_lives(mak
     seen = [(each.topic_id, each.kind, each.outcome) for each in journaled(cluster[2])]
     assert (first, K.DELETE, O.COMPLETED) in seen
     assert (second, K.FOLLOW, O.COMPLETED) in seen
-    assert cluster[2].manager.changes.pending == 0
+    assert cluster[2].manager.intake.changes.pending == 0
 
 
 async def test_what_is_received_and_not_begun_is_the_backlog_with_its_age(make_brokers, autojump_clock):
@@ -138,12 +138,12 @@ async def test_what_is_received_and_not_begun_is_the_backlog_with_its_age(make_b
     # More than a pass of the event loop takes on.
     cluster.controller.create(partitions=500, replicas=(1, 2))
     cluster.controller.create(name="u", replicas=(1, 2), number=2)
-    summary = cluster[1].manager.changes
+    summary = cluster[1].manager.intake.changes
     assert summary.backlog == 2 and summary.received_offset == requested(cluster)
     assert summary.acted_offset < summary.received_offset
     assert summary.completed_offset <= summary.acted_offset
     await cluster.opened()
-    assert cluster[1].manager.changes.backlog == 0
+    assert cluster[1].manager.intake.changes.backlog == 0
 
 
 def state(leader: int, epoch: int, **other: object) -> PartitionState:

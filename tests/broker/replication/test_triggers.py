@@ -100,7 +100,7 @@ async def test_a_produce_waits_for_acks_all_where_anything_was_appended(
 ):
     """The seed's `delayedRequestRequired`. There is no partition 9."""
     items = [ProduceItem("t", each, produced_batch("a")) for each in partitions]
-    pending = leader.manager.append(items, acks=acks, timeout_ms=LONG_MS)
+    pending = leader.replicas.produces.append(items, acks=acks, timeout_ms=LONG_MS)
     assert pending.done == (not waits)
     if waits:
         await follower_fetches(leader, 1)
@@ -206,7 +206,7 @@ async def test_ten_thousand_parked_fetches_take_no_step_until_their_partition_ch
     manager, told = cluster[1].manager, []
     request = FetchOptions(items=[FetchItem("t", 0, 0, 1 << 20)], max_wait_ms=300_000)
     for _ in range(10_000):
-        parked = await manager.begin_fetch(request)
+        parked = await manager.replicas.fetches.begin(request)
         assert isinstance(parked, ParkedFetch)
         parked.notify(lambda: told.append(trio.current_time()))
     steps = Steps()

@@ -23,10 +23,10 @@ async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump
     await cluster[1].produced("a")
     cluster[2].disk.stall()
     await trio.sleep(2)
-    before = cluster[2].manager.stats.replicated_bytes
+    before = cluster[2].replicas.stats.replicated_bytes
     assert not (await cluster[1].produced("b", timeout_ms=1000)).error
-    once = cluster[2].manager.stats.replicated_bytes - before
-    assert once == cluster[1].manager.stats.appended_bytes - before
+    once = cluster[2].replicas.stats.replicated_bytes - before
+    assert once == cluster[1].replicas.stats.appended_bytes - before
     cluster[2].disk.release()
     await cluster.caught_up()
 
@@ -154,7 +154,7 @@ async def test_a_failed_folder_takes_only_its_own_partitions_offline(make_broker
     errors = [cluster[1].produce("a", partition_id=each).results()[0].error for each in range(4)]
     errors = [cluster[1].produce("a", partition_id=each).results()[0].error for each in range(4)]
     assert sorted(errors) == [ErrorCode.NONE] * 2 + [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-    assert cluster[1].manager.counts().offline_replica_count == 2
+    assert cluster[1].replicas.counts().offline_replica_count == 2
     await trio.sleep(1)
     assert not cluster[1].errors
 

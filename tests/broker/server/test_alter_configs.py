@@ -333,12 +333,12 @@ async def test_an_address_may_have_another_number_of_connections(make_nodes: Mak
 
 async def test_the_expiration_of_producers_reaches_the_partitions(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
-    replicas = nodes.servers[1].broker.replicas
+    upkeep = nodes.servers[1].broker._manager._parts.upkeep
     async with nodes.client(1) as client:
         assert await alter(client, resource(BROKER, "", ("producer.id.expiration.ms", SET, "1234"))) == [0]
-        assert replicas._upkeep.producer_id_expiration_ms == 1234
+        assert upkeep.producer_id_expiration_ms == 1234
         assert await alter(client, resource(BROKER, "1", ("producer.id.expiration.ms", SET, "99"))) == [0]
-        assert replicas._upkeep.producer_id_expiration_ms == 99
+        assert upkeep.producer_id_expiration_ms == 99
         assert await alter(client, resource(BROKER, "1", ("producer.id.expiration.ms", SET, "x"))) == [42]
         assert await alter(client, resource(BROKER, "1", ("producer.id.expiration.ms", DELETE, ""))) == [0]
-        assert replicas._upkeep.producer_id_expiration_ms == 1234
+        assert upkeep.producer_id_expiration_ms == 1234

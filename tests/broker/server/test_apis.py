@@ -494,7 +494,7 @@ async def test_a_fetch_below_version_6_is_told_of_no_failed_disk(make_nodes: Mak
     async with nodes.client(1) as client:
         await create(client, "t")
         await produce(client, "t", batch(b"a"))
-        nodes.servers[1].broker.replicas.partition("t", 0).fail("the disk failed")
+        nodes.servers[1].broker.replicas.lookups.partition("t", 0).fail("the disk failed")
         found = {}
         for version in (4, 5, 6, 12):
             asked = KafkaFetchRequest(

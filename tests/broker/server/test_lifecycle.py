@@ -58,7 +58,7 @@ async def test_an_orderly_restart_proves_itself_and_keeps_the_records(make_nodes
     epoch = nodes.servers[1].broker.lifecycle.broker_epoch
     await nodes.stop(1)
     server = await nodes.start(1)
-    assert server.broker.replicas.complete_epoch == epoch
+    assert server.broker.replicas.directories.proof.broker_epoch == epoch
     await server.wait_ready()
     async with nodes.client(1) as client:
         request = KafkaFetchRequest(
@@ -84,7 +84,7 @@ async def test_a_crashed_broker_comes_back_without_proof_and_under_a_new_epoch(
     epoch = nodes.servers[victim].broker.lifecycle.broker_epoch
     await nodes.crash(victim)
     server = await nodes.start(victim)
-    assert server.broker.replicas.complete_epoch == -1
+    assert server.broker.replicas.directories.proof.broker_epoch == -1
     with trio.fail_after(15):
         await server.wait_ready()
     assert server.broker.lifecycle.broker_epoch > epoch

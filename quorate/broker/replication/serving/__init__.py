@@ -4,8 +4,9 @@ from quorate.broker.replication.serving.deletions import DeletionService, Parked
 from quorate.broker.replication.serving.fetch_service import FetchService, ParkedFetch
 from quorate.broker.replication.serving.fetch_session import FetchSession, PartitionKey
 from quorate.broker.replication.serving.fetch_sessions import FetchSessionError, FetchSessions
-from quorate.broker.replication.serving.offset_lookup import find_offset
+from quorate.broker.replication.serving.log_queries import LogQueries
 from quorate.broker.replication.serving.parked_produce import ParkedProduce
+from quorate.broker.replication.serving.partition_lookups import PartitionLookups
 from quorate.broker.replication.serving.partition_reader import PartitionReader
 from quorate.broker.replication.serving.produce_service import ProduceService
 from quorate.broker.replication.serving.quiet_read import QuietRead
@@ -17,13 +18,14 @@ __all__ = [
     "FetchSession",
     "FetchSessionError",
     "FetchSessions",
+    "LogQueries",
     "ParkedDeletions",
     "ParkedFetch",
     "ParkedProduce",
     "PartitionKey",
+    "PartitionLookups",
     "PartitionReader",
     "ProduceService",
     "QuietRead",
     "SessionFetches",
-    "find_offset",
 ]

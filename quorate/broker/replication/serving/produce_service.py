@@ -32,7 +32,9 @@ class ProduceService:
     async def produce(
         self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, zstd: bool
     ) -> ParkedProduce:
-        """Check and append a client's batches (`ReplicaManager.produce`)."""
+        """Check a client's batches and append them, as `append`. Returns when the append is done. Large
+        batches let other tasks run, so concurrent calls have no order. `zstd`: whether the client's version
+        of Produce knows it."""
         checked: list[CheckedBatches | PartitionError] = []
         slices = Slices()
         for item in items:
@@ -57,9 +59,11 @@ class ProduceService:
         return self._begin(results, timeout_ms)
 
     def append(
-        self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, internal: bool
+        self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, internal: bool = False
     ) -> ParkedProduce:
-        """Append batches without a check (`ReplicaManager.append`)."""
+        """Append to each partition, now, batches whose records nobody needs to look at; the answer is `done`
+        when `acks` (0, 1 or -1, all) are satisfied or `timeout_ms` is over. `internal`: from this broker
+        itself."""
         results = _Results(self._stats)
         for item in items:
             try:

@@ -11,7 +11,11 @@ from quorate.broker.replication.storage.directory_files import (
     newest_proof,
     parse_folder_name,
 )
-from quorate.broker.replication.storage.directory_report import DirectoryReport, FutureProgress
+from quorate.broker.replication.storage.directory_report import (
+    DirectoriesView,
+    DirectoryReport,
+    FutureProgress,
+)
 from quorate.broker.replication.storage.failure_reason import failure_reason
 from quorate.broker.replication.storage.future_folders import MOVED_MARK, UnreadableMovedMarkError
 from quorate.broker.replication.storage.log_directory import LogDirectory
@@ -24,6 +28,7 @@ __all__ = [
     "MOVED_MARK",
     "NO_PROOF",
     "BadDirectory",
+    "DirectoriesView",
     "Directory",
     "DirectoryReport",
     "FutureProgress",

@@ -1,10 +1,12 @@
-"""The directories of `log.dirs` as DescribeLogDirs shows them."""
+"""The directories of `log.dirs` as the rest of the node sees them."""
 
 import os.path
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from quorate.broker.replication.storage.directory_files import Proof
 from quorate.log import Log, TopicPartition
 from quorate.runtime import Disk, DiskError, DiskSpace
 
@@ -23,7 +25,7 @@ class FutureProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryReport:
-    """One folder. Without a `failure` it has `space`, `logs`, those that are open, as they go on, and
+    """One directory. Without a `failure` it has `space`, `logs`, those that are open, as they go on, and
     `futures`."""
 
     path: str
@@ -34,6 +36,34 @@ class DirectoryReport:
     futures: Mapping[TopicPartition, FutureProgress] = field(default_factory=dict)
 
 
+class DirectoriesView(Protocol):
+    """Reads of `LogManager`."""
+
+    @property
+    def online_ids(self) -> tuple[uuid.UUID, ...]:
+        """The ids of the directories that work: what the broker registers."""
+        ...
+
+    @property
+    def failed_ids(self) -> tuple[uuid.UUID, ...]:
+        """The ids of the directories that have failed since the start."""
+        ...
+
+    @property
+    def unused_dirs(self) -> tuple[str, ...]:
+        """The paths of those that were bad at the start, or have failed since."""
+        ...
+
+    @property
+    def proof(self) -> Proof:
+        """The broker's newest life whose data is all here."""
+        ...
+
+    def reports(self) -> list[DirectoryReport]:
+        """Describe every directory of `log.dirs` and the logs in it."""
+        ...
+
+
 def report(
     disk: Disk,
     path: str,
@@ -42,7 +72,7 @@ def report(
     logs: Mapping[TopicPartition, Log] | None = None,
     futures: Mapping[TopicPartition, FutureProgress] | None = None,
 ) -> DirectoryReport:
-    """Describe a folder. One whose file system can't tell its space counts as failed."""
+    """Describe a directory. One whose file system can't tell its space counts as failed."""
     absolute = os.path.abspath(path)
     if failure is None:
         try:

@@ -115,11 +115,6 @@ class LogManager:
         return newest_proof((each.id, each.proof) for each in self._directories)
 
     @property
-    def complete_epoch(self) -> int:
-        """The broker epoch of `proof`; -1 if there is none."""
-        return self.proof.broker_epoch
-
-    @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the directories that were usable at the start, failed since or not."""
         return tuple(each.path for each in self._directories)

@@ -162,7 +162,7 @@ class Operators(Clients[BrokerCluster]):
     async def _held(self, node: BrokerHost, name: str, partition_id: int) -> Held:
         broker = node.serving.broker
         assert broker is not None
-        log = broker.replicas.partition(name, partition_id).log
+        log = broker.replicas.lookups.partition(name, partition_id).log
         start = log.log_start_offset
         pairs = await everything_of(log)
         return Held(int(start), tuple((offset, value) for offset, value in pairs if offset >= start))
