@@ -756,7 +756,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a damaged replica waits for a person, whatever the configuration says",
-        "broker/broker_node.py",
+        "broker/part_configs.py",
         'replica_refetch_damaged=config.flag("quorate.replica.refetch.damaged"),',
         "replica_refetch_damaged=False,",
         "a slip: a key that is read and not passed on",
@@ -2049,7 +2049,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a setting is wired to nothing",
-        "broker/broker_node.py",
+        "broker/part_configs.py",
         '        producer_id_expiration_ms=config.int("producer.id.expiration.ms"),\n',
         "",
         "a slip: a key that does nothing",
@@ -2464,7 +2464,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- groups whose coordinator moves ---
     _tested(
         "a hole at the end of the offsets partition is waited for",
-        "broker/group_log.py",
+        "broker/groups/offsets_log.py",
         "                    if led.log.end_offset < end:\n",
         "                    if led.log.end_offset <= end:\n",
         "KAFKA-9065",
@@ -2472,7 +2472,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a load goes on in another leadership",
-        "broker/group_log.py",
+        "broker/groups/offsets_log.py",
         "if led.check_leading().leader_epoch != epoch:",
         "if led.check_leading().leader_epoch < epoch:",
         "redpanda PR 17673",

@@ -18,10 +18,8 @@ from quorate.broker.controller import (
     BrokerProgress,
     BrokerWatch,
     Controller,
-    ControllerSettings,
     PartitionWalks,
 )
-from quorate.broker.controller.operations import TopicDefaults
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.metadata import (
     NO_LEADER,
@@ -31,6 +29,7 @@ from quorate.broker.metadata import (
     PartitionDelta,
 )
 from quorate.broker.metadata_cache import MetadataCache, whole_image
+from quorate.broker.part_configs import controller_settings
 from quorate.broker.settings import ServerConfig
 from quorate.broker.wire import ConnectionRules, KafkaServerConfig, WireServer
 from quorate.metrics import ControllerStats
@@ -170,20 +169,3 @@ async def controller_clients(
         finally:
             quorum.serve_kafka(None)
             nursery.cancel_scope.cancel()
-
-
-def controller_settings(config: ServerConfig, *, cluster_id: str) -> ControllerSettings:
-    return ControllerSettings(
-        cluster_id=cluster_id,
-        broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
-        refusal_confirm_ms=config.int("quorate.controller.refusal.confirm.ms"),
-        topic_defaults=TopicDefaults(
-            num_partitions=config.int("num.partitions"),
-            replication_factor=config.int("default.replication.factor"),
-        ),
-        static=config.static,
-        auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
-        leader_imbalance_check_interval_seconds=config.int("leader.imbalance.check.interval.seconds"),
-        leader_imbalance_per_broker_percentage=config.int("leader.imbalance.per.broker.percentage"),
-        partitions_per_step=config.int("quorate.controller.partitions.per.step"),
-    )

@@ -29,6 +29,7 @@ from quorate.broker.groups.group_messages import (
     SyncResult,
 )
 from quorate.broker.groups.offset_expiry import OffsetRetention
+from quorate.broker.groups.offsets_log import OffsetsLog
 
 __all__ = [
     "CLASSIC",
@@ -50,6 +51,7 @@ __all__ = [
     "MemberRef",
     "OffsetRetention",
     "OffsetToCommit",
+    "OffsetsLog",
     "Protocol",
     "SyncRequest",
     "SyncResult",

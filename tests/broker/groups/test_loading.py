@@ -12,7 +12,6 @@ import trio.testing
 from gaps import within_gap
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.group_log import OffsetsLog
 from quorate.broker.groups.coordinator import GroupLogError, partition_of
 from quorate.broker.groups.group import Group, GroupLimits
 from quorate.broker.groups.group_filter import GroupFilter
@@ -27,6 +26,7 @@ from quorate.broker.groups.group_records import (
     offset_record,
 )
 from quorate.broker.groups.loading import Loading
+from quorate.broker.groups.offsets_log import OffsetsLog
 from quorate.broker.groups.shard import Shard
 from quorate.broker.groups.shards import Shards
 from quorate.log.batches.batch import read_batches

@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from quorate.broker.group_log import OffsetsLog
 from quorate.broker.groups.group import Group, GroupLimits
 from quorate.broker.groups.group_records import GroupKey, OffsetKey, OffsetValue, group_record, offset_record
+from quorate.broker.groups.offsets_log import OffsetsLog
 from quorate.broker.groups.shards import Shards
 from quorate.types import Offset
 

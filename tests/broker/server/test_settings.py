@@ -12,13 +12,18 @@ from typing import Any
 import pytest
 
 from quorate import broker, cli
-from quorate.broker.broker_node import group_config, lifecycle_times, replication_config, wire_config
-from quorate.broker.controller_node import controller_settings
 from quorate.broker.metadata.config_key import INT_MAX, LONG_MAX, Effect, ValueType
 from quorate.broker.metadata.configs import TopicConfig, effective, unclean_elections
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Config, ConfigType
 from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.broker.part_configs import (
+    controller_settings,
+    group_config,
+    lifecycle_times,
+    replication_config,
+    wire_config,
+)
 from quorate.broker.settings.config_keys import RACK_AWARE
 from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, ServerConfigError
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups import OFFSETS_TOPIC, GroupLogError
+from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC, GroupLogError
 from quorate.broker.replication import PartitionError, ProduceItem, ReplicaServices
 from quorate.broker.wire import wire_code
 from quorate.log import LogError
