@@ -182,7 +182,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _isr(
         "an unregistered broker stays eligible",
-        "controller/chores.py",
+        "controller/chores/chores.py",
         "            return self.leave(broker_id, lost=True)\n",
         "            return self.leave(broker_id)\n",
         "found by hand",
@@ -1476,7 +1476,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a new controller leaves open what the last one began",
-        "broker/controller/controller.py",
+        "broker/controller/tenure.py",
         "        if in_transaction:\n",
         "        if False:\n",
         "KIP-868: its own changes vanish into it",
@@ -1500,7 +1500,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a lower min.insync.replicas leaves the ELRs as they are",
-        "broker/controller/chores.py",
+        "broker/controller/chores/chores.py",
         'case Config(name="min.insync.replicas"):\n                self.settle()',
         'case Config(name="min.insync.replicas"):\n                pass',
         "c12: leaders commit nothing while others are eligible",
@@ -1548,7 +1548,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a broker that shuts down keeps what it leads",
-        "broker/controller/chores.py",
+        "broker/controller/chores/chores.py",
         "                if fenced or leaves:",
         "                if fenced:",
         "a slip: only a fencing makes a broker leave",
@@ -1684,7 +1684,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "what an earlier controller began is done for another reason",
-        "broker/controller/chores.py",
+        "broker/controller/chores/chores.py",
         "    if broker.in_controlled_shutdown and not broker.fenced:",
         "    if False:",
         "a slip: a planned stop reads as an outage",
@@ -1692,7 +1692,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "an unregistered broker stays in the ELRs",
-        "broker/controller/chores.py",
+        "broker/controller/chores/chores.py",
         "return self.leave(broker_id, lost=True)",
         "return self.leave(broker_id)",
         "c15: it registers with an empty disk and is elected",
@@ -1748,7 +1748,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a reassignment that an election completes goes on for ever",
-        "broker/controller/chores.py",
+        "broker/controller/chores/chores.py",
         "if isr is not None and self._may_end(record)",
         "if isr is None and self._may_end(record)",
         "a slip: nobody asks for another ISR after it",
@@ -1756,7 +1756,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a new controller leaves a reassignment that could end as it is",
-        "broker/controller/chores.py",
+        "broker/controller/chores/chores.py",
         "        self.elect(ChangeReason.BROKER_UNFENCED)\n        self.end_reassignments()\n",
         "        self.elect(ChangeReason.BROKER_UNFENCED)\n",
         "a slip: the last one died after a setting was lowered",
@@ -1789,7 +1789,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a pass ends though what it passed may be concerned again",
-        "broker/controller/chores.py",
+        "broker/controller/chores/chores.py",
         "self._stale = self._sweep is not None",
         "self._stale = False",
         "a slip: an election that is asked for in the middle of one",
@@ -1805,7 +1805,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a rebalance counts the changes and not the looks",
-        "broker/controller/chores.py",
+        "broker/controller/chores/chores.py",
         "most=size * LOOKS_PER_CHANGE",
         "most=1 << 40",
         "docs/reference/kraft-rules.md#rebalance-in-pieces",
@@ -2131,7 +2131,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- brokers ---
     _tested(
         "a new controller gives a fencing another reason",
-        "broker/controller/chores.py",
+        "broker/controller/chores/chores.py",
         "    if broker.inactive_reason is not None:\n",
         "    if broker is None:\n",
         "the reasons in the log",
@@ -2888,8 +2888,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "who was heard while the fencing waited for its turn is fenced",
         "broker/controller/broker_tending.py",
-        "if self._controller.tenure is active and watch.process_ended(broker_id, broker_epoch):",
-        "if self._controller.tenure is active:",
+        "if self._tenure() is active and watch.process_ended(broker_id, broker_epoch):",
+        "if self._tenure() is active:",
         "a dead broker: a large creation of topics lies between the judgement and the record",
         f"{_CONTROLLER}/test_controller.py",
     ),

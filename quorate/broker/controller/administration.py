@@ -155,7 +155,7 @@ class Administration:
         answers = await self._controller.perform_portions(
             request.partitions,
             lambda part, image: elect_leaders(
-                image, replace(request, partitions=part), static=self._controller.static, seen=seen
+                image, replace(request, partitions=part), static=self._controller.settings.static, seen=seen
             ),
             ElectLeadersResponse,
         )
@@ -192,7 +192,7 @@ class Administration:
         answers = await self._controller.perform_portions(
             request.partitions,
             lambda part, image: alter_partition_reassignments(
-                image, replace(request, partitions=part), static=self._controller.static, seen=seen
+                image, replace(request, partitions=part), static=self._controller.settings.static, seen=seen
             ),
             AlterPartitionReassignmentsResponse,
         )

@@ -180,7 +180,7 @@ class BrokerRequests:
         answers = await self._controller.perform_portions(
             request.partitions,
             lambda part, image: alter_partition(
-                image, replace(request, partitions=part), static=self._controller.static, seen=seen
+                image, replace(request, partitions=part), static=self._controller.settings.static, seen=seen
             ),
             AlterPartitionResponse,
         )
@@ -195,7 +195,7 @@ class BrokerRequests:
             lambda part, image: assign_replicas_to_dirs(
                 image,
                 replace(request, assignments=part),
-                static=self._controller.static,
+                static=self._controller.settings.static,
                 asked=len(request.assignments),
                 seen=seen,
             ),

@@ -26,15 +26,10 @@ _MAX_LEADER_MOVES: Final = 1000
 """Per rebalance, so that one does not swamp the brokers."""
 
 
-class Guards(Protocol):
-    """Does what nobody asked for, as one step of the active controller: the `Controller`."""
+class Guarded(Protocol):
+    """Does what nobody asked for, as one step of the active controller."""
 
-    @property
-    def tenure(self) -> Tenure | None: ...
-
-    def guarded(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None: ...
-
-    def begin_chores(self, active: Tenure) -> None: ...
+    def __call__(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None: ...
 
 
 class BrokerTending:
@@ -42,14 +37,18 @@ class BrokerTending:
 
     def __init__(
         self,
-        controller: Guards,
+        tenure: Callable[[], Tenure | None],
         *,
+        guarded: Guarded,
+        begin_chores: Callable[[Tenure], None],
         settings: ControllerSettings,
         telemetry: ControllerTelemetry,
         watch: BrokerWatch | None,
         progress: BrokerProgress,
     ) -> None:
-        self._controller = controller
+        self._tenure = tenure
+        self._guarded = guarded
+        self._begin_chores = begin_chores
         self._settings = settings
         self._telemetry = telemetry
         self._watch = watch
@@ -67,11 +66,11 @@ class BrokerTending:
         while True:
             due = trio.current_time() + interval
             await trio.sleep_until(due)
-            active = self._controller.tenure
+            active = self._tenure()
             if active is not None:
                 await active.wait_turn()
-                if self._controller.tenure is active:
-                    self._controller.guarded(active, partial(self._tend, active, interval), due=due)
+                if self._tenure() is active:
+                    self._guarded(active, partial(self._tend, active, interval), due=due)
 
     def _tend(self, active: Tenure, interval: float) -> None:
         self._fence_silent(active, interval)
@@ -85,7 +84,7 @@ class BrokerTending:
             )
             if brokers:
                 active.chores.prefer(most=_MAX_LEADER_MOVES, brokers=brokers)
-                self._controller.begin_chores(active)
+                self._begin_chores(active)
             active.rebalance_at = trio.current_time() + settings.leader_imbalance_check_interval_seconds
 
     def _tell_who_is_behind(self) -> None:
@@ -105,17 +104,17 @@ class BrokerTending:
             log.warning("fencing a broker that went silent", broker_id=broker_id, epoch=active.epoch)
             self._telemetry.broker_timed_out()
             self._fence(active, broker_id, ChangeReason.BROKER_FENCED)
-        self._controller.begin_chores(active)
+        self._begin_chores(active)
 
     async def _fence_ended(self, broker_id: int, broker_epoch: int) -> None:
         """Fence a registration whose process has ended, if this controller is active."""
-        active, watch = self._controller.tenure, self._watch
+        active, watch = self._tenure(), self._watch
         if active is None or watch is None:
             return
         await active.wait_turn()
         # It may have been heard meanwhile.
-        if self._controller.tenure is active and watch.process_ended(broker_id, broker_epoch):
-            self._controller.guarded(active, lambda: self._fence_dead(active, broker_id, broker_epoch))
+        if self._tenure() is active and watch.process_ended(broker_id, broker_epoch):
+            self._guarded(active, lambda: self._fence_dead(active, broker_id, broker_epoch))
 
     def _fence_dead(self, active: Tenure, broker_id: int, broker_epoch: int) -> None:
         held = active.image.broker(broker_id)
@@ -124,7 +123,7 @@ class BrokerTending:
         log.warning(FENCING_THE_DEAD, broker_id=broker_id, broker_epoch=broker_epoch, epoch=active.epoch)
         active.sessions.end(broker_id)
         self._fence(active, broker_id, ChangeReason.BROKER_GONE)
-        self._controller.begin_chores(active)
+        self._begin_chores(active)
 
     def _fence(self, active: Tenure, broker_id: int, reason: ChangeReason) -> None:
         last_heard_ms = active.sessions.last_heard_ms(broker_id, now=trio.current_time())

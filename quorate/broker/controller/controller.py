@@ -2,7 +2,7 @@
 
 Each step of an operation decides, is applied and takes its place in the log in one stretch without a pause,
 so that the next one sees what it did. No step is longer than some milliseconds: what concerns many partitions
-is done in pieces, by `work`, and whoever needs the outcome waits for it (`chores`). A topic of many
+is done in pieces, by `ChoreWork`, and whoever needs the outcome waits for it (`chores`). A topic of many
 partitions is decided and appended in pieces too, which a transaction makes one change; everybody else waits
 for their turn meanwhile (`Tenure.alone`). An answer waits until
 everything that it was decided from is committed. A controller that loses leadership throws its image away:
@@ -21,10 +21,10 @@ import trio
 from quorate.broker.controller.administration import Administration
 from quorate.broker.controller.broker_requests import BrokerRequests
 from quorate.broker.controller.broker_tending import BrokerTending
-from quorate.broker.controller.chores import Chores
+from quorate.broker.controller.chore_work import ChoreWork
 from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
-from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch, Sessions
+from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch
 from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.mutation_quotas import MutationQuotas
 from quorate.broker.controller.operations import (
@@ -48,14 +48,8 @@ from quorate.broker.controller.rpc import (
     decode_request,
     encode_response,
 )
-from quorate.broker.controller.tenure import Tenure, leadership_lost
-from quorate.broker.metadata import (
-    LATEST_METADATA_VERSION,
-    METADATA_VERSION,
-    AbortTransaction,
-    FeatureLevel,
-    MetadataImage,
-)
+from quorate.broker.controller.tenure import LEADERSHIP_LOST, Tenure, leadership_lost, not_controller
+from quorate.broker.metadata import MetadataImage
 from quorate.error_code import ErrorCode
 from quorate.raft import Caller, NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime import Entropy, Steps, WallClock, at_once, get_logger, in_slices
@@ -63,7 +57,6 @@ from quorate.types import Epoch
 
 log = get_logger(__name__)
 
-_LEADERSHIP_LOST: Final = (NotLeaderError, OutcomeUnknownError, QuorumStoppedError)
 _DRAW_LIMIT: Final = 1 << 30
 
 
@@ -90,18 +83,22 @@ class Controller:
         out. `wall_clock`: for records that say when a broker was last heard; without one they don't."""
         self._log = metadata_log
         self._telemetry = telemetry or NoControllerTelemetry()
-        self._settings = settings
+        self.settings = settings
         self._entropy = entropy
         self._watch = watch
         self._wall_clock = wall_clock
         self._progress = progress or BrokerProgress()
         self._active: Tenure | None = None
         self.mutations = MutationQuotas(lambda: self.image)
-        self._wake = trio.Event()
-        self._rested = True
-        """No piece of work was done in this pass of the event loop, and none is waiting."""
+        self.chore_work = ChoreWork(lambda: self._active, guarded=self._guarded, lost=self._lost)
         self._tending = BrokerTending(
-            self, settings=settings, telemetry=self._telemetry, watch=watch, progress=self._progress
+            lambda: self._active,
+            guarded=self._guarded,
+            begin_chores=self.chore_work.begin,
+            settings=settings,
+            telemetry=self._telemetry,
+            watch=watch,
+            progress=self._progress,
         )
         requests = BrokerRequests(
             self,
@@ -136,39 +133,15 @@ class Controller:
         image."""
         return None if self._active is None else self._active.image
 
-    @property
-    def settings(self) -> ControllerSettings:
-        """The settings of this controller."""
-        return self._settings
-
-    @property
-    def static(self) -> Mapping[str, str]:
-        """The node's checked `server.properties`, with the defaults of topics' settings."""
-        return self._settings.static
-
     def activate(self, image: MetadataImage, *, epoch: Epoch, in_transaction: bool = False) -> None:
         """Begin to answer as leader of `epoch`. `image`: a copy of the committed image with all records of
-        earlier epochs; the controller owns it from here on. `work` finishes what an earlier controller
+        earlier epochs; the controller owns it from here on. `run` finishes what an earlier controller
         began, but a transaction that it left open (`in_transaction`) is aborted."""
-        now = trio.current_time()
-        sessions = Sessions(
-            timeout=self._settings.broker_session_timeout_ms / 1000, wall_clock=self._wall_clock
+        active = self._active = Tenure.begin(
+            image, self._log, self.settings, epoch=epoch, wall_clock=self._wall_clock
         )
-        for broker_id in image.brokers:
-            sessions.begin(broker_id, now=now, heard=False)
-        settings = self._settings
-        active = Tenure(
-            epoch=epoch,
-            image=image,
-            metadata_log=self._log,
-            max_batch_bytes=settings.max_batch_bytes,
-            sessions=sessions,
-            chores=Chores(image, static=settings.static, size=settings.partitions_per_step),
-            rebalance_at=now + settings.leader_imbalance_check_interval_seconds,
-        )
-        self._active = active
         log.info("controller is active", epoch=epoch, next_offset=self._log.next_offset)
-        self.guarded(active, lambda: self._settle(active, in_transaction=in_transaction))
+        self._guarded(active, lambda: self._settle(active, in_transaction=in_transaction))
         if self._watch is not None:
             self._watch.hurry()
 
@@ -185,49 +158,19 @@ class Controller:
         """Fence silent brokers, elect preferred leaders, and finish the chores of operations. Runs until
         cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.work)
+            nursery.start_soon(self.chore_work.run)
             await self._tending.run()
 
     def _settle(self, active: Tenure, *, in_transaction: bool) -> None:
-        if in_transaction:
-            log.warning("aborting what an earlier controller did not complete", epoch=active.epoch)
-            active.append(((AbortTransaction(reason="another controller"),),))
-        if METADATA_VERSION not in active.image.features:
-            level = FeatureLevel(name=METADATA_VERSION, level=LATEST_METADATA_VERSION)
-            active.append(((level,),))
-        active.chores.repair()
-        self.begin_chores(active)
+        active.settle(in_transaction=in_transaction)
+        self.chore_work.begin(active)
 
     # What operations leave to be done
-
-    async def work(self) -> None:
-        """Do the chores, one piece in each pass of the event loop. Runs until cancelled; `run` starts it."""
-        while True:
-            await self._wake.wait()
-            self._wake = trio.Event()
-            while (active := self._active) is not None and active.chores:
-                await trio.lowlevel.checkpoint()
-                await active.wait_turn()
-                if self._active is active:
-                    self.guarded(active, active.do_piece)
-                    try:
-                        await active.keep_up()
-                    except _LEADERSHIP_LOST:
-                        self._lost(active)
-            self._rested = True
-
-    def begin_chores(self, active: Tenure) -> None:
-        """Do the first piece of the chores at once, which is all of it in a small cluster. No effect if
-        this pass of the event loop did a piece already: `work` does the rest, one piece per pass."""
-        if active.chores and self._rested and active.do_piece():
-            self._rested = False
-        if active.chores or not self._rested:
-            self._wake.set()
 
     async def _departed(self, active: Tenure, departure: Departure) -> bool:
         """Wait until the broker has left; whether it has."""
         chore = active.chores.depart(departure)
-        self.begin_chores(active)
+        self.chore_work.begin(active)
         if not chore.finished.is_set():
             await chore.finished.wait()
         return self._active is active
@@ -259,7 +202,7 @@ class Controller:
         return encode_response(await self.answer(request))
 
     async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        defaults = self._settings.topic_defaults
+        defaults = self.settings.topic_defaults
         asked = Counter(topic.name for topic in request.topics)
         too_many = asks_too_much(request, defaults)
         quota = self.mutations.of(request.who)
@@ -310,7 +253,7 @@ class Controller:
         """Return the answers for `items`, which are decided in portions; for a refused portion the error
         alone. `steps`: as `decide`, for an item that costs more than one step may."""
         answers: list[R] = []
-        most = self._settings.partitions_per_step
+        most = self.settings.partitions_per_step
         for part in portions(items, most=most, cost=cost):
             if steps is not None and cost is not None and sum(map(cost, part)) > most:
                 answer = await self.perform_in_pieces(partial(steps, part), refuse)
@@ -339,7 +282,7 @@ class Controller:
         broker's epoch. `answer`: completes the response after all possible changes are applied."""
         active = self._active
         if active is None:
-            return _not_controller(refuse)
+            return not_controller(refuse)
         before, departed = active.last, None
         while True:
             await active.wait_turn()
@@ -350,7 +293,7 @@ class Controller:
                     outcome = decide(active, departed)
                     response = outcome.response
                     active.append(outcome.groups)
-                    self.begin_chores(active)
+                    self.chore_work.begin(active)
                     if answer is not None:
                         response = answer(active, response)
             except Exception as error:
@@ -372,7 +315,7 @@ class Controller:
         Other operations wait until it is written. If it is cancelled before that, nothing happened."""
         active = self._active
         if active is None:
-            return _not_controller(refuse)
+            return not_controller(refuse)
         wrote = False
         try:
             # Who waited for an earlier one comes first.
@@ -381,15 +324,15 @@ class Controller:
                 outcome = await in_slices(decide(active.image))
                 self._check_active(active)
                 for group in outcome.groups:
-                    with active.transaction(refuse.__name__.removesuffix("ControllerResponse")):
-                        for piece in portions(group, most=self._settings.partitions_per_step):
+                    with active.transaction(refuse.__name__.removesuffix("Response")):
+                        for piece in portions(group, most=self.settings.partitions_per_step):
                             with self._measured():
                                 active.append(tuple((record,) for record in piece))
                             await active.keep_up()
                             await trio.lowlevel.checkpoint()
                             self._check_active(active)
                     wrote = True
-                self.begin_chores(active)
+                self.chore_work.begin(active)
         except Exception as error:
             return self._refusal(active, error, refuse, wrote=wrote)
         return outcome.response if await self._committed(active) else leadership_lost(refuse, wrote=wrote)
@@ -426,7 +369,7 @@ class Controller:
         """Wait until everything appended so far is committed; whether it is."""
         try:
             committed = await active.wait_committed()
-        except _LEADERSHIP_LOST:
+        except LEADERSHIP_LOST:
             committed = False
         except trio.Cancelled:
             self._telemetry.given_up()
@@ -435,12 +378,12 @@ class Controller:
             self._lost(active)
         return committed
 
-    def guarded(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None:
+    def _guarded(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None:
         """Do `work` that no request asked for. `due`: its due time (s); None: now."""
         try:
             with self._measured(late_seconds=0.0 if due is None else trio.current_time() - due):
                 work()
-        except _LEADERSHIP_LOST:
+        except LEADERSHIP_LOST:
             self._lost(active)
         except Exception:
             self._failed(active)
@@ -455,7 +398,3 @@ class Controller:
         if self._active is active:
             self.deactivate()
             self._log.resign()
-
-
-def _not_controller(refuse: type[R]) -> R:
-    return refuse(error=ErrorCode.NOT_CONTROLLER, error_message="This node is not the active controller.")

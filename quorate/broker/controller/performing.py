@@ -1,8 +1,9 @@
 """The parts of the controller use it to carry out an operation on the image of its tenure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.mutation_quotas import MutationQuotas
 from quorate.broker.controller.operations import Outcome
 from quorate.broker.controller.rpc import ControllerResponse
@@ -21,7 +22,7 @@ class Performs(Protocol):
     def image(self) -> MetadataImage | None: ...
 
     @property
-    def static(self) -> Mapping[str, str]: ...
+    def settings(self) -> ControllerSettings: ...
 
     @property
     def mutations(self) -> MutationQuotas: ...

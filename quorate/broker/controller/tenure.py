@@ -9,27 +9,33 @@ from typing import Final, TypeVar
 import trio
 
 from quorate.broker.controller.chores import Chores
+from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.liveness import Sessions
 from quorate.broker.controller.metadata_log import MetadataLog, Pending
 from quorate.broker.controller.operations import Groups
 from quorate.broker.controller.packing import packed
 from quorate.broker.controller.rpc import ControllerResponse
 from quorate.broker.metadata import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
     AbortTransaction,
     BeginTransaction,
     EndTransaction,
+    FeatureLevel,
     MetadataImage,
     Record,
 )
 from quorate.error_code import ErrorCode
 from quorate.present import present
-from quorate.runtime import get_logger
+from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.runtime import WallClock, get_logger
 from quorate.types import Epoch
 
 log = get_logger(__name__)
 
 R = TypeVar("R", bound=ControllerResponse)
 
+LEADERSHIP_LOST: Final = (NotLeaderError, OutcomeUnknownError, QuorumStoppedError)
 _PIECES_ON_THEIR_WAY: Final = 8
 """Appended and not committed: enough to keep the log busy, and what waits in memory bounded."""
 
@@ -56,6 +62,42 @@ class Tenure:
     """`image` with the open transaction."""
     _alone: trio.Event | None = None
     """Set when who works alone has ended; None: nobody does."""
+
+    @classmethod
+    def begin(
+        cls,
+        image: MetadataImage,
+        metadata_log: MetadataLog,
+        settings: ControllerSettings,
+        *,
+        epoch: Epoch,
+        wall_clock: WallClock | None,
+    ) -> "Tenure":
+        """Begin with the committed `image`, a copy. No broker has been heard yet."""
+        now = trio.current_time()
+        sessions = Sessions(timeout=settings.broker_session_timeout_ms / 1000, wall_clock=wall_clock)
+        for broker_id in image.brokers:
+            sessions.begin(broker_id, now=now, heard=False)
+        return cls(
+            epoch=epoch,
+            image=image,
+            metadata_log=metadata_log,
+            max_batch_bytes=settings.max_batch_bytes,
+            sessions=sessions,
+            chores=Chores(image, static=settings.static, size=settings.partitions_per_step),
+            rebalance_at=now + settings.leader_imbalance_check_interval_seconds,
+        )
+
+    def settle(self, *, in_transaction: bool) -> None:
+        """Take up what an earlier controller left undone. A transaction that it left open is aborted. Raises
+        as `append`."""
+        if in_transaction:
+            log.warning("aborting what an earlier controller did not complete", epoch=self.epoch)
+            self.append(((AbortTransaction(reason="another controller"),),))
+        if METADATA_VERSION not in self.image.features:
+            level = FeatureLevel(name=METADATA_VERSION, level=LATEST_METADATA_VERSION)
+            self.append(((level,),))
+        self.chores.repair()
 
     def append(self, groups: Groups) -> None:
         """Raises `TooLargeError` before anything happened, and what `MetadataLog.append_nowait` raises."""
@@ -160,3 +202,7 @@ def leadership_lost(refuse: type[R], *, wrote: bool) -> R:
     return refuse(
         error=ErrorCode.NOT_CONTROLLER, error_message="This node is no longer the active controller."
     )
+
+
+def not_controller(refuse: type[R]) -> R:
+    return refuse(error=ErrorCode.NOT_CONTROLLER, error_message="This node is not the active controller.")

@@ -7,12 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.controller.controller import (
-    LATEST_METADATA_VERSION,
-    METADATA_VERSION,
-    Controller,
-    ControllerSettings,
-)
+from quorate.broker.controller.controller import Controller
+from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.liveness.broker_watch import BrokerWatch, Fence
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
@@ -56,7 +52,11 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
 )
 from quorate.broker.metadata.record_codec import decode, encode
-from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
+from quorate.broker.metadata.supported_features import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
 from quorate.error_code import ErrorCode
 from quorate.metrics.controller_stats import ControllerStats
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError
@@ -195,7 +195,7 @@ class Node:
         self.controller.activate(loader.image.copy(), epoch=Epoch(1), in_transaction=loader.in_transaction)
         if not self._works:
             self._works = True
-            trio.lowlevel.spawn_system_task(self.controller.work)
+            trio.lowlevel.spawn_system_task(self.controller.chore_work.run)
 
     async def register(self, broker_id: int, incarnation: int = 0) -> ErrorCode:
         response = await self.ask(

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 import trio
 
+from quorate.broker.controller.chores.sweep import Sweep
 from quorate.broker.controller.operations import (
     Belongings,
     Departure,
@@ -37,7 +38,6 @@ from quorate.broker.controller.operations import (
     leave_with,
     settle_elrs,
 )
-from quorate.broker.controller.sweep import Sweep
 from quorate.broker.metadata import (
     BrokerRegistrationChange,
     ChangeReason,

@@ -1,0 +1,5 @@
+"""What operations leave to be done in many partitions, in pieces that any later controller can go on with."""
+
+from quorate.broker.controller.chores.chores import LOOKS_PER_CHANGE, Chore, Chores
+
+__all__ = ["LOOKS_PER_CHANGE", "Chore", "Chores"]
