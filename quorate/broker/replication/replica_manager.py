@@ -1,4 +1,4 @@
-"""The life of this broker's replicas, from the scan of their directories to the mark of an orderly shutdown."""
+"""The life of this broker's replicas, from the scan of the directories to the mark of an orderly shutdown."""
 
 from collections.abc import Sequence
 
