@@ -59,7 +59,7 @@ async def test_requests_of_a_follower_come_at_a_pace_while_hundreds_of_partition
     monkeypatch.setattr(LeaderFetcher, "_request", counted)
     cluster = make_brokers(brokers=2, min_isr=2)
     await cluster.start()
-    opening = cluster[slow].manager._hosting._opening
+    opening = cluster[slow].manager._parts.hosting._opening
     opened = opening.open
 
     async def later(*args):
