@@ -23,7 +23,7 @@ def parse_voter(text: str) -> "Voter":
     node, _, rest = text.strip().partition("@")
     address_text, _, directory = rest.rpartition(":")
     try:
-        if not node.isdigit():
+        if not node.isdecimal():
             raise ValueError("the part before '@' must be a node id")
         address = Address.parse(address_text)
         directory = parse_directory(directory)

@@ -160,7 +160,7 @@ def parse_voters(text: str) -> VoterSet:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         node, separator, address_text = entry.partition("@")
         try:
-            if not separator or not node.isdigit():
+            if not separator or not node.isdecimal():
                 raise ValueError("the part before '@' must be a node id")
             address = Address.parse(address_text)
             if not _HOST.fullmatch(address.host):

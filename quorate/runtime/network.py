@@ -26,7 +26,7 @@ class Address:
     def parse(cls, text: str) -> "Address":
         """Parse `host:port`, with an IPv6 host in brackets. Raises `ValueError` that names the fault."""
         host, separator, port = text.strip().rpartition(":")
-        if not separator or not host or not port.isdigit() or int(port) > 65535:
+        if not separator or not host or not port.isdecimal() or int(port) > 65535:
             raise ValueError(f"{text!r} is not host:port")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 

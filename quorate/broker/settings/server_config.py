@@ -341,7 +341,7 @@ def _listeners(values: _Values, name: str) -> tuple[BoundListener, ...]:
     for item in values.items(name):
         listener_name, separator, rest = item.partition("://")
         host, colon, port = rest.rpartition(":")
-        if not separator or not listener_name or not colon or not port.isdigit() or int(port) > 65535:
+        if not separator or not listener_name or not colon or not port.isdecimal() or int(port) > 65535:
             raise values.error(name, f"{item!r} is not NAME://host:port")
         if any(each.name == listener_name for each in found):
             raise values.error(name, f"{listener_name} is there twice; give each listener its own name")

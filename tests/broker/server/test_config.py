@@ -110,6 +110,13 @@ def test_a_short_fetch_timeout_shortens_the_long_poll() -> None:
         (with_line("process.roles=broker", without="process.roles"), 5, "add controller to process.roles"),
         (with_line("controller.quorum.voters=1:9", without="controller.quorum.voters"), 8, "id@host:port"),
         (with_line("listeners=PLAINTEXT//x", without="listeners"), 8, "is not NAME://host:port"),
+        (with_line("listeners=PLAINTEXT://:\u00b2", without="listeners"), 8, "is not NAME://host:port"),
+        (with_line("controller.quorum.bootstrap.servers=one:\u00b2"), 9, "write host:port"),
+        (
+            with_line("controller.quorum.voters=\u00b2@h:9", without="controller.quorum.voters"),
+            8,
+            "id@host:port",
+        ),
         (with_line("listeners=PLAINTEXT://:1,PLAINTEXT://:2", without="listeners"), 8, "is there twice"),
         (
             with_line("listeners=PLAINTEXT://:1", without="listeners"),
