@@ -101,6 +101,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
     )
     from quorate.broker.replication import AllDirectoriesFailedError, DuplicateReplicaError
     from quorate.broker.replication.storage import (
+        ForeignFolderError,
         UnreadableMovedMarkError,
         UnreadablePartitionMetadataError,
     )
@@ -135,6 +136,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
         case (
             UnreadablePartitionMetadataError()
             | UnreadableMovedMarkError()
+            | ForeignFolderError()
             | SameDirectoryError()
             | DuplicateReplicaError()
         ):

@@ -12,6 +12,7 @@ from cut_disk import CutDisk
 from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
 from quorate.broker.replication.storage import LogManager, PartitionIdentity
 from quorate.broker.replication.storage.directory_files import (
+    ForeignFolderError,
     UnreadablePartitionMetadataError,
     load_partition_metadata,
 )
@@ -76,6 +77,24 @@ async def test_a_folder_that_has_had_records_and_lacks_its_metadata_stops_the_st
         file.append([b"record"])
     with pytest.raises(UnreadablePartitionMetadataError, match="missing"):
         await started(disk)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("backup-2024", "letters.txt"), ("disk-1", "meta.properties"), ("a-1", "b")]
+)
+async def test_a_folder_of_others_with_the_name_of_a_partitions_is_not_emptied(
+    folder: str, name: str
+) -> None:
+    """Without partition.metadata it was taken for what a crash had left of a creation, and removed with all
+    that was in it: a folder of somebody else's, or another one of log.dirs."""
+    disk = SimulatedDisk()
+    disk.make_folder(f"d/{folder}")
+    for each in (name, SEGMENT):
+        disk.open(f"d/{folder}/{each}", create=True).close()
+    with pytest.raises(ForeignFolderError, match=f"{folder} has the name .* '{name}' in it") as raised:
+        await started(disk)
+    assert "Move the folder to another place" in str(raised.value)
+    assert disk.list(f"d/{folder}") == sorted([name, SEGMENT])
 
 
 async def test_who_creates_folders_at_once_shares_the_syncs_of_the_directory(

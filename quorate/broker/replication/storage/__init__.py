@@ -3,6 +3,7 @@
 from quorate.broker.replication.storage.damaged_folders import SetAsideFolder
 from quorate.broker.replication.storage.directory_files import (
     NO_PROOF,
+    ForeignFolderError,
     PartitionIdentity,
     Proof,
     UnreadablePartitionMetadataError,
@@ -31,6 +32,7 @@ __all__ = [
     "DirectoriesView",
     "Directory",
     "DirectoryReport",
+    "ForeignFolderError",
     "FutureProgress",
     "LogDirectory",
     "LogManager",

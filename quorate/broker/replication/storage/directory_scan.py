@@ -8,9 +8,11 @@ from quorate.broker.replication.replication_errors import DuplicateReplicaError
 from quorate.broker.replication.storage.damaged_folders import parse_damaged_name
 from quorate.broker.replication.storage.directory_files import (
     PARTITION_METADATA,
+    ForeignFolderError,
     PartitionIdentity,
     UnreadablePartitionMetadataError,
     folder_name,
+    foreign_file,
     load_clean_shutdown,
     load_page_cache,
     load_partition_metadata,
@@ -38,7 +40,7 @@ _METADATA_TOPIC: Final = "__cluster_metadata"
 
 async def open_directory(disk: Disk, directory: Directory, boot_id: str) -> LogDirectory:
     """Read what is in a directory. Raises `DiskError`, `UnreadableCheckpointError`,
-    `UnreadablePartitionMetadataError`, `UnreadableMovedMarkError`."""
+    `UnreadablePartitionMetadataError`, `UnreadableMovedMarkError`, `ForeignFolderError`."""
     path = directory.path
     left = load_clean_shutdown(disk, path)
     proof = load_page_cache(disk, path, boot_id=boot_id)
@@ -149,6 +151,9 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
         if identity is None:
             if future_of is None and _has_begun(disk, folder):
                 raise UnreadablePartitionMetadataError(f"{folder}/{PARTITION_METADATA}", "missing")
+            foreign = foreign_file(files)
+            if foreign is not None:
+                raise ForeignFolderError(folder, foreign)
             # Its creation was interrupted before anything could be written to it.
             await remove_folder(disk, folder)
         elif future_of is not None:

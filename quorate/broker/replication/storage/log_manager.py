@@ -72,7 +72,8 @@ class LogManager:
     ) -> "LogManager":
         """Scan the folders, and finish the work that a crash interrupted. Unreadable folders stay offline.
         Raises `AllDirectoriesFailedError` if none is left, `DiskError` for the metadata log's folder;
-        `DuplicateReplicaError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
+        `DuplicateReplicaError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`,
+        `ForeignFolderError`."""
         opened: list[LogDirectory] = []
         bad: list[BadDirectory] = []
         for directory in directories:
