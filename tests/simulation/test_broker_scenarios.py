@@ -324,7 +324,7 @@ def test_the_last_member_of_a_topic_that_was_created_while_a_broker_was_away_los
         assert budget.take(one) and budget.take(other), "every partition has a third member"
         budget = LossBudget(cluster)
         await cluster.crash(away, power_loss=False)
-        await until(lambda: not away.is_unfenced(cluster.metadata.image), every_s=0.1)
+        await until(lambda: not cluster.metadata.image.is_active(away.id), every_s=0.1)
         await Administrator(cluster, random.Random(1)).create("another", partitions=1)
         assert budget.take(one)
         assert not budget.take(other)

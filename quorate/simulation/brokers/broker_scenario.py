@@ -68,7 +68,8 @@ def run_scenario(
 
 
 class _ScenarioRun(ClusterRun[BrokerRunSettings, BrokerCluster, None]):
-    name = "broker scenario"
+    name = "broker story"
+    """Part of the seed: another name would give the seeds of tests other runs."""
 
     def __init__(
         self,
