@@ -201,7 +201,6 @@ TYPE_NUMBERS: Final = frozenset(_RECORDS.types)
 """Of every record type that this version of quorate knows."""
 
 encode: Final = _RECORDS.encode
-record_version: Final = _RECORDS.version_of
 encode_integer: Final[Callable[[int], bytes]] = dump
 
 # A replay decodes millions of Partition and PartitionChange records, which are much alike: two of them differ

@@ -9,7 +9,6 @@ class ReplicationStats:
 
     duplicate_batches: int = 0
     """Batches of idempotent producers recognised as sent before."""
-    appended_batches: int = 0
     appended_bytes: int = 0
     """Bytes appended as leader, from producers."""
     replicated_bytes: int = 0
@@ -29,7 +28,6 @@ class ReplicationStats:
     fetch_errors: int = 0
     """Fetches from leaders that failed as a whole."""
     expired_produces: int = 0
-    expired_fetches: int = 0
     usable_bytes: dict[str, int] = field(default_factory=dict)
     """By directory: what is free of its file system."""
     scrubbed_bytes: int = 0

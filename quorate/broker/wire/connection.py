@@ -243,7 +243,6 @@ class Connection:
             header.version,
             header.correlation_id,
             header.client_id,
-            self._last_active,
         )
         self.requests += 1
         if not api.serves(header.version):
@@ -269,7 +268,6 @@ class Connection:
             header.version,
             correlation_id(frame),
             header.client_id,
-            self._last_active,
             repeated=True,
         )
         self.requests += 1

@@ -71,8 +71,6 @@ class RequestContext:
     version: int
     correlation_id: int
     client_id: str | None
-    received_at: float
-    """`trio.current_time()` when the frame was complete; deadlines of the request count from here."""
     repeated: bool = False
     """Whether the connection has sent the same before and got the same request object for it."""
 

@@ -37,7 +37,7 @@ class Clients:
 
     def connected(self, client_id: str, user: str = "ann") -> RequestContext:
         connection = ConnectionContext(id=1, peer="c:1", listener="PLAINTEXT", principal=f"User:{user}")
-        return RequestContext(connection, 0, 0, 0, client_id, 0.0)
+        return RequestContext(connection, 0, 0, 0, client_id)
 
 
 def in_virtual_time(run: Callable[[], Any]) -> None:

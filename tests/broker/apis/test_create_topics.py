@@ -93,7 +93,7 @@ def apply(broker: Broker, *records: Record) -> None:
 
 
 def context(key: ApiKey, version: int) -> RequestContext:
-    return RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), key, version, 1, None, 0.0)
+    return RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), key, version, 1, None)
 
 
 async def test_a_creation_is_answered_when_the_topic_is_in_this_brokers_metadata() -> None:

@@ -43,7 +43,7 @@ CONFIG = (
     "controller.quorum.voters=1@h:1\nlisteners=P://:2,C://h:1\nlog.dirs=/d"
 )
 KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
-CONTEXT = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), KEY, 0, 1, None, 0.0)
+CONTEXT = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), KEY, 0, 1, None)
 
 
 class Replicas:

@@ -83,8 +83,8 @@ from quorate.broker.wire.codecs.fetch_codec import (
     FetchPartition,
     FetchTopic,
     KafkaFetchRequest,
-    decode_fetch_response,
-    encode_fetch_request,
+    decode_fetch_response_steps,
+    encode_fetch_request_steps,
 )
 from quorate.broker.wire.codecs.produce_codec import (
     ProducePartition,
@@ -97,6 +97,7 @@ from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestCo
 from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.error_code import ErrorCode
 from quorate.log.batches.records import Record, RecordContent
+from quorate.runtime import at_once
 from quorate.runtime.disk import DiskSpace
 from quorate.runtime.token_bucket import QuotaWindows
 from quorate.types import Offset
@@ -393,8 +394,10 @@ def fetch(topics: int = TOPICS, partitions: int = PARTITIONS, *, distinct: int |
     parts = [FetchPartition(index) for index in range(partitions)]
     named = [FetchTopic(f"t{number % (distinct or topics)}", None, parts) for number in range(topics)]
     return b"".join(
-        encode_fetch_request(
-            KafkaFetchRequest(version=12, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=named)
+        at_once(
+            encode_fetch_request_steps(
+                KafkaFetchRequest(version=12, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=named)
+            )
         )
     )
 
@@ -648,7 +651,7 @@ async def test_no_answer_of_an_api_holds_the_loop(
         body = memoryview(values())
     else:
         body = memoryview(b"".join(encode_entity(build(request_type(key, version), **values))))
-    context = RequestContext(CONNECTION, key, version, 1, None, trio.current_time())
+    context = RequestContext(CONNECTION, key, version, 1, None)
 
     async def answered(dispatcher: Dispatcher) -> bytes:
         request = await decode_request(key, version, body)
@@ -665,7 +668,7 @@ async def test_no_answer_of_an_api_holds_the_loop(
         encoded = await within_gap(answered(dispatcher), what=scenario)
     # Without the guard, which bounds what a peer may send.
     if key is ApiKey.FETCH:
-        assert len(decode_fetch_response(memoryview(encoded), version).topics) == expected
+        assert len(at_once(decode_fetch_response_steps(memoryview(encoded), version)).topics) == expected
         return
     if key is ApiKey.PRODUCE:
         assert len(decode_produce_response(memoryview(encoded), version)) == expected

@@ -16,7 +16,7 @@ from quorate.broker.wire.request_codec import encode_response
 
 
 def context(key: ApiKey, version: int) -> RequestContext:
-    return RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), key, version, 1, None, 0.0)
+    return RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), key, version, 1, None)
 
 
 @pytest.mark.bug("KAFKA-14422")

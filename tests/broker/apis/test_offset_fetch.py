@@ -34,7 +34,7 @@ async def test_a_group_that_moves_meanwhile_is_never_told_to_have_no_offsets(ver
     group = {"group_id": "g", "topics": topics}
     request = cast(Any, build(request_type(ApiKey.OFFSET_FETCH, 8), groups=[group]))
     connection = ConnectionContext(id=1, peer="p:1", listener="P")
-    context = RequestContext(connection, ApiKey.OFFSET_FETCH, version, 1, None, 0.0)
+    context = RequestContext(connection, ApiKey.OFFSET_FETCH, version, 1, None)
     broker = cast(Any, SimpleNamespace(groups=Groups(500)))
     answer = offset_fetch.handle(broker, context, request)
     assert isinstance(answer, Deferred)

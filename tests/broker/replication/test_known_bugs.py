@@ -154,9 +154,7 @@ async def test_a_throttled_answer_keeps_the_session_and_the_next_epoch_goes_on(m
             session_epoch=epoch,
             topics=[FetchTopic("t", None, list(parts))] if parts else [],
         )
-        context = RequestContext(
-            ConnectionContext(id=1, peer="p:1", listener="P"), ApiKey.FETCH, 12, 1, None, 0.0
-        )
+        context = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), ApiKey.FETCH, 12, 1, None)
         answer = await fetch_api.handle(api, context, request)
         return at_once(decode_fetch_response_steps(b"".join(encode_response(answer)), 12))
 

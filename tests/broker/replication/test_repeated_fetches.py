@@ -8,8 +8,9 @@ import trio
 import trio.lowlevel
 
 from quorate.broker.replication.serving.partition_reader import PartitionReader
-from quorate.broker.wire.codecs.fetch_codec import decode_fetch_response
+from quorate.broker.wire.codecs.fetch_codec import decode_fetch_response_steps
 from quorate.error_code import ErrorCode
+from quorate.runtime import at_once
 from quorate.runtime.network import Address
 
 WAIT_MS = 400
@@ -84,7 +85,7 @@ async def connected(cluster, name="consumer", broker=1):
 
 
 def partitions(frame):
-    (topic,) = decode_fetch_response(memoryview(frame), 11).topics
+    (topic,) = at_once(decode_fetch_response_steps(memoryview(frame), 11)).topics
     return topic.partitions
 
 

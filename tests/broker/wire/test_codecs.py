@@ -13,6 +13,7 @@ from quorate.broker.wire.codecs import fetch_codec as fetch
 from quorate.broker.wire.codecs import produce_codec as produce
 from quorate.broker.wire.codecs.entities import request_type, response_type
 from quorate.kafka_bytes import MalformedError, uvarint
+from quorate.runtime import at_once
 
 PRODUCE = range(3, 13)
 FETCH = range(4, 17)
@@ -90,8 +91,13 @@ def test_produce_responses_are_written_and_read_as_kio_does(version, entities):
             produce.NodeEndpoint(each.node_id, each.host, each.port, each.rack)
             for each in getattr(message, "node_endpoints", ())
         ]
-        ours = produce.encode_produce_response(
-            topics, version=version, throttle_ms=ms(message.throttle_time), node_endpoints=endpoints
+        ours = at_once(
+            produce.encode_produce_steps(
+                topics,
+                version=version,
+                throttle_ms=ms(message.throttle_time),
+                node_endpoints=lambda: endpoints,
+            )
         )
         assert b"".join(ours) == raw
         assert produce.decode_produce_response(memoryview(raw), version) == topics
@@ -148,7 +154,7 @@ def test_fetch_requests_are_read_and_written_as_kio_does(version, entities):
         raw = encoded(message)
         expected = fetch_request_of(message, version)
         assert fetch.decode_fetch_request(memoryview(raw), version) == expected
-        assert b"".join(fetch.encode_fetch_request(expected)) == raw
+        assert b"".join(at_once(fetch.encode_fetch_request_steps(expected))) == raw
 
     check()
 
@@ -199,7 +205,7 @@ def test_fetch_responses_are_what_kio_reads_and_would_write(version):
         message, size = reader(raw, 0)
         assert size == len(raw)
         assert encoded(message) == raw
-        assert fetch.decode_fetch_response(memoryview(raw), version) == ours
+        assert decode_fetch_response(memoryview(raw), version) == ours
         for topic, theirs in zip(ours.topics, message.responses, strict=True):
             for part, other in zip(topic.partitions, theirs.partitions, strict=True):
                 assert (part.index, part.error, part.high_watermark, part.last_stable_offset) == (
@@ -269,7 +275,11 @@ def test_mutated_hot_requests_are_read_or_refused(entities, data):
         decode(memoryview(bytes(raw)), version)
 
 
-@pytest.mark.parametrize("decode", [produce.decode_produce_response, fetch.decode_fetch_response])
+def decode_fetch_response(body, version):
+    return at_once(fetch.decode_fetch_response_steps(body, version))
+
+
+@pytest.mark.parametrize("decode", [produce.decode_produce_response, decode_fetch_response])
 @settings(max_examples=200, deadline=None)
 @given(raw=st.binary(max_size=150), version=st.sampled_from([4, 9, 11, 12, 16, 18]))
 def test_random_hot_responses_are_read_or_refused(decode, raw, version):
@@ -293,7 +303,7 @@ def test_tagged_fields_of_fetch_partitions_are_skipped():
         topics=[fetch.FetchTopic("t", None, parts)],
         forgotten=[],
     )
-    raw = b"".join(fetch.encode_fetch_request(request))
+    raw = b"".join(at_once(fetch.encode_fetch_request_steps(request)))
     second = fetch._PARTITION_V12.pack(*parts[1])
     assert raw.count(second + b"\0") == 1
     tagged = raw.replace(second + b"\0", second + b"\x01\x09\x02hi")

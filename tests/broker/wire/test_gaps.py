@@ -21,7 +21,7 @@ from quorate.broker.wire.codecs.fetch_codec import (
     FetchTopic,
     ForgottenTopic,
     KafkaFetchRequest,
-    encode_fetch_request,
+    encode_fetch_request_steps,
 )
 from quorate.broker.wire.codecs.produce_codec import (
     ProducePartition,
@@ -37,6 +37,7 @@ from quorate.broker.wire.headers import write_request_header
 from quorate.broker.wire.loop_time import NothingCounted
 from quorate.broker.wire.wire_errors import ErrorTable, KafkaError
 from quorate.kafka_bytes import Pieces
+from quorate.runtime import at_once
 
 pytestmark = pytest.mark.real_time
 
@@ -67,14 +68,16 @@ def produce(topics: int, partitions: int, records: bytes = b"") -> bytes:
 def fetch(version: int, topics: int, partitions: int, *, forgotten: int = 0) -> bytes:
     parts = [FetchPartition(index) for index in range(partitions)]
     return b"".join(
-        encode_fetch_request(
-            KafkaFetchRequest(
-                version=version,
-                max_wait_ms=1,
-                min_bytes=1,
-                max_bytes=1,
-                topics=[FetchTopic(f"t{number}", None, parts) for number in range(topics)],
-                forgotten=[ForgottenTopic("t", None, range(forgotten))] if forgotten else (),
+        at_once(
+            encode_fetch_request_steps(
+                KafkaFetchRequest(
+                    version=version,
+                    max_wait_ms=1,
+                    min_bytes=1,
+                    max_bytes=1,
+                    topics=[FetchTopic(f"t{number}", None, parts) for number in range(topics)],
+                    forgotten=[ForgottenTopic("t", None, range(forgotten))] if forgotten else (),
+                )
             )
         )
     )

@@ -10,13 +10,14 @@ from quorate.broker.wire.codecs.fetch_codec import (
     FetchTopic,
     KafkaFetchRequest,
     decode_fetch_request,
-    encode_fetch_request,
+    encode_fetch_request_steps,
 )
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse
 from quorate.broker.wire.headers import read_request_header, write_request_header
 from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
 from quorate.broker.wire.repeated_fetch import FetchMemory, correlation_id
 from quorate.kafka_bytes import Pieces
+from quorate.runtime import at_once
 from quorate.runtime.network import Address
 from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
 
@@ -41,7 +42,7 @@ def frame(number, asked):
     write_request_header(
         header, api_key=1, version=asked.version, correlation_id=number, client_id="consumer"
     )
-    return memoryview(b"".join([*header.finish(), *encode_fetch_request(asked)]))
+    return memoryview(b"".join([*header.finish(), *at_once(encode_fetch_request_steps(asked))]))
 
 
 def come(memory, number, asked):

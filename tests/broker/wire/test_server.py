@@ -31,7 +31,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     ProduceRequest,
     ProduceTopic,
     encode_produce_request,
-    encode_produce_response,
+    encode_produce_steps,
 )
 from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.exchanges import CloseConnection, Deferred, EncodedResponse
@@ -44,6 +44,7 @@ from quorate.broker.wire.wire_errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
+from quorate.runtime import at_once
 from quorate.runtime.network import Address, NetworkError
 from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
@@ -80,7 +81,7 @@ def produced(context, request, error=ErrorCode.none):
         )
         for topic in request.topics
     ]
-    return EncodedResponse(encode_produce_response(topics, version=context.version))
+    return EncodedResponse(at_once(encode_produce_steps(topics, version=context.version)))
 
 
 def produce_request(records=b"r" * 10, acks=-1):

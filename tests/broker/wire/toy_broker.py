@@ -14,10 +14,11 @@ from quorate.broker.wire.codecs.fetch_codec import (
     KafkaFetchResponse,
     encode_fetch_response,
 )
-from quorate.broker.wire.codecs.produce_codec import ProducedPartition, ProducedTopic, encode_produce_response
+from quorate.broker.wire.codecs.produce_codec import ProducedPartition, ProducedTopic, encode_produce_steps
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse
 from quorate.broker.wire.kafka_server import KafkaServerConfig, serve
 from quorate.broker.wire.wire_errors import KafkaError
+from quorate.runtime import at_once
 from quorate.runtime.network import Address
 from quorate.runtime.real.real_network import RealNetwork
 
@@ -87,7 +88,7 @@ class ToyBroker:
         self.appended = trio.Event()
         if request.acks == 0:
             return None
-        answer = EncodedResponse(encode_produce_response(topics, version=context.version))
+        answer = EncodedResponse(at_once(encode_produce_steps(topics, version=context.version)))
         if request.acks == 1:
             return answer
         deferred = Deferred()

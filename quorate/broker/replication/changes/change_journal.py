@@ -227,11 +227,6 @@ class ChangeJournal:
 
     # What it says
 
-    @property
-    def pending_count(self) -> int:
-        """The number of changes that were begun and have not ended."""
-        return len(self._pending)
-
     def ended(self) -> list[StateChange]:
         """Return the changes that have ended and are kept, oldest first."""
         return list(self._finished)

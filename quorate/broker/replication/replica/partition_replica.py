@@ -303,7 +303,6 @@ class PartitionReplica:
         for header in headers:
             self.producers.record(header, offset)
             offset += header.last_offset_delta + 1
-        self.stats.appended_batches += len(headers)
         self.stats.appended_bytes += info.size_bytes
         # C.2: if the leader is the only ISR member, its own append commits.
         self.advance_high_watermark()

@@ -243,13 +243,8 @@ def _read_old_partition(cursor: Cursor, version: int) -> FetchPartition:
     return FetchPartition(index, epoch, offset, UNKNOWN_EPOCH, start, limit)
 
 
-def encode_fetch_request(request: KafkaFetchRequest) -> list[Buffer]:
-    """Encode the body of a follower's or a client's request."""
-    return at_once(encode_fetch_request_steps(request))
-
-
 def encode_fetch_request_steps(request: KafkaFetchRequest) -> Steps[list[Buffer]]:
-    """Encode in steps, as `encode_fetch_request`."""
+    """Encode the body of a follower's or a client's request, in steps."""
     version = request.version
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     if version < 15:
@@ -377,13 +372,8 @@ def _write_fetched(pieces: Pieces, part: FetchedPartition, version: int) -> None
     pieces.tags(tagged)
 
 
-def decode_fetch_response(body: memoryview, version: int) -> KafkaFetchResponse:
-    """Decode a response. Records are views of `body`. Raises `MalformedError`."""
-    return at_once(decode_fetch_response_steps(body, version))
-
-
 def decode_fetch_response_steps(body: memoryview, version: int) -> Steps[KafkaFetchResponse]:
-    """Decode in steps, as `decode_fetch_response`."""
+    """Decode a response, in steps. Records are views of `body`. Raises `MalformedError`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     throttle_ms = cursor.int32()
     error, session_id = (read_error(cursor), cursor.int32()) if version >= 7 else (ErrorCode.none, 0)

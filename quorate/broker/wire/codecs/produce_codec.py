@@ -158,20 +158,6 @@ def encode_produce_request(request: ProduceRequest) -> list[Buffer]:
     return pieces.finish()
 
 
-def encode_produce_response(
-    topics: Sequence[ProducedTopic],
-    *,
-    version: int,
-    throttle_ms: int = 0,
-    node_endpoints: Sequence[NodeEndpoint] = (),
-) -> list[Buffer]:
-    """Encode the body. Every partition of the request must be in it: clients hang on one that is missing."""
-    steps = encode_produce_steps(
-        topics, version=version, throttle_ms=throttle_ms, node_endpoints=lambda: node_endpoints
-    )
-    return at_once(steps)
-
-
 def encode_produce_steps(
     topics: Sequence[ProducedTopic],
     *,
@@ -179,8 +165,8 @@ def encode_produce_steps(
     throttle_ms: int = 0,
     node_endpoints: Callable[[], Sequence[NodeEndpoint]] = tuple,
 ) -> Steps[list[Buffer]]:
-    """Encode in steps, as `encode_produce_response`. Topics and partitions are iterated once, in order,
-    before `node_endpoints` is called."""
+    """Encode the body, in steps. Every partition of the request must be in it: clients hang on one that is
+    missing. Topics and partitions are iterated once, in order, before `node_endpoints` is called."""
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     pieces.count(len(topics))
     for place, topic in enumerate(topics, 1):
