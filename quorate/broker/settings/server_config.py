@@ -1,13 +1,10 @@
 """The configuration of a node, read from `server.properties`."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
-
-import javaproperties
 
 from quorate.broker.metadata import (
     BROKER_KEYS,
@@ -16,11 +13,9 @@ from quorate.broker.metadata import (
     MAX_LISTENERS,
     MAX_REGISTERED_NAME,
     BrokerEndpoint,
-    ConfigKey,
-    Effect,
     StaticConfig,
 )
-from quorate.broker.settings.config_keys import CONFIG_KEYS
+from quorate.broker.settings.properties_file import PropertyValues, read_lines
 from quorate.broker.settings.typed_keys import FlagKey, NumberKey
 from quorate.quorum_state import SERVER
 from quorate.raft import HIGH_WATERMARK_WAIT_MS, QuorumConfig, QuorumConfigError, parse_voters
@@ -28,20 +23,9 @@ from quorate.raft.core import CoreConfig
 from quorate.runtime import Address
 from quorate.types import Endpoint, NodeId, VoterSet
 
-__all__ = ["CONFIG_KEYS", "BoundListener", "ServerConfig", "ServerConfigError"]
-
 _PLAINTEXT: Final = "PLAINTEXT"
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
 _NO_BOUND: Final = (1 << 63) - 1
-
-
-class ServerConfigError(ValueError):
-    """The configuration is invalid. The message names the line, the fault and the remedy."""
-
-    def __init__(self, message: str, *, key: str | None = None, line: int | None = None) -> None:
-        super().__init__(message if line is None else f"line {line}: {message}")
-        self.key = key
-        self.line = line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +69,7 @@ class ServerConfig:
     @classmethod
     def parse(cls, text: str) -> "ServerConfig":
         """Parse the text of a properties file. Raises `ServerConfigError`."""
-        return _build(_Values(_read_lines(text)))
+        return _build(PropertyValues(read_lines(text)))
 
     def with_dynamic(self, values: Mapping[str, str]) -> "ServerConfig":
         """Return the configuration with `values` in place of the file's, which go on being `static`."""
@@ -152,108 +136,7 @@ def _bound(value: str) -> int:
     return _NO_BOUND if int(value) == -1 else int(value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    value: str
-
-
-def _read_lines(text: str) -> Mapping[str, _Line]:
-    """Parse Java's properties format. Each key may be there once."""
-    lines: dict[str, _Line] = {}
-    row = 1
-    try:
-        for element in javaproperties.parse(text):
-            number, row = row, row + len(element.source.splitlines())
-            if not isinstance(element, javaproperties.KeyValue):
-                continue
-            key = element.key
-            if key in lines:
-                raise ServerConfigError(
-                    f"{key} is set on line {lines[key].number} already; keep one of the two",
-                    key=key,
-                    line=number,
-                )
-            # Kafka trims values, Java's format keeps what is behind them.
-            lines[key] = _Line(number, element.value.strip())
-    except javaproperties.InvalidUEscapeError as error:
-        raise ServerConfigError(
-            f"{error.escape!r} is no character; write \\\\ for a backslash", line=row
-        ) from None
-    return lines
-
-
-class _Values:
-    """The lines of the file, each checked against its key."""
-
-    def __init__(self, lines: Mapping[str, _Line]) -> None:
-        self.lines = lines
-        for name, line in lines.items():
-            key = CONFIG_KEYS.get(name)
-            if key is None:
-                raise ServerConfigError(
-                    f"{name} is not a known key{_suggestion(name)}", key=name, line=line.number
-                )
-            if key.effect is Effect.REFUSED:
-                raise ServerConfigError(f"{name} can't be set: {key.why}", key=name, line=line.number)
-            if line.value or key.default != "":
-                self._check(key, line)
-        self.all = {
-            name: lines[name].value if name in lines else key.default or ""
-            for name, key in CONFIG_KEYS.items()
-        }
-
-    def _check(self, key: ConfigKey, line: _Line) -> None:
-        try:
-            key.check(line.value)
-        except ValueError as error:
-            raise ServerConfigError(
-                f"{key.name} is {line.value!r}; {_lower(str(error))}. {key.doc}",
-                key=key.name,
-                line=line.number,
-            ) from None
-
-    def required(self, name: str) -> str:
-        line = self.lines.get(name)
-        if line is None:
-            raise ServerConfigError(
-                f"{name} is missing; add a line such as {name}={_EXAMPLES[name]}. {CONFIG_KEYS[name].doc}",
-                key=name,
-            )
-        return line.value
-
-    def get(self, name: str) -> str:
-        return self.all[name]
-
-    def items(self, name: str) -> list[str]:
-        return [item.strip() for item in self.all[name].split(",") if item.strip()]
-
-    def error(self, name: str, problem: str) -> ServerConfigError:
-        line = self.lines.get(name)
-        return ServerConfigError(f"{name}: {problem}", key=name, line=None if line is None else line.number)
-
-
-_EXAMPLES: Final = MappingProxyType(
-    {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.listener.names": "CONTROLLER",
-    }
-)
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
-def _suggestion(name: str) -> str:
-    near = difflib.get_close_matches(name, CONFIG_KEYS, n=1, cutoff=0.8)
-    if near:
-        return f"; did you mean {near[0]}?"
-    return "; remove the line, or look the key up in docs/reference/configuration.md"
-
-
-def _build(values: _Values) -> ServerConfig:
+def _build(values: PropertyValues) -> ServerConfig:
     if "node.id" not in values.lines and "broker.id" in values.lines:
         node_id = int(values.get("broker.id"))
     else:
@@ -336,7 +219,7 @@ def _build(values: _Values) -> ServerConfig:
     )
 
 
-def _listeners(values: _Values, name: str) -> tuple[BoundListener, ...]:
+def _listeners(values: PropertyValues, name: str) -> tuple[BoundListener, ...]:
     found: list[BoundListener] = []
     for item in values.items(name):
         listener_name, separator, rest = item.partition("://")
@@ -355,7 +238,7 @@ def _listeners(values: _Values, name: str) -> tuple[BoundListener, ...]:
 
 
 def _quorum(
-    values: _Values, node_id: NodeId, *, is_controller: bool
+    values: PropertyValues, node_id: NodeId, *, is_controller: bool
 ) -> tuple[VoterSet, tuple[Endpoint, ...]]:
     """Return the static voters and the bootstrap servers. At least one of the two is set."""
     voters_key, bootstrap_key = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
@@ -389,7 +272,7 @@ def _quorum(
     return voters, tuple(bootstrap)
 
 
-def _advertised(values: _Values, bound: tuple[BoundListener, ...]) -> Mapping[str, BrokerEndpoint]:
+def _advertised(values: PropertyValues, bound: tuple[BoundListener, ...]) -> Mapping[str, BrokerEndpoint]:
     """Return the entries of advertised.listeners by name."""
     asked = _listeners(values, "advertised.listeners")
     for each in asked:
@@ -427,7 +310,7 @@ def _controller_endpoint(
     return Endpoint(where.host, where.port)
 
 
-def _check_protocols(values: _Values, names: list[str]) -> None:
+def _check_protocols(values: PropertyValues, names: list[str]) -> None:
     name = "listener.security.protocol.map"
     for item in values.items(name):
         listener, separator, protocol = item.partition(":")

@@ -291,7 +291,9 @@ async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_brokers
 async def test_a_broker_without_any_folder_that_can_be_read_does_not_start(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     cluster[1].disk.fail(DiskOperation.OPEN, path_part=META_PROPERTIES, times=2)
-    with pytest.raises(AllDirectoriesFailedError, match=r"no directory of log\.dirs can be used.*mend the disk"):
+    with pytest.raises(
+        AllDirectoriesFailedError, match=r"no directory of log\.dirs can be used.*mend the disk"
+    ):
         await cluster[1].start(log_dirs=TWO)
 
 

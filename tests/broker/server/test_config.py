@@ -8,7 +8,7 @@ import pytest
 
 from quorate.broker.metadata import ValueType
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
-from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, ServerConfigError
+from quorate.broker.settings import CONFIG_KEYS, ServerConfig, ServerConfigError
 from quorate.broker.settings.typed_keys import FlagKey, NumberKey
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.runtime.network import Address

@@ -24,8 +24,8 @@ from quorate.broker.part_configs import (
     replication_config,
     wire_config,
 )
+from quorate.broker.settings import CONFIG_KEYS, ServerConfig, ServerConfigError
 from quorate.broker.settings.config_keys import RACK_AWARE
-from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, ServerConfigError
 
 BROKER, CLI = (Path(str(package.__file__)).parent for package in (broker, cli))
 """As they are imported: a planted fault is in a copy."""
