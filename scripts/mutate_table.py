@@ -641,7 +641,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- directories ---
     _tested(
         "an election does not ask for the directory",
-        "broker/controller/operations/directory_changes.py",
+        "broker/controller/operations/online_directories.py",
         "return image.is_active(broker_id) and directory_online(image, state, broker_id)",
         "return image.is_active(broker_id)",
         "replicas D1: an empty log led in the place of a missing folder",

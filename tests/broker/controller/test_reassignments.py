@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.operations.directory_changes import may_lead
+from quorate.broker.controller.operations.online_directories import may_lead
 from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
 from quorate.broker.controller.operations.topics.topic_lifecycle import delete_topics
 from quorate.broker.controller.rpc.reassignment_rpc import (

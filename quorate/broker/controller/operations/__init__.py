@@ -13,11 +13,8 @@ from quorate.broker.controller.operations.client_quotas import alter_client_quot
 from quorate.broker.controller.operations.directory_changes import (
     MAX_ASSIGNMENTS,
     assign_replicas_to_dirs,
-    directory_online,
-    is_online,
     leave_offline,
     leave_with,
-    may_lead,
 )
 from quorate.broker.controller.operations.features import update_features
 from quorate.broker.controller.operations.leaderships import (
@@ -27,6 +24,7 @@ from quorate.broker.controller.operations.leaderships import (
     leave_isrs,
     settle_elrs,
 )
+from quorate.broker.controller.operations.online_directories import directory_online, is_online, may_lead
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.operations.partition_reassignments import (
     alter_partition_reassignments,

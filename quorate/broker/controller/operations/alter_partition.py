@@ -3,8 +3,8 @@
 import uuid
 from collections.abc import Mapping
 
-from quorate.broker.controller.operations.directory_changes import may_lead
 from quorate.broker.controller.operations.elections import eligible_after
+from quorate.broker.controller.operations.online_directories import may_lead
 from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.operations.reassignment import ReassignmentRules, reassignment_change
 from quorate.broker.controller.rpc import (

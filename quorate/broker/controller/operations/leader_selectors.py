@@ -6,8 +6,8 @@ is left who is sure to have them all. A member that can't lead leaves the ISR, t
 eligible (in the ELR) until it is known to have lost records.
 
 In all of them `acceptable` says of a broker whether it may lead: unfenced, not shutting down, its directory
-online (`directory_changes.may_lead`). `leaving`: a broker to take out of the ISR, which may not lead whatever
-`acceptable` says. `lost`: that broker may have lost records, so it is not eligible either.
+online (`online_directories.may_lead`). `leaving`: a broker to take out of the ISR, which may not lead
+whatever `acceptable` says. `lost`: that broker may have lost records, so it is not eligible either.
 """
 
 from collections.abc import Callable

@@ -5,13 +5,13 @@ on between any two."""
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 
-from quorate.broker.controller.operations.directory_changes import may_lead
 from quorate.broker.controller.operations.elections import NoLeader, as_change, eligible_after
 from quorate.broker.controller.operations.leader_selectors import (
     controlled_shutdown,
     offline_partition,
     preferred_replica,
 )
+from quorate.broker.controller.operations.online_directories import may_lead
 from quorate.broker.controller.operations.topic_rules import TopicRules
 from quorate.broker.metadata import (
     NO_LEADER,

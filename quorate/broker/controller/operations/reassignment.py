@@ -10,8 +10,8 @@ first one wanted leave at once.
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from quorate.broker.controller.operations.directory_changes import default_directory, may_lead
 from quorate.broker.controller.operations.leader_selectors import reassigned_partition
+from quorate.broker.controller.operations.online_directories import default_directory, may_lead
 from quorate.broker.metadata import (
     NO_LEADER,
     ApiError,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from functools import partial
 
-from quorate.broker.controller.operations.directory_changes import may_lead
 from quorate.broker.controller.operations.elections import NoLeader, as_change
 from quorate.broker.controller.operations.leader_selectors import offline_partition, preferred_replica
+from quorate.broker.controller.operations.online_directories import may_lead
 from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.operations.topic_rules import TopicRules
 from quorate.broker.controller.rpc import (

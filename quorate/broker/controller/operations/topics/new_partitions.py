@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from quorate.broker.controller.operations.directory_changes import default_directory
+from quorate.broker.controller.operations.online_directories import default_directory
 from quorate.broker.metadata import ApiError, MetadataImage, Partition, TopicState
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps
