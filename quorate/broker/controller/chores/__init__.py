@@ -1,4 +1,4 @@
-"""What operations leave to be done in many partitions, in pieces that any later controller can go on with."""
+"""The consequences of operations in many partitions, in pieces that any later controller can go on with."""
 
 from quorate.broker.controller.chores.chores import LOOKS_PER_CHANGE, Chore, Chores
 

@@ -1,4 +1,4 @@
-"""Which directories are online, and so which replicas may lead, as far as the image knows (KIP-858)."""
+"""The eligibility of replicas to lead: on an active broker, in an online directory (KIP-858)."""
 
 import uuid
 

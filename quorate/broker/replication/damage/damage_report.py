@@ -1,4 +1,4 @@
-"""What is known of the damage to this broker's replicas."""
+"""The known damage to this broker's replicas."""
 
 from quorate.broker.replication.hosting import HostedReplicas
 from quorate.broker.replication.storage import PartitionFolders, SetAsideFolder

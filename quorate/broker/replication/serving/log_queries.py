@@ -1,4 +1,4 @@
-"""What the log of a replica says of offsets, epochs and producers, for requests that read no records."""
+"""Offsets, epochs and producers in the log of a replica, for requests that read no records."""
 
 from collections.abc import Callable, Iterator
 
