@@ -65,8 +65,8 @@ class ForeignFolderError(Exception):
     def __init__(self, path: str, name: str) -> None:
         super().__init__(
             f"{path} has the name of a partition's folder, and is none: '{name}' in it is no file of a "
-            "partition. Move the folder to another place, or give log.dirs a folder of its own; one directory "
-            "of log.dirs can't be in another"
+            "partition. Move the folder away, or give log.dirs a directory of its own; one entry of "
+            "log.dirs can't be in another"
         )
 
 
