@@ -56,6 +56,16 @@ async def test_a_leader_knows_where_epochs_end_that_it_never_saw(make_brokers, a
     assert (await cluster[1].consumed())[10:] == ["next"]
 
 
+@pytest.mark.parametrize("leader_epoch", [3, 1000, -1])
+async def test_an_epoch_that_has_not_begun_has_no_end(make_brokers, autojump_clock, leader_epoch):
+    """Kafka's answer. A client that is told of an earlier epoch instead takes its position for good."""
+    cluster = await parted(make_brokers)
+    asked = cluster[1].replicas.queries.offset_for_leader_epoch
+    assert (asked("t", 0, leader_epoch=2).leader_epoch, asked("t", 0, leader_epoch=2).end_offset) == (2, 10)
+    told = asked("t", 0, leader_epoch=leader_epoch)
+    assert (told.error, told.leader_epoch, told.end_offset) == (ErrorCode.NONE, -1, -1)
+
+
 @pytest.mark.bug("KAFKA-6361")
 async def test_two_fast_failovers_leave_equal_logs(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=2, min_isr=1)

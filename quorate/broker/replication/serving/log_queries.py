@@ -13,7 +13,7 @@ from quorate.types import UNKNOWN_EPOCH, Epoch
 
 
 class LogQueries:
-    """Owns nothing."""
+    """Answers from the logs of replicas. Owns nothing."""
 
     def __init__(
         self,
@@ -41,8 +41,9 @@ class LogQueries:
         timestamp: int,
         current_leader_epoch: Epoch = UNKNOWN_EPOCH,
     ) -> OffsetResult:
-        """ListOffsets: -1 the high watermark, -2 and -4 the log start, -3 the newest timestamp, -5 and -6 (of
-        tiered storage) nothing, else the first record at or after `timestamp` (ms)."""
+        """Return the offset for ListOffsets. `timestamp` -1: the high watermark; -2 and -4: the log start;
+        -3: the record with the newest timestamp; -5 and -6 (tiered storage): none. Otherwise: the first
+        record at or after `timestamp` (ms)."""
         try:
             partition = self._find(topic, partition_id)
             partition.check_leading(current_leader_epoch)
@@ -65,20 +66,22 @@ class LogQueries:
         leader_epoch: Epoch,
         current_leader_epoch: Epoch = UNKNOWN_EPOCH,
     ) -> EpochEndResult:
-        """OffsetForLeaderEpoch (KIP-101, KIP-279)."""
+        """OffsetForLeaderEpoch (KIP-101, KIP-279): the largest epoch of the log that is not above
+        `leader_epoch`, and its end. An epoch that has not begun has neither."""
         try:
             partition = self._find(topic, partition_id)
             partition.check_leading(current_leader_epoch)
         except PartitionError as error:
             return EpochEndResult(error=error.code)
-        found = partition.log.end_offset_for_epoch(leader_epoch)
+        has_begun = 0 <= leader_epoch <= partition.leader_epoch
+        found = partition.log.end_offset_for_epoch(leader_epoch) if has_begun else None
         if found is None:
             return EpochEndResult()
         return EpochEndResult(leader_epoch=found.epoch, end_offset=found.end_offset)
 
     def producers(self, topic: TopicRef, partition_id: int) -> Iterator[DescribedProducer]:
-        """Yield the idempotent producers of a replica here, leader or not. Each is as it is when it is
-        reached. Raises `PartitionError`."""
+        """Yield the idempotent producers of a replica, leader or follower, each in its state when it is
+        yielded. Raises `PartitionError`."""
         partition = self._find(topic, partition_id)
         if partition.failure is not None:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, partition.failure)
