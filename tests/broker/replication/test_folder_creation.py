@@ -93,7 +93,7 @@ async def test_a_folder_of_others_with_the_name_of_a_partitions_is_not_emptied(
         disk.open(f"d/{folder}/{each}", create=True).close()
     with pytest.raises(ForeignFolderError, match=f"{folder} has the name .* '{name}' in it") as raised:
         await started(disk)
-    assert "Move the folder to another place" in str(raised.value)
+    assert "Move the folder away" in str(raised.value)
     assert disk.list(f"d/{folder}") == sorted([name, SEGMENT])
 
 
