@@ -151,6 +151,10 @@ def test_a_broker_is_drained_and_a_killed_one_is_moved_away_from(
     assert {each["state"] for each in brokers().values()} == {"live"}
     again = quorate("brokers", "drain", 3, *server)
     assert (again.exit_code, again.output) == (0, "Broker 3 has no replicas\n")
+    mistyped = quorate("brokers", "drain", 33, *server)
+    assert mistyped.exit_code == ExitCode.FAILED
+    assert "no broker 33 is registered" in mistyped.stderr
+    assert "the brokers are 1, 2, 3" in mistyped.stderr
 
 
 THROTTLE = 1_000_000

@@ -62,6 +62,12 @@ class Drain:
             return
         if topics and self.throttle is not None:
             await end_throttles(client, topics)
+        if not topics and self.broker_id not in {*view.brokers, *view.fenced}:
+            known = ", ".join(map(str, sorted({*view.brokers, *view.fenced})))
+            raise CommandError(
+                f"no broker {self.broker_id} is registered, and no partition has a replica on it; the brokers "
+                f"are {known}"
+            )
         self.say(f"Broker {self.broker_id} has no replicas")
 
     async def _begin(self, client: WireClient, view: ClusterView) -> set[str]:
