@@ -115,10 +115,10 @@ def deposed(
 ) -> bool:
     said = []
 
-    async def scenario(scene: BrokerScene) -> None:
+    async def note(scene: BrokerScene) -> None:
         said.append(await scenario(scene))
 
-    run_scenario(seed, scenario, clients=CLIENTS, values=values)
+    run_scenario(seed, note, clients=CLIENTS, values=values)
     (answer,) = said
     return answer
 
