@@ -149,47 +149,50 @@ class Load:
             assert values == sorted(values), f"partition {partition}: records are out of order"
 
 
-def _high_watermark(consumer: Consumer, place: TopicPartition) -> int:
-    """Ask until librdkafka has the partition in its cache: a new client may call it unknown, and take back no
-    sooner than after 30 s what a broker that was paused had told it."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            return int(consumer.get_watermark_offsets(place, timeout=10)[1])
-        except KafkaException as error:
-            if error.args[0].name() != "_UNKNOWN_PARTITION":
-                raise
-            if time.monotonic() > deadline:
-                known = consumer.list_topics(place.topic, timeout=10)
-                partitions = {
-                    number: each.leader for number, each in known.topics[place.topic].partitions.items()
-                }
-                raise AssertionError(f"{place} is unknown; brokers say: leaders {partitions}") from error
-        time.sleep(0.1)
+def _high_watermark(consumer: Consumer, place: TopicPartition) -> int | None:
+    """None: librdkafka has cached that there is no such partition, which it may keep for minutes."""
+    try:
+        return int(consumer.get_watermark_offsets(place, timeout=10)[1])
+    except KafkaException as error:
+        if error.args[0].name() != "_UNKNOWN_PARTITION":
+            raise
+        return None
 
 
 def read_partition(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes]]:
     """(offset, value) of everything below the high watermark."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False,
-         "auto.offset.reset": "earliest"}
-    )  # fmt: skip
-    try:
-        place = TopicPartition(topic, partition, 0)
-        end = _high_watermark(consumer, place)
-        consumer.assign([place])
-        found: list[tuple[int, bytes]] = []
-        deadline = time.monotonic() + 60
-        while (not found or found[-1][0] < end - 1) and end > 0:
-            assert time.monotonic() < deadline, f"read {len(found)} records of {end}"
-            for message in consumer.consume(10_000, timeout=1):
-                assert message.error() is None, message.error()
-                offset = message.offset()
-                assert offset is not None
-                found.append((offset, message.value() or b""))
-        return found
-    finally:
-        consumer.close()
+    place = TopicPartition(topic, partition, 0)
+    deadline = time.monotonic() + 60
+    while True:
+        consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False,
+             "auto.offset.reset": "earliest"}
+        )  # fmt: skip
+        try:
+            end = _high_watermark(consumer, place)
+            if end is not None:
+                return _read_up_to(consumer, place, end)
+            if time.monotonic() > deadline:
+                known = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+                leaders = {number: each.leader for number, each in known.items()}
+                raise AssertionError(f"{place} is unknown to each new client; brokers say: leaders {leaders}")
+        finally:
+            consumer.close()
+        time.sleep(0.1)
+
+
+def _read_up_to(consumer: Consumer, place: TopicPartition, end: int) -> list[tuple[int, bytes]]:
+    consumer.assign([place])
+    found: list[tuple[int, bytes]] = []
+    deadline = time.monotonic() + 60
+    while (not found or found[-1][0] < end - 1) and end > 0:
+        assert time.monotonic() < deadline, f"read {len(found)} records of {end}"
+        for message in consumer.consume(10_000, timeout=1):
+            assert message.error() is None, message.error()
+            offset = message.offset()
+            assert offset is not None
+            found.append((offset, message.value() or b""))
+    return found
 
 
 def wait_in_sync(cluster: LocalCluster, topic: str, *, seconds: float = 60.0) -> None:
