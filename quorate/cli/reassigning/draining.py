@@ -65,8 +65,8 @@ class Drain:
         if not topics and self.broker_id not in {*view.brokers, *view.fenced}:
             known = ", ".join(map(str, sorted({*view.brokers, *view.fenced})))
             raise CommandError(
-                f"no broker {self.broker_id} is registered, and no partition has a replica on it; the brokers "
-                f"are {known}"
+                f"no broker {self.broker_id} is registered, and no partition has a replica on it; "
+                f"the brokers are {known}"
             )
         self.say(f"Broker {self.broker_id} has no replicas")
 
