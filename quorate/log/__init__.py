@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         compress,
         decompress,
     )
-    from quorate.log.epoch_cache import EpochCache
+    from quorate.log.epoch_cache import LEADER_EPOCHS, EpochCache
     from quorate.log.log import AppendInfo, FileSlice, Log
     from quorate.log.log_config import LogConfig
     from quorate.log.log_errors import (
@@ -66,6 +66,7 @@ _HOMES = {
     "DecompressedTooLargeError": "quorate.log.compression",
     "compress": "quorate.log.compression",
     "decompress": "quorate.log.compression",
+    "LEADER_EPOCHS": "quorate.log.epoch_cache",
     "EpochCache": "quorate.log.epoch_cache",
     "BatchTooLargeError": "quorate.log.log_errors",
     "CompactionAbandonedError": "quorate.log.log_errors",
@@ -96,6 +97,7 @@ __getattr__ = lazily(__name__, _HOMES)
 __all__ = [
     "CLEANED",
     "HIGH_WATERMARKS",
+    "LEADER_EPOCHS",
     "LOG_STARTS",
     "RECOVERY_POINTS",
     "AppendInfo",

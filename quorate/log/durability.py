@@ -1,7 +1,7 @@
 """Durability of a log: its syncs, and the recovery point for the next start."""
 
 from quorate.log.checkpoints import RECOVERY_POINTS, TopicPartition, load_offsets, store_offsets
-from quorate.log.epoch_cache import FILE_NAME as EPOCHS
+from quorate.log.epoch_cache import LEADER_EPOCHS
 from quorate.log.log_errors import DamagedLogError
 from quorate.log.open_log import OpenLog
 from quorate.log.segments import segment_bases
@@ -112,7 +112,7 @@ class Durability(OpenLog):
             try:
                 # The epochs and times first: below the recovery point they are not read from the batches.
                 # A log that never had a record has none to lose, and thousands are created at once.
-                if end or self._disk.exists(f"{self._folder}/{EPOCHS}"):
+                if end or self._disk.exists(f"{self._folder}/{LEADER_EPOCHS}"):
                     await self._epochs.store(self._disk, self._folder)
                 for segment in [one for one in self._segments if one.indexes.times_unsynced]:
                     await segment.indexes.sync_times()

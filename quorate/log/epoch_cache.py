@@ -8,7 +8,7 @@ from quorate.log.checkpoints import UnreadableCheckpointError, decode_lines, enc
 from quorate.runtime import Disk, read_file, write_file_atomically
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
-FILE_NAME = "leader-epoch-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
 _epoch_of = attrgetter("epoch")
 _start_of = attrgetter("start_offset")
 
@@ -104,14 +104,14 @@ class EpochCache:
             return
         entries = self._entries[:]
         lines = [f"{entry.epoch} {entry.start_offset}" for entry in entries]
-        await write_file_atomically(disk, f"{folder}/{FILE_NAME}", encode_lines(lines))
+        await write_file_atomically(disk, f"{folder}/{LEADER_EPOCHS}", encode_lines(lines))
         self.dirty = entries != self._entries
 
 
 def load_epochs(disk: Disk, folder: str) -> list[EpochStart] | None:
     """Read the checkpoint file. None: it is missing or unreadable, and can be rebuilt from the batches
     (KAFKA-16541)."""
-    path = f"{folder}/{FILE_NAME}"
+    path = f"{folder}/{LEADER_EPOCHS}"
     try:
         lines = decode_lines(path, read_file(disk, path))
     except (FileNotFoundError, UnreadableCheckpointError):

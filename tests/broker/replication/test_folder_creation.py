@@ -12,11 +12,11 @@ from cut_disk import CutDisk
 from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
 from quorate.broker.replication.storage import LogManager, PartitionIdentity
 from quorate.broker.replication.storage.directory_files import (
-    ForeignFolderError,
     UnreadablePartitionMetadataError,
     load_partition_metadata,
 )
 from quorate.broker.replication.storage.folder_sync import FolderSync
+from quorate.broker.replication.storage.foreign_folders import ForeignFolderError
 from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log import LogConfig
 from quorate.runtime import Disk, DiskError

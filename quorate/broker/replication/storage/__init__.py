@@ -3,7 +3,6 @@
 from quorate.broker.replication.storage.damaged_folders import SetAsideFolder
 from quorate.broker.replication.storage.directory_files import (
     NO_PROOF,
-    ForeignFolderError,
     PartitionIdentity,
     Proof,
     UnreadablePartitionMetadataError,
@@ -18,6 +17,7 @@ from quorate.broker.replication.storage.directory_report import (
     FutureProgress,
 )
 from quorate.broker.replication.storage.failure_reason import failure_reason
+from quorate.broker.replication.storage.foreign_folders import ForeignFolderError
 from quorate.broker.replication.storage.future_folders import MOVED_MARK, UnreadableMovedMarkError
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.log_manager import LogManager

@@ -2,7 +2,6 @@
 shutdown."""
 
 import json
-import re
 import uuid
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -14,11 +13,6 @@ PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PAGE_CACHE: Final = ".quorate_page_cache"
 """Ours: while a broker runs, which epoch's data is in the page cache of which boot of the host."""
-_OWN_FILE: Final = re.compile(
-    r"(partition\.metadata|leader-epoch-checkpoint|partition\.moved|partition\.deleted|[0-9]{20}\..*)(\.tmp)?",
-    re.DOTALL,
-)
-"""The names of the files that quorate, or Kafka, makes in a partition's folder."""
 _VERSION: Final = 0
 _FIRST_EPOCH: Final = "first_leader_epoch"
 """Ours: a line of the file of a partition that began with another leader epoch than 0."""
@@ -57,22 +51,6 @@ class UnreadablePartitionMetadataError(Exception):
             f"two lines: 'version: {_VERSION}', then 'topic_id: ' and the topic's id, as `quorate topics "
             "describe --json` shows it"
         )
-
-
-class ForeignFolderError(Exception):
-    """A folder that has the name of a partition's and is none: nothing in it may be touched."""
-
-    def __init__(self, path: str, name: str) -> None:
-        super().__init__(
-            f"{path} has the name of a partition's folder, and is none: '{name}' in it is no file of a "
-            "partition. Move the folder away, or give log.dirs a directory of its own; one entry of "
-            "log.dirs can't be in another"
-        )
-
-
-def foreign_file(names: Iterable[str]) -> str | None:
-    """Return the first of these names that no file in a partition's folder has, or None."""
-    return next((name for name in names if _OWN_FILE.fullmatch(name) is None), None)
 
 
 def folder_name(topic: str, partition_id: int) -> str:

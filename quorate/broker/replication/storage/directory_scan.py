@@ -8,11 +8,9 @@ from quorate.broker.replication.replication_errors import DuplicateReplicaError
 from quorate.broker.replication.storage.damaged_folders import parse_damaged_name
 from quorate.broker.replication.storage.directory_files import (
     PARTITION_METADATA,
-    ForeignFolderError,
     PartitionIdentity,
     UnreadablePartitionMetadataError,
     folder_name,
-    foreign_file,
     load_clean_shutdown,
     load_page_cache,
     load_partition_metadata,
@@ -21,6 +19,7 @@ from quorate.broker.replication.storage.directory_files import (
     store_page_cache,
 )
 from quorate.broker.replication.storage.folder_removal import DELETED_MARK, remove_folder
+from quorate.broker.replication.storage.foreign_folders import ForeignFolderError, foreign_file
 from quorate.broker.replication.storage.future_folders import (
     MOVED_MARK,
     Departed,
