@@ -3,7 +3,6 @@ pass `quorate/runtime`."""
 
 import ast
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,12 +94,6 @@ def test_every_import_from_outside_uses_the_front_door(source: Source) -> None:
     assert not offences, "\n".join(offences)
 
 
-def test_a_package_has_fewer_than_twenty_things_in_it(source: Source) -> None:
-    """But for plain lists of like things: one module for each of Kafka's APIs."""
-    sizes = {package: len(source.children(package)) for package in source.packages}
-    assert not {package: size for package, size in sizes.items() if size >= 20 and package != "broker.apis"}
-
-
 def test_objects_of_many_attributes_have_slots() -> None:
     """CPython shares the keys of objects' dictionaries up to 30. Beyond, each call of a method and each look
     at an attribute is slower: a lone commit took 3 % more CPU when the driver got its 31st."""
@@ -135,23 +128,6 @@ def class_names(of: ast.ClassDef) -> set[str]:
 
 def test_every_package_says_what_it_is_for(source: Source) -> None:
     assert not [package for package in source.packages if not source.purpose(package)]
-
-
-def test_no_file_name_is_there_twice() -> None:
-    """A file finder shows names without their folders."""
-    names = [path.name for path in modules() if path.name not in {"__init__.py", "__main__.py"}]
-    assert [name for name, count in Counter(names).items() if count > 1] == []
-
-
-def test_no_class_name_is_there_twice() -> None:
-    """Private ones too: an editor's list of symbols shows names without their modules."""
-    classes = [
-        node.name
-        for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-    ]
-    assert [name for name, count in Counter(classes).items() if count > 1] == []
 
 
 def test_the_core_imports_nothing_but_the_standard_library() -> None:
