@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from trio._core import _run as trio_run
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -74,6 +75,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real_time)
         if item.nodeid.startswith(SEEDS):
             item.add_marker(pytest.mark.seeds)
+
+
+def pytest_configure() -> None:
+    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the seed that pytest-randomly prints draw the order of tasks: `--randomly-seed` replays it."""
+    trio_run._r.seed(f"{item.config.getoption('randomly_seed')} {item.nodeid}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,10 +1,12 @@
-"""`make quick` leaves out what waits for the real clock or starts processes."""
+"""What the test commands run, and in which order."""
 
+import random
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from trio._core import _run as trio_run
 
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = {"slow", "real_time", "seeds"}
@@ -29,3 +31,9 @@ def test_quick_and_test_name_the_markers_that_pyproject_has() -> None:
     assert named == LEFT_OUT
     declared = set(re.findall(r'^  "(\w+):', (ROOT / "pyproject.toml").read_text(), re.M))
     assert named <= declared
+
+
+def test_the_order_of_tasks_is_drawn_from_the_printed_seed(request: pytest.FixtureRequest) -> None:
+    seed = request.config.getoption("randomly_seed")
+    assert trio_run._ALLOW_DETERMINISTIC_SCHEDULING
+    assert trio_run._r.getstate() == random.Random(f"{seed} {request.node.nodeid}").getstate()
