@@ -77,8 +77,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.seeds)
 
 
-def pytest_configure() -> None:
+class SkippedTests:
+    """Writes the ids of skipped tests as pytest takes them: `pytest @FILE` runs them."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        file.write_text("")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped:
+            with self._file.open("a") as file:
+                file.write(f"{report.nodeid}\n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    file = config.getoption("skipped_to")
+    if file is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkippedTests(file))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -88,6 +104,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=10, help="rounds of kill -9 in tests/system/test_kill.py")
+    parser.addoption(
+        "--skipped-to", type=Path, metavar="FILE", help="write the ids of skipped tests, a line each"
+    )
 
 
 @pytest.fixture

@@ -199,7 +199,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             found = [
                 block
                 for block in blocks(language)
-                if not block.mark.startswith(STORY) and not (language == "sh" and block.file.name == TUTORIAL)
+                if not block.mark.startswith((STORY, "skip,"))
+                and not (language == "sh" and block.file.name == TUTORIAL)
             ]
             metafunc.parametrize(f"{language}_block", found, ids=[block.name for block in found])
     if "story" in metafunc.fixturenames:
