@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from planted import shown_by_a_seed
 
 from quorate.raft.core.events import AddVoter, VoterChange
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
@@ -13,7 +14,7 @@ from quorate.simulation.brokers.broker_run import BrokerRun
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.faults.voter_faults import VotersIn
 from quorate.simulation.seeds import broker_run
-from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.violations import LivenessViolation
 from quorate.types import ReplicaKey, Voter
 
 SEEDS_MAX = 30
@@ -74,17 +75,16 @@ def a_broker_adds_itself_beside_the_vote_of_its_old_disk(self: Membership) -> Vo
 
 
 def test_a_seed_shows_that_a_broker_does_not_take_the_place_of_its_old_disk() -> None:
-    for seed in range(1, SEEDS_MAX + 1):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Membership, "_wanted", a_broker_adds_itself_beside_the_vote_of_its_old_disk)
-            try:
-                with_lost_disks(seed, *FAULTS, lines=[], auto_join=True).execute()
-            except LivenessViolation as violation:
-                assert "ReconfigurationNotStuck" in str(violation), violation
-                break
-    else:
-        pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    with_lost_disks(seed, *FAULTS, lines=[], auto_join=True).execute()
+    shown_by_a_seed(
+        lambda patch: patch.setattr(
+            Membership, "_wanted", a_broker_adds_itself_beside_the_vote_of_its_old_disk
+        ),
+        lambda seed: with_lost_disks(seed, *FAULTS, lines=[], auto_join=True).execute(),
+        expected="ReconfigurationNotStuck",
+        violation=LivenessViolation,
+        first=12,
+        seeds_max=SEEDS_MAX,
+    )
 
 
 def an_empty_disk_acknowledges_for_the_lost_one(
@@ -99,14 +99,10 @@ find = Replicas.find
 
 
 def test_a_seed_shows_that_an_empty_disk_acknowledges_for_the_lost_one() -> None:
-    for seed in range(1, SEEDS_MAX + 1):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Replicas, "find", an_empty_disk_acknowledges_for_the_lost_one)
-            try:
-                with_lost_disks(seed, *FAULTS, lines=[]).execute()
-            except SafetyViolation as violation:
-                assert "CommittedIsDurableOnAMajority" in str(violation), violation
-                break
-    else:
-        pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    with_lost_disks(seed, *FAULTS, lines=[]).execute()
+    shown_by_a_seed(
+        lambda patch: patch.setattr(Replicas, "find", an_empty_disk_acknowledges_for_the_lost_one),
+        lambda seed: with_lost_disks(seed, *FAULTS, lines=[]).execute(),
+        expected="CommittedIsDurableOnAMajority",
+        first=5,
+        seeds_max=SEEDS_MAX,
+    )

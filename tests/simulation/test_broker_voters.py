@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from planted import shown_by_a_seed
 
 from quorate.raft.core.events import Propose
 from quorate.raft.driver.driver import Driver
@@ -11,7 +12,6 @@ from quorate.simulation.brokers.broker_run import BrokerRun
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.faults.voter_faults import VotersIn
 from quorate.simulation.seeds import broker_run
-from quorate.simulation.violations import SafetyViolation
 
 SEEDS_MAX = 30
 
@@ -74,14 +74,10 @@ def a_voter_set_goes_before_appends_that_wait(self: Driver) -> None:
 
 
 def test_a_seed_shows_that_a_voter_set_takes_the_offset_of_an_append() -> None:
-    for seed in range(1, SEEDS_MAX + 1):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Driver, "_step_all", a_voter_set_goes_before_appends_that_wait)
-            try:
-                with_changing_voters(seed, voters_in=VotersIn.FORMATTED, lines=[]).execute()
-            except SafetyViolation as violation:
-                assert "went to another offset" in str(violation), violation
-                break
-    else:
-        pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    with_changing_voters(seed, voters_in=VotersIn.FORMATTED, lines=[]).execute()
+    shown_by_a_seed(
+        lambda patch: patch.setattr(Driver, "_step_all", a_voter_set_goes_before_appends_that_wait),
+        lambda seed: with_changing_voters(seed, voters_in=VotersIn.FORMATTED, lines=[]).execute(),
+        expected="went to another offset",
+        first=12,
+        seeds_max=SEEDS_MAX,
+    )
