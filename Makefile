@@ -3,7 +3,7 @@ PYTHON ?= python3
 FILE ?= README.md
 BIN := .venv/bin
 
-.PHONY: help setup demo test quick check lint format format-check types simulate chaos nemesis nemesis-brokers fuzz bench bench-compare clean
+.PHONY: help setup demo test quick shuffled check lint format format-check types simulate chaos nemesis nemesis-brokers fuzz bench bench-compare clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,14 +20,18 @@ setup: .venv/.installed  ## Virtual environment with everything in it
 demo: setup  ## An operator's day: three real nodes, a stock client, a kill -9, moves (FILE=... to choose the input)
 	$(BIN)/quorate demo --file $(FILE)
 
-test: setup  ## The tests but the slowest (JOBS=2 workers)
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow"
+test: setup  ## The tests but the slowest (JOBS=4 workers, half of which mostly wait)
+	$(BIN)/python -m pytest -n $(or $(JOBS),4) -m "not slow"
 
-quick: setup  ## The tests without real time, real processes and many seeds
+quick: setup  ## The tests without real time, real processes and many seeds (JOBS=2 workers)
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow and not real_time and not seeds"
 
+shuffled: setup  ## The quick tests in an order that is drawn (SEED=... replays it)
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow and not real_time and not seeds" \
+		-o addopts="--import-mode=importlib --strict-markers -ra" $(if $(SEED),--randomly-seed $(SEED))
+
 check: lint format-check types  ## Lint, format, types and every test, as in CI
-	$(BIN)/python -m pytest -n $(or $(JOBS),2)
+	$(BIN)/python -m pytest -n $(or $(JOBS),4)
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ import pytest
 from trio._core import _run as trio_run
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from quorate.cli.local_cluster import LocalCluster
 
@@ -56,25 +57,44 @@ SEEDS = tuple(
 """Where tests run many whole clusters in virtual time."""
 
 
-class OneForRealTime(LoadScopeScheduling):
-    """Of several workers, one has all that goes by the real clock: its clusters meet no other clusters, and
-    its tests keep their order. What goes by virtual time fills the other processors."""
+TOGETHER = ("tests/docs/", "tests/spark_source/")
+"""Where all files share what is slow to start: a cluster, a Spark session."""
+
+
+class WaitingBesideComputing(LoadScopeScheduling):
+    """Every other worker first takes what mostly waits for the real clock, the rest what computes, so that no
+    processor idles. A worker that finds none of its kind takes the other."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "real time" if nodeid.startswith(REAL_TIME) else nodeid
+        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid.rpartition("::")[0])
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        waits = self.nodes.index(node) % 2 == 0
+        scope = next((each for each in self.workqueue if each.startswith(REAL_TIME) == waits), None)
+        if scope is not None:
+            self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneForRealTime:
-    return OneForRealTime(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WaitingBesideComputing:
+    return WaitingBesideComputing(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by where they are, so that `make quick` can leave them out."""
+    """Mark tests by where they are, so that `make quick` and `make test` can leave them out."""
     for item in items:
         if item.nodeid.startswith(REAL_TIME):
             item.add_marker(pytest.mark.real_time)
         if item.nodeid.startswith(SEEDS):
             item.add_marker(pytest.mark.seeds)
+        if item.path.stem.endswith("gaps") or is_a_further_seed(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def is_a_further_seed(item: pytest.Item) -> bool:
+    """Of a test over several seeds, `make test` runs the first."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and any(callspec.indices.get(each, 0) > 0 for each in ("seed", "part"))
 
 
 class SkippedTests:

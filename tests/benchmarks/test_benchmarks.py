@@ -151,6 +151,7 @@ def test_the_large_cluster_is_what_the_scale_suite_says_of_it() -> None:
     assert [*found.records()] == [*found.records()]
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_the_scale_suite_measures_each_part_of_a_small_cluster(tmp_path: Path) -> None:
     file = tmp_path / "scale.json"

@@ -28,6 +28,7 @@ STEPS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_the_demo_is_an_operators_day(processes: Processes, tmp_path: Path) -> None:
     file = tmp_path / "five lines"

@@ -226,6 +226,7 @@ def test_a_hostile_file_of_batches_is_dumped_up_to_where_it_is_damaged(
             assert PLACE.search(said) or "its end is missing" in said, said
 
 
+@pytest.mark.slow
 @settings(EXAMPLES, max_examples=120)
 @given(draw=st.data())
 def test_a_node_with_a_hostile_file_says_which_and_opens_or_refuses(whole: Path, draw: st.DataObject) -> None:

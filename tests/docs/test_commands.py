@@ -7,6 +7,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 _SPAN = re.compile(r"`((?:\.venv/bin/)?python [^`]+|make [a-z][^`]*)`")
 _LINE = re.compile(r"^((?:\.venv/bin/)?python .+|make [a-z].*)$", re.M)
@@ -54,6 +56,7 @@ def problems(command: str) -> list[str]:
     return [option for option in options if not re.search(rf"(?<![\w-]){option}\b", known)]
 
 
+@pytest.mark.slow
 def test_commands_that_are_mentioned_exist_with_their_options(document: Path) -> None:
     wrong = {command: found for command in mentioned(document) if (found := problems(command))}
     assert not wrong

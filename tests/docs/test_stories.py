@@ -11,6 +11,7 @@ import pytest
 pytestmark = pytest.mark.system
 
 
+@pytest.mark.slow
 def test_a_page_does_what_it_says(
     story: str,
     blocks_of: Callable[[str], list[Any]],

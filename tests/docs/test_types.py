@@ -51,6 +51,7 @@ def by_file(found: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
     return told
 
 
+@pytest.mark.slow
 def test_mypy_finds_nothing_in_them(programs: Path) -> None:
     files = sorted(path.name for path in programs.glob("*.py"))
     done = subprocess.run(
@@ -70,6 +71,7 @@ def test_mypy_finds_nothing_in_them(programs: Path) -> None:
     assert list(found) == ["wrong.py"], found
 
 
+@pytest.mark.slow
 def test_pyright_finds_nothing_in_them(programs: Path) -> None:
     config = {
         "include": ["*.py"],

@@ -74,6 +74,7 @@ def a_broker_adds_itself_beside_the_vote_of_its_old_disk(self: Membership) -> Vo
     return AddVoter(Voter(self._node.key, endpoint))
 
 
+@pytest.mark.slow
 def test_a_seed_shows_that_a_broker_does_not_take_the_place_of_its_old_disk() -> None:
     shown_by_a_seed(
         lambda patch: patch.setattr(

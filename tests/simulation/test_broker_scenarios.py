@@ -175,6 +175,7 @@ def test_clients_of_a_leader_that_no_other_node_hears_are_sent_on(deaf: bool) ->
     run_scenario(1, scenario, clients=BrokerClientSettings(idempotent=2, plain=2, think_max_s=0.2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 3))
 def test_five_hundred_acknowledgements_between_kills_and_power_losses(seed: int) -> None:
     settings = BrokerClientSettings(idempotent=8, plain=4, think_max_s=0.02)

@@ -19,6 +19,7 @@ def test_every_seed_keeps_what_clients_were_told(part: int) -> None:
     assert not failed, "\n".join(said)
 
 
+@pytest.mark.slow
 def test_a_broker_seed_has_the_same_trace_in_two_fresh_processes() -> None:
     program = "from quorate.simulation.seeds import broker_run; print(broker_run(3).execute())"
     outputs = [

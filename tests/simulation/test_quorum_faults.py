@@ -44,6 +44,7 @@ def test_a_quorum_survives(kind: Fault) -> None:
     assert result.read > 5
 
 
+@pytest.mark.slow
 def test_voters_come_and_go_while_disks_are_lost_and_nodes_die() -> None:
     for seed in range(1, 4):
         kinds = (Fault.VOTERS, Fault.LOST_DISK, Fault.CRASH, Fault.POWER_LOSS, Fault.PARTITION)

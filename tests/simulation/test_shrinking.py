@@ -19,6 +19,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leadership.Announcer, "_announce", announce)
 
 
+@pytest.mark.slow
 def test_a_failing_seed_is_told_without_the_faults_that_it_does_not_take(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -52,6 +52,7 @@ def range_of(cluster: LocalCluster, topic: str, *, seconds: float = 60) -> tuple
             consumer.close()
 
 
+@pytest.mark.slow
 def test_what_was_deleted_stays_deleted_when_the_leader_is_killed_after_the_answer(
     make_cluster: Callable[..., LocalCluster],
     topic_maker: Callable[..., None],

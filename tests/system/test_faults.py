@@ -63,6 +63,7 @@ def make_topics(cluster: LocalCluster, prefix: str, count: int) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_leader_whose_disk_fills_up_stops_and_nothing_acknowledged_is_lost(
     tmp_path: Path,
     small_disk: Callable[[Path, str], None],
@@ -102,6 +103,7 @@ def test_a_leader_whose_disk_fills_up_stops_and_nothing_acknowledged_is_lost(
         cluster.kill_all()
 
 
+@pytest.mark.slow
 def test_a_torn_end_of_the_metadata_log_is_cut_and_the_node_catches_up(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_torn_end_of_a_partition_is_cut_and_replicated_again(
     assert logs[1] == logs[2] == logs[3], "replicas are the same, byte for byte"
 
 
+@pytest.mark.slow
 def test_a_node_of_another_cluster_gets_nowhere_and_others_never_notice(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:
