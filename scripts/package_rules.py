@@ -3,6 +3,7 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -41,22 +42,35 @@ def parent(module: str) -> str:
     return module.rpartition(".")[0]
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """The module's syntax tree, parsed once."""
+    return ast.parse(path.read_text())
+
+
 class Source:
     """The modules of `quorate` and what they import, read from the files. Names are below `quorate`."""
 
     def __init__(self, root: Path = SOURCE) -> None:
         self.trees: dict[str, ast.Module] = {}
+        self._imports: dict[str, tuple[tuple[int, str, str], ...]] = {}
         self.packages: set[str] = set()
         for path in sorted(root.rglob("*.py")):
             parts = path.relative_to(root).with_suffix("").parts
             if parts[-1] == "__init__":
                 parts = parts[:-1]
                 self.packages.add(".".join(parts))
-            self.trees[".".join(parts)] = ast.parse(path.read_text())
+            self.trees[".".join(parts)] = tree_of(path)
 
-    def imports(self, module: str) -> Iterator[tuple[int, str, str]]:
+    def imports(self, module: str) -> tuple[tuple[int, str, str], ...]:
         """(line, module or package, name) of each name that `module` imports from ours. A module that is
         imported from its package is named itself, with an empty name."""
+        found = self._imports.get(module)
+        if found is None:
+            found = self._imports[module] = tuple(self._imports_of(module))
+        return found
+
+    def _imports_of(self, module: str) -> Iterator[tuple[int, str, str]]:
         for node in ast.walk(self.trees[module]):
             if not isinstance(node, ast.ImportFrom) or not node.module or not within(node.module, "quorate"):
                 continue

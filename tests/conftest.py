@@ -5,12 +5,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from trio._core import _run as trio_run
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from quorate.cli.local_cluster import LocalCluster
+
+# The clock judges no example: this machine may be busy.
+settings.register_profile("few", max_examples=20, deadline=None)
+settings.register_profile("many", max_examples=300, deadline=None)
+settings.load_profile("few")
 
 REAL_TIME = tuple(
     f"tests/{place}"
@@ -41,20 +47,45 @@ REAL_TIME = tuple(
 SEEDS = tuple(
     f"tests/{name}.py"
     for name in (
+        "broker/replication/test_directory_moves",
+        "broker/replication/test_many_followed",
+        "broker/replication/test_offline_replicas",
+        "broker/replication/test_random_damage",
+        "broker/replication/test_random_schedules",
+        "broker/test_failure_reports",
+        "broker/test_health",
+        "log/test_compaction_crashes",
+        "log/test_log_model",
+        "log/test_snapshot_crashes",
+        "raft/test_snapshot_crashes",
         "raft/test_wellformed_lies",
-        "simulation/test_broker_seeds",
+        "simulation/test_bit_rot",
+        "simulation/test_broker_lost_disks",
         "simulation/test_broker_scenarios",
+        "simulation/test_broker_seeds",
+        "simulation/test_broker_transactions",
         "simulation/test_broker_voters",
+        "simulation/test_closest_replica",
+        "simulation/test_compacted_mix",
+        "simulation/test_connections",
         "simulation/test_core_seeds",
+        "simulation/test_crash_at_every_await",
+        "simulation/test_dead_brokers",
+        "simulation/test_duplicate_replicas",
+        "simulation/test_explorer_symmetry",
+        "simulation/test_operator_seeds",
+        "simulation/test_paused_leader",
         "simulation/test_planted_broker_faults",
         "simulation/test_planted_faults",
         "simulation/test_planted_long_steps",
-        "simulation/test_quorum_seeds",
         "simulation/test_quorum_faults",
+        "simulation/test_quorum_scenarios",
+        "simulation/test_quorum_seeds",
+        "simulation/test_settled_cluster",
         "simulation/test_shrinking",
     )
 )
-"""Where tests run many whole clusters in virtual time."""
+"""Where tests run whole clusters in virtual time, or crash a node at every operation."""
 
 
 TOGETHER = ("tests/docs/", "tests/spark_source/")

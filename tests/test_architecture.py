@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from package_rules import MAY_IMPORT, NOUNS, Source, circles, within  # noqa: E402
+from package_rules import MAY_IMPORT, NOUNS, Source, circles, tree_of, within  # noqa: E402
 
 SOURCE = ROOT / "quorate"
 PACKAGES = tuple(sorted(path.parent.name for path in SOURCE.glob("*/__init__.py")))
@@ -100,7 +100,7 @@ def test_objects_of_many_attributes_have_slots() -> None:
     found = {
         f"{path.relative_to(SOURCE)}: {each.name}": len(names)
         for path in SOURCE.rglob("*.py")
-        for each in ast.walk(ast.parse(path.read_text()))
+        for each in ast.walk(tree_of(path))
         if isinstance(each, ast.ClassDef)
         and len(names := own_attributes(each)) > 30
         and "__slots__" not in class_names(each)
@@ -134,7 +134,7 @@ def test_the_core_imports_nothing_but_the_standard_library() -> None:
     offences = [
         f"{path.name}:{line}: {imported}"
         for path in sorted((SOURCE / "raft/core").rglob("*.py"))
-        for line, imported in imports_of(ast.parse(path.read_text()))
+        for line, imported in imports_of(tree_of(path))
         if not imported.startswith(("quorate.raft.core", *(f"quorate.{noun}" for noun in NOUNS)))
         and imported.split(".")[0] not in sys.stdlib_module_names
     ]
@@ -147,7 +147,7 @@ def test_the_driver_alone_steps_the_core() -> None:
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in modules()
         if "simulation" not in path.parts and not path.is_relative_to(SOURCE / "raft" / "core")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "step"
@@ -171,7 +171,7 @@ def test_time_entropy_files_and_sockets_are_reached_through_the_seams_only() -> 
         relative = str(path.relative_to(SOURCE))
         if relative.startswith(EXEMPT):
             continue
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         exempt = FORBIDDEN_EXCEPT.get(relative, set())
         for line, imported in imports_of(tree):
             if imported.split(".")[0] in FORBIDDEN_MODULES - exempt:
@@ -197,7 +197,7 @@ def test_any_is_where_a_reason_is_and_nowhere_else() -> None:
     said = {
         str(path.relative_to(SOURCE))
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if (isinstance(node, ast.Name) and node.id == "Any")
         or (isinstance(node, ast.Constant) and isinstance(node.value, str) and "[Any]" in node.value)
     }
@@ -218,7 +218,7 @@ def test_shipped_code_relies_on_no_assert() -> None:
         str(path.relative_to(SOURCE))
         for path in modules()
         if "simulation" not in path.parts
-        and any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(path.read_text())))
+        and any(isinstance(node, ast.Assert) for node in ast.walk(tree_of(path)))
     }
     assert asserting <= MAY_ASSERT, asserting - MAY_ASSERT
 
@@ -234,7 +234,7 @@ def test_no_module_imports_a_stray_top_level_folder(package: str) -> None:
     offences = [
         f"{path.relative_to(SOURCE)}:{line}: {imported}"
         for path in sorted((SOURCE / package).rglob("*.py"))
-        for line, imported in imports_of(ast.parse(path.read_text()))
+        for line, imported in imports_of(tree_of(path))
         if imported.split(".")[0] in PACKAGES
     ]
     assert not offences, "\n".join(offences)

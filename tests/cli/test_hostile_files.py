@@ -45,9 +45,7 @@ from quorate.runtime.real import SyncStrategy, real_runtime
 METADATA = "__cluster_metadata-0"
 SKIPPED = f"{METADATA}/skipped-batches"
 PARTITION = "orders-0/00000000000000000000.log"
-EXAMPLES = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+EXAMPLES = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PLACE = re.compile(r"\bbyte \d+|\bat offset \d+|\brecord at offset \d+")
 NUMBERS = (0, 1, -1, 2, 7, 127, 128, 2**15 - 1, 2**16, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63))
 _HEADER_FIELDS = "qiibIhiqqqhii"
@@ -227,7 +225,7 @@ def test_a_hostile_file_of_batches_is_dumped_up_to_where_it_is_damaged(
 
 
 @pytest.mark.slow
-@settings(EXAMPLES, max_examples=120)
+@settings(EXAMPLES)
 @given(draw=st.data())
 def test_a_node_with_a_hostile_file_says_which_and_opens_or_refuses(whole: Path, draw: st.DataObject) -> None:
     """`log skip` opens the folder as a node does. What it leaves is as good as what it found."""

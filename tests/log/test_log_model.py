@@ -56,7 +56,7 @@ def end_of(model: Model) -> int:
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=["partition", "metadata", "partition with a reserve"])
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.randoms(use_true_random=False), steps=st.integers(1, 40))
 async def test_synced_batches_survive_a_crash_and_the_rest_is_a_prefix(
     config: LogConfig,

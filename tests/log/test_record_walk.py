@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.kafka_bytes import uvarint, varint
@@ -115,7 +115,6 @@ _SHAPES = st.tuples(
 )
 
 
-@settings(deadline=None)  # a busy machine is no mistake of the walk's
 @given(
     st.lists(st.tuples(_SHAPES, st.integers(1, 40)), min_size=1, max_size=8),
     st.integers(1, 200),

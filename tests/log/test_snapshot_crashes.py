@@ -143,7 +143,7 @@ async def test_a_crash_while_the_log_start_moves_loses_nothing(open_node: OpenNo
 # A random walk
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.randoms(use_true_random=False))
 async def test_a_node_with_snapshots_is_a_list_that_forgets_nothing_durable(
     draw: random.Random, open_node: OpenNode, fetch: Fetch

@@ -115,7 +115,6 @@ def test_a_message_with_a_field_too_few_is_refused(message):
 
 
 @given(message=messages, seed=st.integers(0, 2**32))
-@settings(max_examples=300)
 def test_a_mutated_frame_is_a_message_or_is_refused(message, seed):
     draw = random.Random(seed)
     body = bytearray(body_of(encode(message)))
@@ -264,7 +263,7 @@ def test_an_answer_of_another_kind_than_asked_is_refused():
 
 
 @given(lengths=st.lists(st.integers(0, 200_000), min_size=1, max_size=5), repeat=st.integers(1, 300))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_counted_size_is_no_less_than_the_batch_or_the_frame(lengths, repeat):
     from quorate.log.batches.records import build_batch
 

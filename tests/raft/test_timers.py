@@ -1,7 +1,7 @@
 import random
 
 import trio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.runtime.timers import Timers
@@ -112,7 +112,6 @@ async def test_arming_short_timers_again_and_again_does_not_wake_the_task(autoju
     trio.lowlevel.remove_instrument(steps)
 
 
-@settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 2**32), step=st.sampled_from((0.1, 0.001)))
 def test_random_lives_fire_as_a_naive_twin_does(seed, step):
     """In steps of a tenth of a second, and of a ms, where an armed timer is about to wake the task."""

@@ -167,6 +167,7 @@ def test_a_counterexample_is_told_and_raised() -> None:
     check_history(Register(0), []).require()
 
 
+@pytest.mark.seeds
 def test_a_counterexample_is_small_and_no_lie() -> None:
     """One stale read in a long history: what is left are the read, the write that it saw and those after."""
     history: list[AnyOperation] = []
@@ -259,7 +260,7 @@ def test_the_search_agrees_with_trying_every_order(
 ) -> None:
     seen = {True: 0, False: 0}
 
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=400)
     @given(histories(calls))
     def agree(history: list[AnyOperation]) -> None:
         expected = is_linearizable(model, history)
@@ -302,6 +303,7 @@ def concurrent_register(operations: int, clients: int, seed: int) -> list[AnyOpe
     return history
 
 
+@pytest.mark.seeds
 def test_two_thousand_operations_of_eight_clients_take_seconds() -> None:
     history = concurrent_register(2000, 8, seed=1)
     began = time.process_time()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Hashable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.simulation.histories.log_anomalies import (
@@ -108,7 +108,6 @@ def test_only_the_first_anomalies_of_a_kind_are_reported() -> None:
     assert "unseen in t-0: 0, acknowledged to p at 0, was not read" in str(report)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=30), st.randoms())
 def test_no_log_that_keeps_its_invariants_is_accused(
     steps: list[tuple[int, int]], source: random.Random

@@ -3,7 +3,7 @@ import random
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.runtime.network import Address, AddressInUseError, ConnectRefusedError, NetworkError
@@ -272,7 +272,6 @@ def test_the_same_seed_gives_the_same_times_and_pieces(monkeypatch):
     assert run(7) != run(8)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.binary(min_size=1, max_size=3000), min_size=1, max_size=20))
 def test_a_stream_delivers_exactly_what_was_sent_whatever_the_link_does(seed, parts):
     async def main():

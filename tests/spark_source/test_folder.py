@@ -13,7 +13,7 @@ from typing import Any
 import cbor2
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords
@@ -121,7 +121,6 @@ def test_batches_have_exactly_the_schema_that_spark_checks(sample: Any, view: st
     assert all(batch.schema.equals(arrow_schema(source.schema())) for batch in batches)
 
 
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_division_reads_what_one_scan_reads(session_sample: Any, data: st.DataObject) -> None:
     view = data.draw(st.sampled_from(VIEWS))

@@ -75,7 +75,7 @@ def test_offsets_have_fixed_keys_in_a_fixed_order(sample: Any) -> None:
     assert reader.reportLatestOffset()["offset"] == sample.end
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(limit=st.integers(1, 30), tasks=st.integers(1, 4), view=st.sampled_from(["records", "partitions"]))
 def test_a_stream_in_any_steps_reads_what_a_batch_reads(
     session_sample: Any, limit: int, tasks: int, view: str

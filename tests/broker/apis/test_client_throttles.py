@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.apis.client_throttles import ClientThrottles
@@ -48,7 +48,6 @@ def in_virtual_time(run: Callable[[], Any]) -> None:
     percent=st.sampled_from([0.5, 5, 50, 150]),
     requests=st.lists(st.tuples(st.floats(0, 2), st.floats(0.0001, 0.4)), min_size=1, max_size=120),
 )
-@settings(max_examples=60)
 def test_a_client_gets_its_share_of_the_loop_one_burst_and_a_request_a_second(
     percent: float, requests: list[tuple[float, float]]
 ) -> None:
@@ -80,7 +79,6 @@ def test_a_client_gets_its_share_of_the_loop_one_burst_and_a_request_a_second(
     rate=st.integers(1, 10_000),
     uses=st.lists(st.tuples(st.floats(0, 5), st.integers(0, 50_000)), min_size=1, max_size=100),
 )
-@settings(max_examples=60)
 def test_a_client_that_waits_as_it_is_told_gets_its_rate_and_one_burst(
     key: str, rate: int, uses: list[tuple[float, int]]
 ) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.mutation_quotas import MutationQuotas
@@ -123,7 +123,6 @@ async def test_in_a_request_of_many_the_first_are_done(autojump_clock: object) -
     changes=st.lists(st.tuples(st.floats(0, 5), st.integers(1, 100)), min_size=1, max_size=80),
     strict=st.booleans(),
 )
-@settings(max_examples=60)
 def test_a_client_gets_its_rate_one_burst_and_one_change(
     rate: float, changes: list[tuple[float, int]], strict: bool
 ) -> None:

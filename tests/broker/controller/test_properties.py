@@ -1,7 +1,7 @@
 """Random lives of a cluster: whatever happens, the image keeps its promises and the log explains it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.alter_configs import alter_configs
@@ -151,7 +151,6 @@ def check_epochs(before: MetadataImage, after: MetadataImage) -> None:
             assert (later.incarnation_id != broker.incarnation_id) == (later.epoch != broker.epoch)
 
 
-@settings(max_examples=150, deadline=None)
 @given(steps=st.lists(STEPS, max_size=40))
 def test_the_image_keeps_its_invariants_under_any_sequence_of_requests(new_cluster, steps) -> None:
     cluster = new_cluster()
@@ -182,7 +181,6 @@ def check_elections(before: MetadataImage, after: MetadataImage) -> None:
 
 
 @pytest.mark.bug("aiven/inkless PR 643")
-@settings(max_examples=200, deadline=None)
 @given(steps=st.lists(st.tuples(STEPS, st.integers(0, 3)), max_size=40), size=st.integers(1, 2))
 def test_anything_may_happen_between_two_pieces_and_a_new_controller_finishes_what_is_left(
     new_cluster, steps, size: int
@@ -219,7 +217,6 @@ def fed(records):
 
 
 @pytest.mark.bug("KAFKA-14894")
-@settings(max_examples=150, deadline=None)
 @given(earlier=st.lists(STEPS, max_size=15), later=st.lists(STEPS, max_size=15))
 def test_a_loaded_snapshot_makes_the_image_that_the_records_make_and_says_what_they_change(
     new_cluster, earlier, later

@@ -3,7 +3,7 @@ import datetime
 import io
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
@@ -17,7 +17,6 @@ from quorate.runtime import at_once
 
 PRODUCE = range(3, 13)
 FETCH = range(4, 17)
-QUICK = settings(max_examples=25, deadline=None)
 
 
 def encoded(message):
@@ -32,7 +31,6 @@ def ms(delta):
 
 @pytest.mark.parametrize("version", PRODUCE)
 def test_produce_requests_are_read_and_written_as_kio_does(version, entities):
-    @QUICK
     @given(entities(request_type(ApiKey.PRODUCE, version)))
     def check(message):
         raw = encoded(message)
@@ -58,7 +56,6 @@ def test_produce_responses_are_written_and_read_as_kio_does(version, entities):
     entity = response_type(ApiKey.PRODUCE, version)
     epoch = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
-    @QUICK
     @given(entities(entity))
     def check(message):
         raw = encoded(message)
@@ -148,7 +145,6 @@ def fetch_request_of(message, version):
 
 @pytest.mark.parametrize("version", FETCH)
 def test_fetch_requests_are_read_and_written_as_kio_does(version, entities):
-    @QUICK
     @given(entities(request_type(ApiKey.FETCH, version)))
     def check(message):
         raw = encoded(message)
@@ -198,7 +194,6 @@ def test_fetch_responses_are_what_kio_reads_and_would_write(version):
     entity = response_type(ApiKey.FETCH, version)
     reader = entity_reader(entity)
 
-    @QUICK
     @given(fetch_responses(version))
     def check(ours):
         raw = b"".join(fetch.encode_fetch_response(ours))
@@ -253,7 +248,6 @@ def test_record_bytes_of_a_produce_are_views_of_the_frame(version):
     assert view == records
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_mutated_hot_requests_are_read_or_refused(entities, data):
     key, versions, decode = data.draw(
@@ -280,7 +274,6 @@ def decode_fetch_response(body, version):
 
 
 @pytest.mark.parametrize("decode", [produce.decode_produce_response, decode_fetch_response])
-@settings(max_examples=200, deadline=None)
 @given(raw=st.binary(max_size=150), version=st.sampled_from([4, 9, 11, 12, 16, 18]))
 def test_random_hot_responses_are_read_or_refused(decode, raw, version):
     with contextlib.suppress(MalformedError):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.wire.api import ApiKey
@@ -251,7 +251,6 @@ async def test_who_wants_more_is_closed_without_a_wait_when_too_many_wait(
     rate=st.integers(1, 50),
     pauses=st.lists(st.floats(0, 2), min_size=1, max_size=150),
 )
-@settings(max_examples=60)
 def test_an_address_never_opens_more_than_its_rate_and_one_burst(rate: int, pauses: list[float]) -> None:
     async def run() -> None:
         quotas = ConnectionQuotas(ConnectionRules(), rate_of=lambda address: float(rate))

@@ -3,7 +3,7 @@ import math
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.wire.budget import SPARE_BYTES, Account, MemoryBudget, SpareBuffers
@@ -59,7 +59,6 @@ async def all_frames(stream, **options):
     return out
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(0, 200) | st.integers(60_000, 200_000), max_size=6),
     st.lists(st.integers(1, 100_000), max_size=40),

@@ -26,9 +26,10 @@ def encoded(message):
     return buffer.getvalue()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("entity", TYPES, ids=lambda t: f"{t.__name__}-{t.__version__}")
 def test_every_message_we_serve_passes_and_decodes_to_itself(entity, entities):
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=settings().max_examples // 5)
     @given(entities(entity))
     def check(message):
         data = encoded(message)
@@ -40,7 +41,6 @@ def test_every_message_we_serve_passes_and_decodes_to_itself(entity, entities):
     check()
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_mutated_messages_are_decoded_or_refused_and_never_crash(entities, data):
     entity = data.draw(st.sampled_from(TYPES))
@@ -58,14 +58,12 @@ def test_mutated_messages_are_decoded_or_refused_and_never_crash(entities, data)
         decode_entity(entity, memoryview(bytes(raw)))
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.sampled_from(TYPES), st.binary(max_size=200))
 def test_random_bytes_are_decoded_or_refused_and_never_crash(entity, raw):
     with contextlib.suppress(MalformedError):
         decode_entity(entity, memoryview(raw))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_every_cut_of_a_message_is_refused(entities, data):
     entity = data.draw(st.sampled_from(TYPES))

@@ -54,9 +54,10 @@ def check_fields(got, sent, newest):
                 check_fields(each, theirs, struct)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("key", "version"), SERVED, ids=lambda value: getattr(value, "name", value))
 def test_a_request_of_every_version_has_every_field_of_the_newest(key, version, entities):
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=settings().max_examples // 5)
     @given(entities(request_type(key, version)))
     def check(message):
         check_fields(read(message), message, request_type(key, newest_form(key, version)))

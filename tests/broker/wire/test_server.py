@@ -551,11 +551,12 @@ SERVED = [
 ]
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("key", "version"), SERVED, ids=lambda value: getattr(value, "name", value))
 def test_every_api_can_refuse_in_every_version(key, version, entities):
     from hypothesis import given, settings
 
-    @settings(max_examples=5, deadline=None)
+    @settings(max_examples=settings().max_examples // 5)
     @given(entities(request_type(key, version)))
     def check(message):
         body = memoryview(b"".join(encode_entity(message)))

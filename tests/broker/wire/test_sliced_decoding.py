@@ -36,9 +36,10 @@ def in_steps(entity: Any, body: memoryview) -> Any:
     return at_once(decode_entity_steps(entity, body))
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("entity", TYPES, ids=lambda t: f"{t.__name__}-{t.__version__}")
 def test_the_sliced_message_equals_the_whole_one(entity, entities):
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=settings().max_examples // 5)
     @given(entities(entity))
     def check(message):
         data = encoded(message)
@@ -47,7 +48,6 @@ def test_the_sliced_message_equals_the_whole_one(entity, entities):
     check()
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_mutated_requests_have_the_same_outcome(entities, data):
     entity = data.draw(st.sampled_from(TYPES))
