@@ -1,10 +1,12 @@
 """What a user gets who installs the published package."""
 
+import re
 import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable
 from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -123,13 +125,19 @@ def test_no_folder_on_the_path_joins_the_package(python: Path, tmp_path: Path) -
     assert str(tmp_path) not in done.stdout
 
 
-def test_the_wheel_names_the_console_script_its_pythons_and_where_the_project_is(wheel: Path) -> None:
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as opened:
-        files = {
-            name.partition(".dist-info/")[2]: name for name in opened.namelist() if ".dist-info/" in name
-        }
-        metadata = message_from_bytes(opened.read(files["METADATA"]))
-        scripts = opened.read(files["entry_points.txt"]).decode()
+        (name,) = (name for name in opened.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(opened.read(name))
+
+
+def test_the_wheel_names_the_console_script_its_pythons_and_where_the_project_is(
+    wheel: Path, metadata: Message
+) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        (entries,) = (name for name in opened.namelist() if name.endswith(".dist-info/entry_points.txt"))
+        scripts = opened.read(entries).decode()
         top = {name.partition("/")[0] for name in opened.namelist() if ".dist-info" not in name}
     assert top == {"quorate"}
     assert "quorate = quorate.cli.entry:main" in scripts
@@ -137,6 +145,22 @@ def test_the_wheel_names_the_console_script_its_pythons_and_where_the_project_is
     pythons = [each for each in metadata.get_all("Classifier", []) if "Python :: 3." in each]
     assert [each.rpartition(" ")[2] for each in pythons] == ["3.11", "3.12", "3.13", "3.14"]
     assert set(metadata.get_all("Provides-Extra", [])) == {"all", "broker", "cli", "demo", "spark"}
+
+
+def links(text: str) -> list[str]:
+    """The targets of links to files."""
+    return [each for each in re.findall(r"\]\(([^)]+)\)", text) if not each.startswith("#")]
+
+
+def test_links_of_the_readme_lead_to_the_repository_where_a_package_index_shows_it(metadata: Message) -> None:
+    urls = dict(url.split(", ") for url in metadata.get_all("Project-URL", []))
+    in_repository = f"{urls['Homepage']}/blob/main/"
+    shown = links(str(metadata.get_payload()))
+    assert [target for target in shown if not target.startswith("https://")] == []
+    ours = [target.removeprefix(in_repository) for target in shown if target.startswith(in_repository)]
+    assert [path for path in ours if not (ROOT / path.partition("#")[0]).exists()] == []
+    assert ours == [target for target in links((ROOT / "README.md").read_text()) if "://" not in target]
+    assert metadata["Description-Content-Type"] == "text/markdown"
 
 
 def test_the_explorer_is_in_the_sdist_and_not_in_the_wheel(built: Path, wheel: Path) -> None:
@@ -163,7 +187,14 @@ def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Path) 
     with tarfile.open(sdist) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "scripts"))]
-    assert {"quorate/__init__.py", "quorate/raft/quorum.py", "CHANGELOG.md", "LICENSE", "README.md"} <= names
+    assert {
+        "quorate/__init__.py",
+        "quorate/raft/quorum.py",
+        "CHANGELOG.md",
+        "LICENSE",
+        "README.md",
+        "setup.py",
+    } <= names
 
 
 def test_wheel_and_sdist_hold_every_module_once(built: Path, wheel: Path, source: Path) -> None:
@@ -176,4 +207,4 @@ def test_wheel_and_sdist_hold_every_module_once(built: Path, wheel: Path, source
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as opened:
         files = [each.name.partition("/")[2] for each in opened.getmembers() if not each.isdir()]
-    assert sorted(name for name in files if name.endswith(".py")) == modules
+    assert sorted(name for name in files if name.endswith(".py")) == [*modules, "setup.py"]
