@@ -39,6 +39,21 @@ def test_links_resolve(document: Path) -> None:
     assert not broken
 
 
+def pages_from(page: Path) -> set[Path]:
+    """The pages of this repository that a page links to."""
+    targets = (target.partition("#")[0] for target in _LINK.findall(page.read_text()))
+    return {(page.parent / target).resolve() for target in targets if target.endswith(".md")}
+
+
+def test_every_page_is_two_clicks_from_the_readme() -> None:
+    """README, map, page. Whoever adds a page puts it on the map."""
+    map_of_pages = ROOT / "docs" / "README.md"
+    assert map_of_pages in pages_from(ROOT / "README.md")
+    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "README.md", map_of_pages}
+    assert len(pages) > 50
+    assert sorted(map(str, pages - pages_from(map_of_pages))) == []
+
+
 _CITED = re.compile(r"([\w./-]*[\w-]\.md)(?:#([\w-]+))?\b")
 _PLACES = ("quorate", "tests", "scripts", "examples", "benchmarks")
 
