@@ -1,4 +1,4 @@
-"""`make bench`: the table of the README, in a few minutes; etcd beside quorate where it is installed."""
+"""`make bench`: the table of docs/explanation/performance.md; etcd beside quorate where it is installed."""
 
 import time
 from pathlib import Path

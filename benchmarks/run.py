@@ -1,6 +1,6 @@
 """The benchmarks, one suite at a time:
 
-    table      the README's table (`make bench`): quorate beside etcd and the disk, and the brokers
+    table      the whole table (`make bench`): quorate beside etcd and the disk, and the brokers
     compare    quorate, etcd, ZooKeeper and PySyncObj, and the machine's floor; plots latency against load
     growth     quorate's cost by voters, record size and log length
     memory     a node's memory with a long log (--records), of all systems

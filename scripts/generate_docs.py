@@ -1,8 +1,9 @@
-"""Write the parts of the documentation that follow from the code. `--check` only says what is out of date."""
+"""Write the parts of pages that follow from the code or from another page. `--check` names what is stale."""
 
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import typer.main
@@ -304,6 +305,26 @@ def _tried(group: str) -> Callable[[], str]:
     return lambda: table(("area", "command or call", "checked", "result"), tried(group))
 
 
+# Figures
+
+QUOTED = (
+    "commit latency, 1 in flight, p50",
+    "commits, 256 in flight",
+    "CPU per commit, three nodes, 256 in flight",
+    "kill -9 the leader to next commit, p50",
+    "resident memory of an idle node",
+)
+"""The measures that the README takes from the page's table."""
+
+
+def figures() -> str:
+    lines = (ROOT / "docs" / "explanation" / "performance.md").read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("| measure |"))
+    head, rule, *rows = takewhile(lambda line: line.startswith("|"), lines[first:])
+    by_measure = {row.split("|")[1].strip(): row for row in rows}
+    return "\n".join([head, rule, *(by_measure[measure] for measure in QUOTED)])
+
+
 # What the tests hold
 
 
@@ -338,6 +359,7 @@ def standstills() -> str:
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"figures": figures},
     "docs/reference/configuration.md": {
         "server keys": server_keys,
         "keys without effect": keys_without_effect,
