@@ -10,7 +10,6 @@ from quorate.cli.commands.demo import demo_run
 from quorate.cli.commands.demo.demo_operations import DemoError
 from tests.cli.conftest import Processes
 
-SPARK = r"leadership history in Spark, read from the metadata log .* node \d → node \d"
 STEPS = (
     r"start 3 nodes",
     r"create topic demo with 3 replicas",
@@ -25,37 +24,25 @@ STEPS = (
     r"read everything again, from where it is now .* 5 records, byte for byte the same",
     r"look back: the metadata as they were when the topic was new .* led, in sync \[1, 2, 3\]",
     r"the state changes of it all .* were requested, by a dead broker, its return and two moves; none failed",
+    r"leadership history in Spark, read from the metadata log .* node \d → node \d",
     r"stop in order .* exit code 0 from every node",
 )
 
 
 @pytest.mark.slow
 @pytest.mark.system
-@pytest.mark.parametrize(
-    ("option", "expected_steps"),
-    [
-        pytest.param("--no-spark", STEPS, id="--no-spark"),
-        pytest.param(
-            "--spark",
-            (*STEPS[:-1], SPARK, STEPS[-1]),
-            id="--spark",
-            marks=[pytest.mark.spark, pytest.mark.slow],
-        ),
-    ],
-)
-def test_the_demo_is_an_operators_day(
-    processes: Processes, tmp_path: Path, option: str, expected_steps: tuple[str, ...]
-) -> None:
+@pytest.mark.spark
+def test_the_demo_is_an_operators_day(processes: Processes, tmp_path: Path) -> None:
     file = tmp_path / "five lines"
     file.write_bytes(b"one\ntwo\nthree\nfour\nfive")
-    ended = processes.run("demo", option, "--file", file, seconds=200)
+    ended = processes.run("demo", "--file", file, seconds=200)
     assert (ended.code, ended.errors) == (0, ""), ended.output + ended.errors
     assert not re.search(r"WARN|\[Stage", ended.output), "a line of Spark's or Java's"
     # Long lines are wrapped where nobody looks on.
     shown = re.sub(r"\s+", " ", ended.output)
     steps = [each.strip() for each in re.findall(r"✓ ([^✓]*)", shown)]
-    assert len(steps) == len(expected_steps), steps
-    for step, expected in zip(steps, expected_steps, strict=True):
+    assert len(steps) == len(STEPS), steps
+    for step, expected in zip(steps, STEPS, strict=True):
         assert re.match(expected, step), f"{step!r} is not {expected!r}"
     assert "every comparison held: 23 bytes in, the same 23 bytes out" in shown
 
