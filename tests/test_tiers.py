@@ -37,3 +37,11 @@ def test_the_order_of_tasks_is_drawn_from_the_printed_seed(request: pytest.Fixtu
     seed = request.config.getoption("randomly_seed")
     assert trio_run._ALLOW_DETERMINISTIC_SCHEDULING
     assert trio_run._r.getstate() == random.Random(f"{seed} {request.node.nodeid}").getstate()
+
+
+def test_the_tests_take_no_longer_than_the_page_says() -> None:
+    """`scripts/test_times` writes what it measured beside the bound."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"`make (\w+)`: under (\d+) s; (\d+) s measured", page)
+    assert [name for name, _, _ in rows] == ["quick", "test"]
+    assert not [row for row in rows if int(row[2]) >= int(row[1])]
