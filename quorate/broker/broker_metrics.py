@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from quorate.broker.apis import ClientThrottles
 from quorate.broker.controller import ReplicaPhase, partition_counts, replica_counts
 from quorate.broker.controller_node import ControllerNode
+from quorate.broker.groups import GroupCoordinator
 from quorate.broker.metadata import (
     CLIENT_QUOTAS,
     CONNECTION_CREATION_RATE,
@@ -30,8 +31,8 @@ from quorate.raft import Quorum
 
 
 class BrokerMetrics(Collector):
-    """`replicas`, `controller`, `throttles` and `connections`: of this node, None where it has no such
-    role."""
+    """`replicas`, `groups`, `controller`, `throttles` and `connections`: of this node, None where it has no
+    such role."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class BrokerMetrics(Collector):
         quorum: Quorum[None],
         raft: RaftMetrics,
         replicas: ReplicaServices | None,
+        groups: GroupCoordinator | None,
         controller: ControllerNode | None,
         now_ms: Callable[[], int],
         throttles: ClientThrottles | None = None,
@@ -49,6 +51,7 @@ class BrokerMetrics(Collector):
         self._quorum = quorum
         self._raft = raft
         self._replicas = replicas
+        self._groups = groups
         self._controller = controller
         self._now_ms = now_ms
         self._throttles = throttles
@@ -68,6 +71,12 @@ class BrokerMetrics(Collector):
             yield from _of_replicas(self._replicas)
             yield from _of_changes(self._replicas)
             yield from _of_cleaning(self._replicas)
+        if self._groups is not None:
+            yield _counter(
+                "quorate_group_write_failures",
+                "Writes of groups, commits and deletions to __consumer_offsets that failed.",
+                self._groups.failed_writes,
+            )
         if self._throttles is not None and self._connections is not None:
             yield from _of_clients(self._throttles, self._connections)
 
@@ -159,12 +168,11 @@ def _of_clients(throttles: ClientThrottles, connections: ConnectionQuotas) -> It
             seconds.add_metric([key], throttles.throttled_s.get(key, 0.0))
     yield throttled
     yield seconds
-    waited = CounterMetricFamily(
+    yield _counter(
         "quorate_listener_wait_seconds",
         "Time that listeners accepted nobody because of max.connections and max.connection.creation.rate.",
+        connections.waited_s,
     )
-    waited.add_metric([], connections.waited_s)
-    yield waited
 
 
 def _of_replicas(replicas: ReplicaServices) -> Iterator[Metric]:
@@ -231,9 +239,7 @@ def _of_replicas(replicas: ReplicaServices) -> Iterator[Metric]:
             stats.duplicate_batches,
         ),
     ):
-        family = CounterMetricFamily(counter, help_text)
-        family.add_metric([], value)
-        yield family
+        yield _counter(counter, help_text, value)
 
 
 def _of_cleaning(replicas: ReplicaServices) -> Iterator[Metric]:
@@ -270,9 +276,7 @@ def _of_cleaning(replicas: ReplicaServices) -> Iterator[Metric]:
         ("records_before", "Records that they read.", stats.records_before),
         ("records_after", "Records that they left of these.", stats.records_after),
     ):
-        family = CounterMetricFamily(f"quorate_log_cleaner_{counter}", help_text)
-        family.add_metric([], float(value))
-        yield family
+        yield _counter(f"quorate_log_cleaner_{counter}", help_text, value)
 
 
 def _of_changes(replicas: ReplicaServices) -> Iterator[Metric]:
@@ -327,6 +331,12 @@ def _of_progress(node: ControllerNode) -> Iterator[Metric]:
         "Brokers with a state change older than half a session.",
         len(behind),
     )
+
+
+def _counter(name: str, help_text: str, value: float) -> Metric:
+    family = CounterMetricFamily(name, help_text)
+    family.add_metric([], float(value))
+    return family
 
 
 def _gauge(name: str, help_text: str, value: float) -> Metric:

@@ -128,6 +128,7 @@ class BrokerServer:
                     quorum=quorum,
                     raft=raft_metrics,
                     replicas=None if broker is None else broker.replicas,
+                    groups=None if broker is None else broker.groups,
                     controller=controller,
                     now_ms=runtime.wall_clock.now_ms,
                     throttles=None if broker is None else broker.throttles,

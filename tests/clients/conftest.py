@@ -116,10 +116,13 @@ class Killable:
 
     def duplicates_recognised(self, node: int) -> int:
         """Batches of idempotent producers that the node had already, since it started."""
+        return self.metric(node, "quorate_producer_duplicate_batches_total")
+
+    def metric(self, node: int, name: str) -> int:
         for line in self.cluster.metrics(node).splitlines():
-            if line.startswith("quorate_producer_duplicate_batches_total"):
+            if line.startswith(name):
                 return int(float(line.rpartition(" ")[2]))
-        raise AssertionError(f"node {node} does not show quorate_producer_duplicate_batches_total")
+        raise AssertionError(f"node {node} does not show {name}")
 
     def high_watermark(self, topic: str) -> int:
         """Of the topic's partition 0."""

@@ -1,5 +1,6 @@
 """confluent-kafka (librdkafka) through the death of a leader, and of a group's coordinator."""
 
+import json
 import signal
 import threading
 import time
@@ -7,7 +8,15 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 pytestmark = pytest.mark.clients
 
@@ -108,14 +117,20 @@ class Member:
     """Of a group, with what it was told and what it read."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self.joins = 0
         self.revoked = 0
         self.assigned: list[list[int]] = []
         self.received: list[bytes] = []
         self.consumer = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-             "enable.auto.commit": False, "session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}
+             "enable.auto.commit": False, "session.timeout.ms": 10_000, "heartbeat.interval.ms": 300,
+             "statistics.interval.ms": 100, "stats_cb": self._count}
         )  # fmt: skip
         self.consumer.subscribe([topic], on_assign=self._assign, on_revoke=self._revoke)
+
+    def _count(self, statistics: str) -> None:
+        brokers = json.loads(statistics)["brokers"].values()
+        self.joins = sum(each["req"].get("JoinGroup", 0) for each in brokers)
 
     def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assigned.append(sorted(each.partition for each in partitions))
@@ -204,6 +219,55 @@ def test_a_group_survives_the_death_of_its_coordinator(killable) -> None:
     finally:
         for member in members:
             member.consumer.close()
+
+
+def test_a_group_that_cannot_be_stored_asks_a_few_times_and_is_there_when_it_can(killable) -> None:
+    """librdkafka joins again as soon as its SyncGroup fails: a generation took two milliseconds."""
+    topic, group, offsets = "confluent-unstored", "confluent-unstored-group", "__consumer_offsets"
+    bootstrap = killable.bootstrap
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    create(bootstrap, topic)
+
+    def set_min_isr(operation: AlterConfigOpType) -> None:
+        change = ConfigEntry("min.insync.replicas", "3", incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, offsets, incremental_configs=[change])
+        admin.incremental_alter_configs([resource])[resource].result(timeout=30)
+
+    stable = Member(bootstrap, "confluent-stored-group", topic)
+    members = [stable]
+
+    def poll_until(reached: Callable[[], bool], *, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not reached():
+            assert time.monotonic() < deadline, [(each.joins, each.assigned) for each in members]
+            for each in members:
+                each.poll()
+
+    try:
+        poll_until(lambda: bool(stable.assigned), seconds=30)
+        killable.wait_in_sync(offsets)
+        set_min_isr(AlterConfigOpType.SET)
+        partitions = killable.cluster.describe_topic(offsets)["partitions"]
+        partition = coordinator_partition(group, len(partitions))
+        coordinator, followers = killable.roles(offsets, partition)
+        killable.cluster.kill(followers[0])
+        poll_until(lambda: len(killable.in_sync(offsets, partition)) == 2, seconds=20)
+        unstored = Member(bootstrap, group, topic)
+        members.append(unstored)
+        failures = "quorate_group_write_failures_total"
+        poll_until(lambda: killable.metric(coordinator, failures) >= 4, seconds=20)
+        seen = time.monotonic()
+        poll_until(lambda: time.monotonic() - seen > 0.6, seconds=20)
+        assert unstored.joins < 12
+        assert killable.metric(coordinator, failures) < 8
+        assert not unstored.assigned
+        set_min_isr(AlterConfigOpType.DELETE)
+        poll_until(lambda: bool(unstored.assigned), seconds=20)
+        assert (len(stable.assigned), stable.revoked) == (1, 0), "the other group noticed nothing"
+    finally:
+        set_min_isr(AlterConfigOpType.DELETE)
+        for each in members:
+            each.consumer.close()
 
 
 def test_a_producer_with_acks_0_finds_the_new_leader_after_a_pause_of_the_old(killable) -> None:

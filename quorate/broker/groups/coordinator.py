@@ -243,6 +243,11 @@ class GroupCoordinator:
         shard = self._shard(group_id)
         return shard if isinstance(shard, ErrorCode) else ErrorCode.none
 
+    @property
+    def failed_writes(self) -> int:
+        """Return how many writes to `__consumer_offsets` have failed: of groups, commits and deletions."""
+        return self._shards.failed_appends
+
     def group(self, group_id: str) -> Group | None:
         """Return the group for inspection."""
         shard = self._shard(group_id)
@@ -262,7 +267,13 @@ class GroupCoordinator:
             done(shard)
             return
         record = group_record(GroupKey(group_id), value)
-        self._shards.append(shard, [record], lambda error, base_offset: done(error))
+
+        def stored(error: ErrorCode, base_offset: Offset) -> None:
+            # INVALID_COMMIT_OFFSET_SIZE is the error of commits alone (as in Kafka).
+            too_large = error is ErrorCode.invalid_commit_offset_size
+            done(ErrorCode.unknown_server_error if too_large else error)
+
+        self._shards.append(shard, [record], stored)
 
     def draw_member_id(self, prefix: str) -> str:
         return f"{prefix}-{self._entropy.uuid()}"

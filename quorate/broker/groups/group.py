@@ -186,7 +186,7 @@ class Group:
             )
 
         assignments = {each.member_id: each.assignment for each in self._members}
-        self._host.store(self.group_id, rebalance.value(assignments), stored)
+        rebalance.store.write(rebalance.value(assignments), stored)
 
     def _rejoin(self, member: Member, request: JoinRequest, reply: JoinReply) -> None:
         unchanged = member.protocols == request.protocols
@@ -316,6 +316,8 @@ class Group:
                 self._rebalance.end_join_wait()
             case GroupTimerKind.SYNC:
                 self._rebalance.end_sync_wait()
+            case GroupTimerKind.STORE:
+                self._rebalance.store.end_pause()
             case GroupTimerKind.PENDING:
                 self._members.forget_pending(timer.member_id)
                 self._rebalance.try_complete_join()

@@ -27,6 +27,8 @@ class GroupTimerKind(enum.Enum):
     """The time-out of a member id that was handed out and not used yet."""
     JOIN = "join"
     SYNC = "sync"
+    STORE = "store"
+    """The pause before the answer to a write that failed."""
 
 
 class GroupTimer(NamedTuple):

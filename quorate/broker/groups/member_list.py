@@ -150,6 +150,11 @@ class MemberList:
         return not self._pending and all(member.on_join is not None for member in self)
 
     @property
+    def shortest_timeout_ms(self) -> int:
+        """Return the shortest session or rebalance timeout; 0 if there are no members."""
+        return min((min(each.session_timeout_ms, each.rebalance_timeout_ms) for each in self), default=0)
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 

@@ -204,10 +204,7 @@ class OffsetExpiry:
             await slices.pause()
         tombstones.all_begun()
         await stored.wait()
-        if outcome[0] is ErrorCode.none or shard.is_closed:
-            return True
-        log.warning("offsets could not be deleted", group=group_id, error=outcome[0].name)
-        return False
+        return outcome[0] is ErrorCode.none or shard.is_closed
 
 
 def _writes(offsets: GroupOffsets | None) -> bool:

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.groups.group_messages import JoinResult, SyncResult
 from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.group_state import GroupHost, GroupLimits, GroupState, GroupTimerKind, GroupTimers
+from quorate.broker.groups.group_store import GroupStore
 from quorate.broker.groups.member import Member
 from quorate.broker.groups.member_list import MemberList
 from quorate.runtime import get_logger
@@ -36,6 +37,7 @@ class Rebalance:
         self._timers = timers
         self._host = host
         self._limits = limits
+        self.store = GroupStore(group_id, members, timers, host)
         self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
@@ -61,6 +63,7 @@ class Rebalance:
         self.state = GroupState.DEAD
         self._timers.cancel(GroupTimerKind.JOIN)
         self._timers.cancel(GroupTimerKind.SYNC)
+        self.store.close()
 
     def value(self, assignments: Mapping[str, bytes]) -> GroupValue:
         """Return the group's stored value."""
@@ -113,7 +116,8 @@ class Rebalance:
             self._prepare(reason)
         self.try_complete_join()
 
-    def _prepare(self, reason: str) -> None:
+    def _prepare(self, reason: str, *, again: bool = False) -> None:
+        """`again`: the log has a line with this reason already."""
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._forget_assignments(ErrorCode.rebalance_in_progress)
         self._pending_sync.clear()
@@ -129,7 +133,8 @@ class Rebalance:
             self._timers.arm(GroupTimerKind.JOIN, delay_ms / 1000)
         else:
             self._timers.arm(GroupTimerKind.JOIN, timeout_ms / 1000)
-        log.info("group rebalances", group=self._group_id, generation=self.generation, reason=reason)
+        report = log.debug if again else log.info
+        report("group rebalances", group=self._group_id, generation=self.generation, reason=reason)
 
     def try_complete_join(self) -> None:
         """Begin the next generation if nobody is to be waited for."""
@@ -167,7 +172,8 @@ class Rebalance:
             return
         self.protocol = self._members.select_protocol()
         self.state = GroupState.COMPLETING_REBALANCE
-        log.info(
+        report = log.debug if self.store.failures else log.info
+        report(
             "group has a new generation",
             group=self._group_id,
             generation=self.generation,
@@ -187,7 +193,7 @@ class Rebalance:
         self.protocol = None
         self._members.leader = None
         log.info("group is empty", group=self._group_id, generation=self.generation)
-        self._host.store(self._group_id, self.value({}), lambda error: None)
+        self.store.write(self.value({}), lambda error: None)
 
     def joined(self, member: Member) -> JoinResult:
         leader = self._members.leader
@@ -227,7 +233,8 @@ class Rebalance:
                 return  # another rebalance began, and whoever waited was told
             if error is not ErrorCode.none:
                 self._forget_assignments(error)
-                self._prepare(f"the assignment could not be stored: {error.name}")
+                reason = f"the assignment could not be stored: {error.name}"
+                self._prepare(reason, again=self.store.failures > 1)
                 self.try_complete_join()
                 return
             for member in self._members:
@@ -236,7 +243,7 @@ class Rebalance:
             log.info("group is stable", group=self._group_id, generation=generation)
             self._answer_syncs(ErrorCode.none)
 
-        self._host.store(self._group_id, self.value(assignments), stored)
+        self.store.write(self.value(assignments), stored)
 
     def synced(self, member: Member) -> SyncResult:
         return SyncResult(

@@ -29,6 +29,8 @@ class Shard:
     offsets: dict[str, GroupOffsets] = field(default_factory=dict)
     set_aside: dict[str, SetAside] = field(default_factory=dict)
     is_closed: bool = False
+    unwritable_since: float | None = None
+    """When an append first failed because of the state of the partition; None after one that succeeded."""
 
     def offsets_of(self, group_id: str) -> GroupOffsets:
         held = self.offsets.get(group_id)

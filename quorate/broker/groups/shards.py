@@ -39,6 +39,7 @@ class Shards:
         self._held: dict[int, Shard] = {}
         self._to_load: dict[int, Shard] = {}
         self._wake = trio.Event()
+        self.failed_appends = 0
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(tuple(self._held.values()))
@@ -154,12 +155,36 @@ class Shards:
         offset. A shard that is gone gets nothing: the partition may be led here again, for another shard."""
 
         def appended(error: ErrorCode, base_offset: Offset) -> None:
-            done(ErrorCode.not_coordinator if shard.is_closed else _as_coordinator(error), base_offset)
+            if shard.is_closed:
+                done(ErrorCode.not_coordinator, base_offset)
+                return
+            self._report(shard, error)
+            done(_as_coordinator(error), base_offset)
 
         if shard.is_closed:
             done(ErrorCode.not_coordinator, UNKNOWN_OFFSET)
         else:
             self._log.append(shard.partition, records, appended)
+
+    def _report(self, shard: Shard, error: ErrorCode) -> None:
+        """Count a failed append. A partition that can't be written has a line in the log when that begins,
+        and one when it ends."""
+        since = shard.unwritable_since
+        if error is ErrorCode.none:
+            if since is not None:
+                shard.unwritable_since = None
+                seconds = round(trio.current_time() - since, 1)
+                log.info("groups and offsets are stored again", partition=shard.partition, seconds=seconds)
+            return
+        self.failed_appends += 1
+        if since is None and _as_coordinator(error) is ErrorCode.coordinator_not_available:
+            shard.unwritable_since = trio.current_time()
+            log.warning(
+                "groups and offsets can't be stored: assignments and commits of this partition of "
+                "__consumer_offsets fail until enough replicas are in sync",
+                partition=shard.partition,
+                error=error.name,
+            )
 
 
 def _as_coordinator(error: ErrorCode) -> ErrorCode:

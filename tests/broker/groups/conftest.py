@@ -31,6 +31,8 @@ class MemoryLog:
     def __init__(self) -> None:
         self.partitions: dict[int, list[RecordContent]] = {}
         self.error = ErrorCode.none
+        self.errors: dict[int, ErrorCode] = {}
+        """By partition, where they differ from `error`."""
         self.held: list[Callable[[], None]] | None = None
 
     async def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
@@ -43,7 +45,7 @@ class MemoryLog:
     def append(
         self, partition: int, records: Sequence[RecordContent], done: Callable[[ErrorCode, int], None]
     ) -> None:
-        error, base = self.error, -1
+        error, base = self.errors.get(partition, self.error), -1
         if error is ErrorCode.none:
             held = self.partitions.setdefault(partition, [])
             base = len(held)
