@@ -105,8 +105,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _isr(
         "a member that has not fetched in the epoch does not hold back what is committed",
         "replication/replica/leader_state.py",
-        "                if end < 0:\n                    return None\n",
-        "                if end < 0:\n                    continue\n",
+        "            if end < least and (\n",
+        "            if 0 <= end < least and (\n",
         "a slip: unknown is taken for everything",
     ),
     _isr(

@@ -106,7 +106,8 @@ class LeaderState:
 
     def high_watermark(self, *, log_end_offset: Offset, min_isr: int, rule: LagRule) -> Offset | None:
         """Return the end of the exposed records: the least log end of the maximal ISR and of those about to
-        join it. None while the ISR is too small (KAFKA-15583) or a member has not fetched in this epoch."""
+        join it. It is UNKNOWN_OFFSET, below any other, while a member has not fetched in this epoch; None
+        while the ISR is too small (KAFKA-15583)."""
         if self.under_min_isr(min_isr):
             return None
         least = log_end_offset
@@ -115,8 +116,6 @@ class LeaderState:
             if end < least and (
                 remote.broker_id in self.isr.maximal or self._about_to_join(remote, log_end_offset, rule)
             ):
-                if end < 0:
-                    return None
                 least = end
         return least
 
