@@ -1739,6 +1739,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{_CONTROLLER}/test_reassignments.py",
     ),
     _tested(
+        "a reassignment ends with a target that can't lead",
+        "broker/controller/operations/reassignment.py",
+        "if not any(each in target and may_lead(self._image, state, each) for each in state.isr):",
+        "if not any(each in target for each in state.isr):",
+        "a planted fault that the tests once missed",
+        f"{_CONTROLLER}/test_reassignments.py",
+    ),
+    _tested(
+        "an assignment of the last generation counts as that of the next",
+        "broker/groups/rebalance.py",
+        "GroupState.COMPLETING_REBALANCE or self.generation != generation:",
+        "GroupState.COMPLETING_REBALANCE:",
+        "a planted fault that the tests once missed",
+        "tests/broker/groups/test_group.py",
+    ),
+    _tested(
         "a cancelled reassignment leaves fewer copies than the topic asks for",
         "broker/controller/operations/reassignment.py",
         "safe != had and len(safe) < least and not self.unclean",

@@ -343,6 +343,23 @@ def test_a_broker_that_was_unregistered_is_waited_for_no_longer(moved) -> None:
     moved.check()
 
 
+def test_a_target_whose_broker_was_fenced_and_has_not_left_the_isr_yet_is_waited_for(moved) -> None:
+    """The consequences of a fencing in many partitions are written in pieces."""
+    patience, moved.patience = moved.patience, 0
+    moved.fence(3)
+    assert moved.partition(moved.t).isr == (1, 2, 3)
+    ask(moved, 3)
+    assert lists(moved) == ((3, 1, 2), (), (1, 2))
+    assert moved.partition(moved.t).leader == 1, "the others serve until then"
+    moved.patience = patience
+    moved.work()
+    assert moved.partition(moved.t).isr == (1, 2)
+    moved.beat(3)
+    catch_up(moved, 3)
+    assert lists(moved) == ((3,), (), ())
+    moved.check()
+
+
 def test_an_election_that_brings_the_target_in_sync_ends_the_move(moved) -> None:
     configure(moved, "min.insync.replicas", "3")
     keep(moved, 1)

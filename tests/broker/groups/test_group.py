@@ -146,6 +146,26 @@ async def test_an_assignment_is_answered_only_when_it_is_stored(
     assert state(cluster) is GroupState.STABLE
 
 
+@pytest.mark.parametrize("error", [ErrorCode.none, ErrorCode.not_enough_replicas])
+async def test_an_assignment_that_is_stored_after_the_next_generation_began_is_not_that_ones(
+    cluster: Cluster, autojump_clock: object, error: ErrorCode
+) -> None:
+    joined = await cluster.join()
+    cluster.log.held, cluster.log.error = [], error
+    first = cluster.start_sync(joined, **{joined.member_id: b"of the first"})
+    again = cluster.start_join(joined.member_id, protocols=(("range", b"other topics"),))
+    assert first.answers[0].error is ErrorCode.rebalance_in_progress
+    second: JoinResult = again.answers[0]
+    assert second.generation == 2
+    release, cluster.log.held = cluster.log.held, None
+    for each in release:
+        each()
+    await trio.sleep(1)
+    assert state(cluster) is GroupState.COMPLETING_REBALANCE
+    cluster.log.error = ErrorCode.none
+    assert (await cluster.sync(second, {second.member_id: b"of the second"})).assignment == b"of the second"
+
+
 async def test_an_assignment_that_could_not_be_stored_is_an_error_and_a_new_round(
     cluster: Cluster, autojump_clock: object
 ) -> None:
