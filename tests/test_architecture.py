@@ -157,6 +157,21 @@ def test_the_driver_alone_steps_the_core() -> None:
     assert {step.partition(":")[0] for step in steps} == {"raft/driver/driver.py"}, steps
 
 
+def test_the_explorer_alone_touches_what_the_core_keeps_to_itself() -> None:
+    """`quorate.simulation.explorer.canonical` says so."""
+    touching = {
+        str(path.relative_to(SOURCE))
+        for path in modules()
+        if not path.is_relative_to(SOURCE / "raft/core")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr in {"_node", "_roles"}
+        and dotted(node.value).endswith(("core", "twin", "up"))
+    }
+    explorer = "simulation/explorer"
+    assert touching == {f"{explorer}/canonical.py", f"{explorer}/renaming/renamed_core.py"}
+
+
 def dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id

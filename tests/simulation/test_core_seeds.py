@@ -1,6 +1,7 @@
 """Swarms of cores from seeds: the protocol under all that can happen to it, and what such swarms find."""
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,13 +9,16 @@ from collections.abc import Callable
 import pytest
 
 from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Effect, Persist
+from quorate.raft.core.effects import Effect, Persist, Send
 from quorate.raft.core.events import Durable, Event
+from quorate.raft.core.messages import Request
 from quorate.raft.core.roles.read_index import ReadIndexRounds
 from quorate.raft.core.roles.voter_changes import VoterChanges
 from quorate.raft.core.shared_state import NodeState
 from quorate.simulation import seeds
+from quorate.simulation.core.core_node import CoreNode
 from quorate.simulation.core.core_run import CoreRun
+from quorate.simulation.core.core_swarm import CoreSwarm
 from quorate.simulation.core.core_swarm_settings import CoreFault, CoreSwarmSettings
 from quorate.simulation.seeds import Subject, run_many, run_quietly
 from quorate.simulation.shrinking import shrink
@@ -31,6 +35,27 @@ def test_every_seed_keeps_the_invariants_and_recovers(part: int) -> None:
     assert not totals.failures
     assert totals.events > 500 * totals.runs
     assert totals.committed > 10 * totals.runs
+
+
+def test_an_answer_to_an_earlier_process_matches_no_request_of_a_later_one() -> None:
+    swarm = CoreSwarm(CoreSwarmSettings(voters=3), random.Random(1))
+    asked: list[set[int]] = []
+
+    def note(_: CoreNode, effect: Effect) -> None:
+        if isinstance(effect, Send) and isinstance(effect.message, Request):
+            asked[-1].add(effect.message.correlation)
+
+    swarm.on_step_effect.append(note)
+    for _ in range(2):
+        asked.append(set())
+        swarm.run_steps(swarm.steps + 100)
+        for node in swarm.nodes:
+            swarm.crash(node)
+            swarm.start(node)
+    earlier, later = asked
+    assert earlier
+    assert later
+    assert not earlier & later
 
 
 def test_every_kind_of_trouble_is_drawn_and_happens() -> None:

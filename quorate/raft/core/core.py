@@ -79,6 +79,8 @@ class Core:
     observer. `voters` are those of the configuration, and may be empty (a node that joins): they count while
     there are none in the log (KIP-853). `bootstrap` are servers to ask for the leader: requests to the first
     have the destination -2, to the next -3, and so on, and its answers must come with that source.
+    `last_correlation`: the first request gets the one after it. A driver whose network may still bring the
+    answers to an earlier process passes one that no earlier process reached.
 
     Not safe to share between tasks. After an InvariantError the state may be half changed: drop the core, and
     stop the node.
@@ -97,6 +99,7 @@ class Core:
         election: ElectionState,
         log: RecoveredLog,
         bootstrap: tuple[Endpoint, ...] = (),
+        last_correlation: int = 0,
     ) -> None:
         self._node = NodeState(
             config=config,
@@ -106,6 +109,7 @@ class Core:
             bootstrap=bootstrap,
             election=election,
             log=ReplicaLog(log, static_voters=voters),
+            correlation=last_correlation,
         )
         self._roles = RoleHolder(self._node)
 

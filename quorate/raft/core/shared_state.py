@@ -93,6 +93,7 @@ class NodeState(Cloneable, derived=_DERIVED):
         bootstrap: tuple[Endpoint, ...],
         election: ElectionState,
         log: ReplicaLog,
+        correlation: int,
     ) -> None:
         self.config = config
         self.cluster_id = cluster_id
@@ -114,7 +115,7 @@ class NodeState(Cloneable, derived=_DERIVED):
         never goes back."""
         self.incoming: IncomingSnapshot | None = None
         """Kept over roles, so that a fetch of it goes on where it was."""
-        self.correlation = 0
+        self.correlation = correlation
         self.in_flight: dict[NodeId, int] = {}
         self.paused: dict[NodeId, bool] = {}
         """Not to be asked until their BACKOFF timer fires; and whether because they gave no answer."""

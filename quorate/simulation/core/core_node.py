@@ -177,6 +177,7 @@ class CoreFactory(Protocol):
         election: ElectionState,
         log: RecoveredLog,
         bootstrap: tuple[Endpoint, ...] = (),
+        last_correlation: int = 0,
     ) -> Core: ...
 
 

@@ -152,11 +152,9 @@ class CoreSwarm(CoreWorld):
         ]
 
     def _core_of_a_new_process(self, **parts: object) -> Core:
-        core = self._core(**parts)  # type: ignore[arg-type]
         # An answer to an earlier process must match nothing that this one asks: its connection is closed.
         self._processes += 1
-        core._node.correlation = self._processes * 1_000_000
-        return core
+        return self._core(**parts, last_correlation=self._processes * 1_000_000)  # type: ignore[arg-type]
 
     def start_soon(self, node: NodeId, after_ms: int) -> None:
         """Start the node later, unless it is up by then, or must not start."""

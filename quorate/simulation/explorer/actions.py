@@ -151,6 +151,7 @@ class Transitions:
             voters=self.static,
             election=each.disk.election,
             log=each.disk.recovered(),
+            last_correlation=canonical.CURRENT,
         )
         canonical.fresh(core)
         return core

@@ -5,9 +5,9 @@ only sets how long each waits, and here every timer that is armed may fire at an
 ids.
 
 In the explorer the request in flight to a peer has correlation `CURRENT` and every older one `STALE`; the
-log's generation is `CURRENT` and every older one `STALE`. The core counts on from there in its next step,
-and is
-brought back here after it. Nothing but this module and `renamed_core` touches what the core keeps to itself.
+log's generation is `CURRENT` and every older one `STALE`. The core counts on from there in its next step, and
+is brought back here after it. Outside the core and its tests, nothing but this module and `renamed_core`
+touches what the core keeps to itself.
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,7 @@ CURRENT: Final = 1
 
 
 def fresh(core: Core) -> None:
-    """Make a new core canonical."""
-    core._node.correlation = CURRENT
+    """Make a new core canonical, whose requests are numbered from `CURRENT` on."""
     core._node.log.generation = Generation(CURRENT)
 
 
