@@ -1,6 +1,6 @@
 """Three real nodes in one process, on loopback and real files."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -70,6 +70,7 @@ class Cluster:
         self.stops: dict[int, trio.Event] = {}
         self.stopped: dict[int, trio.Event] = {}
         self.failures: dict[int, BaseException] = {}
+        """Of nodes that stopped by themselves. A test takes out those that it expects."""
 
     def config(self, node: int) -> QuorumConfig:
         return QuorumConfig(
@@ -128,10 +129,11 @@ async def free_ports(count: int) -> list[int]:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, nursery: trio.Nursery) -> Cluster:
+async def cluster(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Cluster]:
     cluster = Cluster(tmp_path, nursery, await free_ports(3))
     await cluster.format()
-    return cluster
+    yield cluster
+    assert cluster.failures == {}, "nodes stopped by themselves, and the test did not expect it"
 
 
 async def test_an_append_is_committed_and_applied_on_all_nodes(cluster: Cluster) -> None:
@@ -231,6 +233,7 @@ async def test_a_state_machine_that_raises_stops_its_node_at_that_offset(cluster
     assert isinstance(failure, StateMachineError)
     assert failure.offset == leader.applied_offset
     assert "poisoned" in str(failure)
+    cluster.failures.clear()  # followers may have applied it too
 
 
 async def test_an_append_that_can_not_work_is_refused_before_anything_happens(cluster: Cluster) -> None:

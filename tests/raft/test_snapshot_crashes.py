@@ -52,6 +52,7 @@ async def crashed(world, node, *, power_loss):
     with trio.move_on_after(1):
         await world.ended[node].wait()
     await world.crash(node, power_loss=power_loss)
+    world.failures.pop(node, None)
 
 
 async def take_until_crash(quorum, acknowledged):

@@ -6,6 +6,7 @@ import trio
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
+from quorate.runtime.disk import DiskError
 from quorate.simulation.world.simulated_disk import DiskOperation
 from tests.raft.conftest import Journal
 
@@ -144,6 +145,7 @@ async def test_a_change_of_the_voters_that_a_stop_cuts_off_is_unknown(autojump_c
     world.hosts[node].disk.fail(DiskOperation.SYNC, path_part=".log")
     leader.append_nowait([b"x"])
     await world.ended[node].wait()
+    assert isinstance(world.failures.pop(node).__cause__, DiskError)
     await trio.testing.wait_all_tasks_blocked()
     assert [type(error) for error in outcomes] == [OutcomeUnknownError]
 
