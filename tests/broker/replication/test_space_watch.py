@@ -49,6 +49,7 @@ async def test_a_full_directory_is_told_with_its_remedy_in_the_log_and_in_the_an
         first = await cluster[1].produced("does not fit")
         second = await cluster[1].produced("refused")
         await cluster.until(lambda: cluster[1].errors)
+    cluster[1].errors.clear()
     (line,) = [each for each in events if each["event"].startswith("a directory of log.dirs has failed")]
     assert line["path"] == "data"
     for told in (line["reason"], first.error_message, second.error_message):
@@ -64,6 +65,7 @@ async def test_another_failure_of_a_disk_does_not_ask_for_room(make_brokers, aut
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="t-0")
     answer = await cluster[1].produced("a")
     await cluster.until(lambda: cluster[1].errors)
+    cluster[1].errors.clear()
     assert answer.error is ErrorCode.KAFKA_STORAGE_ERROR
     assert "retention" not in answer.error_message
 
