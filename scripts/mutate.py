@@ -108,6 +108,7 @@ def commands(finder: Finder, where: Sequence[str]) -> Iterator[list[str]]:
         case Finder.UNIT | Finder.TRACE | Finder.SIMULATION:
             tests = where or _DEFAULT_TESTS[finder]
             options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
+            options.append("--hypothesis-profile=many")
             yield [sys.executable, "-m", "pytest", *options, *tests]
 
 
