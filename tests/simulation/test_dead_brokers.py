@@ -1,10 +1,13 @@
 """A broker whose process was killed is fenced at once. One that may live isn't, whatever breaks."""
 
 import random
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import trio
+from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import open_client
@@ -418,3 +421,56 @@ def test_members_go_on_in_their_generation_when_their_coordinator_is_killed(seed
 
     quick = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}
     run_scenario(seed, scenario, clients=CLIENTS, partitions=2, values=DEFAULTS | quick)
+
+
+async def joins_until_it_has_an_assignment(scene: BrokerScene, coordinator: BrokerHost) -> None:
+    """At once after an error, as librdkafka does."""
+    network, member_id = scene.cluster.network.for_node("eager"), ""
+    async with open_client(network, coordinator.address, timeout_s=10) as client:
+        while True:
+            common = {"group_id": "eager", "group_instance_id": None, "protocol_type": "consumer"}
+            joined: Any = await client.call(
+                ApiKey.JOIN_GROUP,
+                session_timeout=timedelta(seconds=6),
+                rebalance_timeout=timedelta(seconds=6),
+                member_id=member_id,
+                protocols=[{"name": "range", "metadata": b""}],
+                **common,
+            )
+            member_id = joined.member_id
+            if joined.error_code is WireErrorCode.member_id_required:
+                continue
+            assert joined.error_code is WireErrorCode.none
+            synced: Any = await client.call(
+                ApiKey.SYNC_GROUP,
+                generation_id=joined.generation_id,
+                member_id=member_id,
+                protocol_name="range",
+                assignments=[{"member_id": member_id, "assignment": b"all"}],
+                **common,
+            )
+            if synced.error_code is WireErrorCode.none:
+                return
+
+
+def test_a_group_that_can_not_be_stored_tries_a_few_times_and_goes_on_when_it_can() -> None:
+    """Its member joins again as soon as it hears of an error: it did so hundreds of times a second."""
+
+    async def scenario(scene: BrokerScene) -> None:
+        coordinator = await coordinator_of(scene, scene.cluster.nodes[0], "eager")
+        active = scene.cluster.leader()
+        victim = next(node for node in scene.cluster.nodes if node not in (coordinator, active))
+        await all_in_sync(scene)
+        await scene.cluster.crash(victim, power_loss=False)
+        await fenced_after(scene, victim, patience_s=5)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(joins_until_it_has_an_assignment, scene, coordinator)
+            await trio.sleep(20)
+            assert coordinator.serving.broker is not None
+            assert 5 < coordinator.serving.broker.groups.failed_writes < 30
+            scene.cluster.start(victim)
+            nursery.cancel_scope.deadline = trio.current_time() + 10
+        assert not nursery.cancel_scope.cancelled_caught
+
+    changed = {"min.insync.replicas": "3", "group.initial.rebalance.delay.ms": "0"}
+    run_scenario(1, scenario, clients=replace(CLIENTS, idempotent=0), partitions=2, values=DEFAULTS | changed)
