@@ -23,11 +23,11 @@ demo: setup  ## An operator's day: three real nodes, a stock client, a kill -9, 
 test: setup  ## The tests but the slowest (JOBS=4 workers, half of which mostly wait)
 	$(BIN)/python -m pytest -n $(or $(JOBS),4) -m "not slow"
 
-quick: setup  ## The tests without real time, real processes and many seeds (JOBS=2 workers)
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow and not real_time and not seeds"
+quick: setup  ## The tests without real time, real processes and whole clusters (JOBS=2 workers)
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow and not real_time and not long"
 
 shuffled: setup  ## The quick tests in an order that is drawn (SEED=... replays it)
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow and not real_time and not seeds" \
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow and not real_time and not long" \
 		-o addopts="--import-mode=importlib --strict-markers -ra" $(if $(SEED),--randomly-seed $(SEED))
 
 check: lint format-check types  ## Lint, format, types and every test, as in CI

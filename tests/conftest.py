@@ -44,7 +44,7 @@ REAL_TIME = tuple(
 )
 """Where tests start processes or listen at ports of this machine, and go by its clock."""
 
-SEEDS = tuple(
+LONG = tuple(
     f"tests/{name}.py"
     for name in (
         "broker/replication/test_directory_moves",
@@ -52,6 +52,7 @@ SEEDS = tuple(
         "broker/replication/test_offline_replicas",
         "broker/replication/test_random_damage",
         "broker/replication/test_random_schedules",
+        "broker/replication/test_scrub",
         "broker/test_failure_reports",
         "broker/test_health",
         "log/test_compaction_crashes",
@@ -116,8 +117,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(REAL_TIME):
             item.add_marker(pytest.mark.real_time)
-        if item.nodeid.startswith(SEEDS):
-            item.add_marker(pytest.mark.seeds)
+        if item.nodeid.startswith(LONG):
+            item.add_marker(pytest.mark.long)
         if item.path.stem.endswith("gaps") or is_a_further_seed(item):
             item.add_marker(pytest.mark.slow)
 

@@ -9,7 +9,7 @@ import pytest
 from trio._core import _run as trio_run
 
 ROOT = Path(__file__).parent.parent
-LEFT_OUT = {"slow", "real_time", "seeds"}
+LEFT_OUT = {"slow", "real_time", "long"}
 PROCESSES = {"subprocess", "multiprocessing", "LocalCluster"}
 
 

@@ -48,6 +48,7 @@ LITTLE = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bound", LITTLE, ids=lambda bound: bound.initial)
 def test_omitting_stale_answers_omits_no_other_state(bound: Bound) -> None:
     """All states without the reduction, with those answers struck out, are the states with it."""

@@ -141,6 +141,7 @@ async def test_describe_tells_when_each_voter_fetched_and_was_caught_up(autojump
     assert status.log_end_offset < leader.log.end_offset
 
 
+@pytest.mark.long
 async def test_an_observer_is_described_until_it_has_been_silent_for_five_minutes(autojump_clock, world):
     await world.start(1, 2, 3)
     leader = await world.leader()

@@ -246,6 +246,7 @@ async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_wit
         await follower.wait_read_index(max_staleness_ms=2000, timeout_ms=1000)
 
 
+@pytest.mark.long
 async def test_leadership_goes_to_the_chosen_node_under_load_and_no_append_notices(
     world, autojump_clock, nursery
 ):
@@ -277,6 +278,7 @@ async def test_leadership_goes_to_the_chosen_node_under_load_and_no_append_notic
     assert [len(journal.records) for journal in world.journals.values()] == [done] * 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("in_order", "least_s", "most_s"), [(True, 0.0, 0.1), (False, 0.6, 2.0)])
 async def test_a_leader_that_stops_in_order_is_missed_for_less_than_any_timeout(
     world, autojump_clock, nursery, in_order, least_s, most_s

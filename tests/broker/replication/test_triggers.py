@@ -198,6 +198,7 @@ async def test_ten_thousand_waiters_take_one_step_of_one_task_for_each_deadline(
     assert steps.count - idle <= 10 + 2, "one step for all that end at the same time"
 
 
+@pytest.mark.long
 async def test_ten_thousand_parked_fetches_take_no_step_until_their_partition_changes(
     make_brokers, nursery, autojump_clock
 ):
