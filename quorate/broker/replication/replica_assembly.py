@@ -134,6 +134,7 @@ def assemble(
         now_ms=now_ms,
     )
     lookups = PartitionLookups(
+        broker_id,
         hosted=hosted,
         image=lambda: intake.image,
         config_of=intake.config,

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+from quorate.broker.replication.purgatory import Watchers
 from quorate.error_code import ErrorCode
+from quorate.types import Epoch
 
 
 class PartitionError(Exception):
@@ -14,6 +16,16 @@ class PartitionError(Exception):
         self.code = code
         self.message = message
         self.records = tuple(records)
+
+
+class NotOpenedError(PartitionError):
+    """This broker leads the partition in `leader_epoch` and has yet to open its log. `opening` hears of the
+    end of that, however it ends."""
+
+    def __init__(self, message: str, *, leader_epoch: Epoch, opening: Watchers) -> None:
+        super().__init__(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+        self.leader_epoch = leader_epoch
+        self.opening = opening
 
 
 class ReplicaFailedError(Exception):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import trio
 
 from quorate.broker.metadata import LOST, PartitionState
+from quorate.broker.replication.purgatory import Watchers
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.storage import PartitionFolders, PartitionIdentity
@@ -69,13 +70,14 @@ class Hosted:
 class HostedReplicas:
     """The replicas of this broker by name, open or not, and the open ones by topic id."""
 
-    __slots__ = ("_broker_id", "_folders", "by_id", "by_name")
+    __slots__ = ("_broker_id", "_folders", "_openings", "by_id", "by_name")
 
     def __init__(self, broker_id: int, folders: PartitionFolders) -> None:
         self._broker_id = broker_id
         self._folders = folders
         self.by_name: dict[tuple[str, int], Hosted] = {}
         """Only `Hosting` changes it, and `by_id`."""
+        self._openings: dict[tuple[str, int], Watchers] = {}
         self.by_id: dict[tuple[uuid.UUID, int], PartitionReplica] = {}
 
     @property
@@ -109,6 +111,20 @@ class HostedReplicas:
     def has(self, partition: PartitionReplica) -> bool:
         """Return whether the partition is served, or would be if its disk worked."""
         return self.by_id.get((partition.topic_id, partition.partition_id)) is partition
+
+    def opening(self, topic: str, partition_id: int) -> Watchers | None:
+        """Return who waits for a replica that metadata has here and that isn't open; None if no task will
+        open it."""
+        hosted = self.by_name.get((topic, partition_id))
+        if hosted is not None and not hosted.busy:
+            return None
+        return self._openings.setdefault((topic, partition_id), Watchers())
+
+    def end_opening(self, key: tuple[str, int]) -> None:
+        """Wake who waits for the replica: it is open, or can't be opened for now."""
+        opening = self._openings.pop(key, None)
+        if opening is not None:
+            opening.changed()
 
     def is_starved(self, topic: str, partition_id: int) -> bool:
         """Return whether a lack of file descriptors keeps its log from being opened."""

@@ -153,6 +153,7 @@ class Hosting:
                 pass
         finally:
             hosted.busy = False
+            self._replicas.end_opening(key)
 
     async def _try_step(self, key: tuple[str, int], hosted: Hosted) -> bool:
         try:
@@ -385,6 +386,9 @@ class Hosting:
             hosted.partition, hosted.starved_at, hosted.damage, hosted.fresh = partition, None, None, None
             self._replicas.by_id[identity.topic_id, key[1]] = partition
             self._moves.opened(partition)
+            # Before anybody finds it: nothing has run since it was opened.
+            self._take_in(partition, hosted.target)
+            return True
         partition = hosted.partition
         # A truncation finishes first. Nothing runs between the release and what follows.
         async with partition.lock:

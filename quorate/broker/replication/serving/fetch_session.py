@@ -8,7 +8,7 @@ request looks at what it names and at what is dirty. Kafka walks the whole sessi
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from quorate.broker.replication.purgatory import Waiter
+from quorate.broker.replication.purgatory import Waiter, Watchers
 from quorate.broker.replication.replica import FetchClock, PartitionReplica
 from quorate.broker.replication.requests import FetchItem, FetchResult, TopicRef
 from quorate.error_code import ErrorCode
@@ -22,13 +22,23 @@ _LAST_EPOCH = 2**31 - 1
 class SessionPartition:
     """One partition of a session, with what the client asked for and what it was told."""
 
-    __slots__ = ("_sent_high_watermark", "_sent_log_start", "item", "replica", "session", "touched")
+    __slots__ = (
+        "_sent_high_watermark",
+        "_sent_log_start",
+        "item",
+        "opening",
+        "replica",
+        "session",
+        "touched",
+    )
 
     def __init__(self, session: "FetchSession", item: FetchItem) -> None:
         self.session = session
         self.item = item
         self.replica: PartitionReplica | None = None
         """The replica that it observes."""
+        self.opening: Watchers | None = None
+        """Where it waits for the replica's log to be opened."""
         self.touched = False
         """Whether it has changed since it was last read."""
         self._sent_high_watermark = self._sent_log_start = UNKNOWN_OFFSET
@@ -47,8 +57,18 @@ class SessionPartition:
         if replica is not None:
             replica.watchers.attach(self, follower=self.session.from_follower)
 
+    def await_opening(self, opening: Watchers) -> None:
+        """Change next when the replica's log is open."""
+        self.let_go()
+        self.opening = opening
+        opening.attach(self, follower=True)
+        self.session.dirty.pop(self, None)
+
     def let_go(self) -> None:
         """Observe nothing any more."""
+        if self.opening is not None:
+            self.opening.detach(self)
+            self.opening = None
         if self.replica is not None:
             self.replica.watchers.detach(self)
             if self.session.from_follower:

@@ -8,7 +8,7 @@ import trio
 from quorate.broker.metadata import MetadataImage, PartitionState, TopicConfig
 from quorate.broker.replication.hosting import HostedReplicas
 from quorate.broker.replication.replica import PartitionReplica
-from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.replication_errors import NotOpenedError, PartitionError
 from quorate.broker.replication.requests import TopicRef
 from quorate.error_code import ErrorCode
 
@@ -16,10 +16,11 @@ from quorate.error_code import ErrorCode
 class PartitionLookups:
     """Reads what is hosted and the image; owns nothing."""
 
-    __slots__ = ("_config_of", "_controller_silent_s", "_hosted", "_image", "_session_s")
+    __slots__ = ("_broker_id", "_config_of", "_controller_silent_s", "_hosted", "_image", "_session_s")
 
     def __init__(
         self,
+        broker_id: int,
         *,
         hosted: HostedReplicas,
         image: Callable[[], MetadataImage],
@@ -27,6 +28,7 @@ class PartitionLookups:
         controller_silent_s: Callable[[], float],
         session_s: float,
     ) -> None:
+        self._broker_id = broker_id
         self._hosted = hosted
         self._image = image
         self._config_of = config_of
@@ -47,23 +49,27 @@ class PartitionLookups:
         state: PartitionState | None = None
         if known is not None:
             state = self._image().partition(known.topic_id, partition_id)
-        if state is None:
+        if known is None or state is None:
             raise PartitionError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition_id} of {topic}"
             )
-        if known is not None and self._hosted.is_starved(known.name, partition_id):
+        if self._hosted.is_starved(known.name, partition_id):
             raise PartitionError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"partition {partition_id} of {topic} can't be opened for now: too few file descriptors are "
                 "left",
             )
-        damaged = None if known is None else self._hosted.damage_of(known.name, partition_id)
+        damaged = self._hosted.damage_of(known.name, partition_id)
         if damaged is not None:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, damaged)
-        raise PartitionError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"partition {partition_id} of {topic} is led by broker {state.leader}, or not opened here yet",
+        message = (
+            f"partition {partition_id} of {topic} is led by broker {state.leader}, or not opened here yet"
         )
+        if state.leader == self._broker_id:
+            opening = self._hosted.opening(known.name, partition_id)
+            if opening is not None:
+                raise NotOpenedError(message, leader_epoch=state.leader_epoch, opening=opening)
+        raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
 
     def is_cut_off(self, partition: PartitionReplica) -> bool:
         """Return whether this broker believes to lead it while no other broker can confirm that: its clients

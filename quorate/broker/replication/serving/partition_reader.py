@@ -7,8 +7,9 @@ from typing import TypeAlias
 import trio
 
 from quorate.broker.metadata import MetadataImage
+from quorate.broker.replication.purgatory import Watchers
 from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
-from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.replication_errors import NotOpenedError, PartitionError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
 from quorate.broker.replication.serving.quiet_read import QuietRead
 from quorate.broker.replication.serving.replica_selection import NOBODY, preferred_replica
@@ -37,6 +38,8 @@ class PartitionRead:
     """The replica whose next change may give more; None: none will."""
     readable_end: ReadableEnd | None = None
     """The end of its readable records when they were read."""
+    opening: Watchers | None = None
+    """Who waits for the log to be opened: the replica leads in the leader epoch that was asked for."""
 
     def leaves_some(self, item: FetchItem) -> bool:
         """Return whether another read may give more though nothing changes: it gave records, or none because
@@ -112,6 +115,10 @@ class PartitionReader:
                     self._quota.record(len(records), now=trio.current_time())
                 if records and partition.is_adding(options.replica_id):
                     self._stats.reassignment_bytes_out += len(records)
+        except NotOpenedError as error:
+            asked = item.current_leader_epoch == error.leader_epoch
+            refused = _refused(item, error.code, partition)
+            return PartitionRead(refused, opening=error.opening if asked else None)
         except PartitionError as error:
             return PartitionRead(_refused(item, error.code, partition))
         except OffsetOutOfRangeError:

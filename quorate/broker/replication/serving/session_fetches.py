@@ -88,19 +88,22 @@ class SessionFetches:
         """Take in what a follower's fetch says of the logs that it names, and of those that changed here."""
         slices = Slices()
         for each in list(session.dirty):
-            item = each.item
-            try:
-                partition = self._reader.lookup(item.topic, item.partition_id)
-                each.observe(partition)
-                partition.follower_fetched(
-                    item,
-                    replica_id=options.replica_id,
-                    replica_epoch=options.replica_epoch,
-                    clock=session.clock,
-                )
-            except PartitionError:
-                pass  # reported when it is read
+            self._note_one(session, each, options)
             await slices.pause()
+
+    def _note_one(self, session: FetchSession, each: SessionPartition, options: FetchOptions) -> None:
+        item = each.item
+        try:
+            partition = self._reader.lookup(item.topic, item.partition_id)
+            each.observe(partition)
+            partition.follower_fetched(
+                item,
+                replica_id=options.replica_id,
+                replica_epoch=options.replica_epoch,
+                clock=session.clock,
+            )
+        except PartitionError:
+            pass  # reported when it is read
 
     async def begin(self, session: FetchSession, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
         """Read. Return the answer if it needn't wait. Raises `FetchSessionError`, as waiting for the answer
@@ -123,7 +126,7 @@ class SessionFetches:
             if session.epoch != epoch:
                 return _overtaken(session)
             session.woken = False
-            read = await self._read(session, options)
+            read = await self._read(session, options, wait=wait)
             if session.epoch != epoch:
                 return _overtaken(session)
             if read.size >= options.min_bytes or not wait or read.urgent:
@@ -142,7 +145,7 @@ class SessionFetches:
         self._purgatory.hold(parked, deadline)
         return parked
 
-    async def _read(self, session: FetchSession, options: FetchOptions) -> _Read:
+    async def _read(self, session: FetchSession, options: FetchOptions, *, wait: bool) -> _Read:
         read = _Read()
         left = min(options.max_bytes, self._max_bytes)
         first = True
@@ -153,11 +156,18 @@ class SessionFetches:
                 break
             each.touched = False
             item = each.item
+            if each.opening is not None:
+                # What the request said of it could not be taken in before.
+                self._note_one(session, each, options)
             try:
                 each.observe(self._reader.lookup(item.topic, item.partition_id))
             except PartitionError:
                 each.observe(None)
             one = await self._reader.read(item, options, left=left, first=first)
+            if one.opening is not None and session.from_follower and wait:
+                # An error would make the follower pause, and ask again.
+                each.await_opening(one.opening)
+                continue
             result = one.result
             read.visited.append((each, result, one.leaves_some(item)))
             read.urgent = read.urgent or is_urgent(item, options, result)
