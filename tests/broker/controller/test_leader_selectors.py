@@ -208,8 +208,8 @@ def partitions(draw: st.DrawFn) -> PartitionState:
     )
 
 
+@pytest.mark.parametrize("way", Way)
 @given(
-    way=st.sampled_from(Way),
     state=partitions(),
     alive=SETS,
     min_isr=st.integers(1, 4),
