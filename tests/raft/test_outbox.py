@@ -101,13 +101,16 @@ async def test_a_sender_that_waits_for_room_continues_when_the_socket_has_some(n
     assert done
 
 
-async def test_a_sender_that_waits_for_room_continues_when_the_connection_closes(nursery):
+async def test_a_sender_that_waits_for_room_continues_when_the_connection_closes(autojump_clock, nursery):
     outbox = Outbox(Socket(0))
     nursery.start_soon(outbox.run)
     outbox.push([bytes(2 << 20)])
-    nursery.start_soon(outbox.wait_room)
-    await trio.testing.wait_all_tasks_blocked()
-    outbox.close()
+    with trio.fail_after(1):
+        async with trio.open_nursery() as sender:
+            sender.start_soon(outbox.wait_room)
+            await trio.testing.wait_all_tasks_blocked()
+            assert sender.child_tasks
+            outbox.close()
 
 
 async def test_a_peer_that_takes_nothing_is_disconnected_before_memory_is_gone():
