@@ -88,6 +88,7 @@ async def test_a_fetch_of_what_its_leader_fails_to_open_is_answered(slow, autoju
     assert not slow.pauses
     await trio.sleep(0.3)
     assert slow.pauses
+    assert slow[1].errors.pop(), "it has no other directory"
 
 
 async def test_a_topic_that_is_deleted_while_its_leader_opens_it_leaves_no_trace(slow, autojump_clock):
