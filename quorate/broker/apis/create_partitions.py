@@ -20,7 +20,7 @@ _STRICT_FROM: Final = 3
 
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
     """Add partitions to topics. The answer waits until this broker's own metadata has them, and until their
-    leaders serve them."""
+    leaders serve them, if they are few."""
     return broker.later(lambda: _create(broker, context, request))
 
 
@@ -32,6 +32,7 @@ async def _create(broker: Broker, context: RequestContext, request: "WireRequest
         validate_only=request.validate_only,
         who=broker.throttles.requester(context, strict_from=_STRICT_FROM),
     )
+    before = {topic.name: _count(broker.metadata.image, topic.name) for topic in forwarded.topics}
     answer = await broker.channel.ask(forwarded, timeout_seconds=timeout)
     throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
     extended = answer.topics
@@ -45,7 +46,7 @@ async def _create(broker: Broker, context: RequestContext, request: "WireRequest
         wanted = {topic.name: counts[topic.name] for topic in extended if topic.error is ErrorCode.NONE}
         with trio.move_on_at(deadline):
             await broker.metadata.wait_until(lambda image: _has(image, wanted))
-            await broker.leaders.wait(list(wanted), deadline=deadline)
+            await broker.leaders.wait({name: before[name] for name in wanted}, deadline=deadline)
     return await encoded_in_slices(
         context,
         throttle_time=throttle_time,
@@ -69,10 +70,12 @@ def _more(topic: "CreatePartitionsTopic") -> MorePartitions:
     )
 
 
+def _count(image: MetadataImage, name: str) -> int:
+    """Return how many partitions the topic has; 0 if there is none."""
+    topic = image.topic(name)
+    return 0 if topic is None else len(image.partitions(topic.topic_id))
+
+
 def _has(image: MetadataImage, wanted: dict[str, int]) -> bool:
     """Whether each topic has as many partitions, or is gone meanwhile."""
-    for name, count in wanted.items():
-        topic = image.topic(name)
-        if topic is not None and len(image.partitions(topic.topic_id)) < count:
-            return False
-    return True
+    return all(_count(image, name) >= count or image.topic(name) is None for name, count in wanted.items())

@@ -22,7 +22,7 @@ _STRICT_FROM: Final = 6
 
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
     """Create topics. The answer waits until this broker's own metadata has them, so that the next Metadata
-    shows them, and until their leaders serve them, so that the next Produce is taken."""
+    shows them, and until their leaders serve them, so that the next Produce is taken, if they are few."""
     return broker.later(lambda: _create(broker, context, request))
 
 
@@ -57,8 +57,8 @@ async def _create(broker: Broker, context: RequestContext, request: "WireRequest
             await broker.metadata.wait_until(
                 lambda image: all(image.topic_by_id(topic_id) is not None for topic_id in ids)
             )
-            names = [topic.name for topic in created if topic.topic_id is not None]
-            await broker.leaders.wait(names, deadline=deadline)
+            new = {topic.name: 0 for topic in created if topic.topic_id is not None}
+            await broker.leaders.wait(new, deadline=deadline)
     given = {topic.name: {each.name: each.value for each in topic.configs} for topic in forwarded.topics}
     return await encoded_in_slices(
         context,

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
@@ -104,7 +105,7 @@ async def test_a_thousand_creations_share_a_connection_and_each_waits_for_its_ow
     leader, ready = Leader(), []
 
     async def create(readiness: LeaderReadiness, name: str) -> None:
-        await readiness.wait([name], deadline=trio.current_time() + 100)
+        await readiness.wait({name: 0}, deadline=trio.current_time() + 100)
         ready.append((name, trio.current_time()))
 
     async with asking(leader) as (readiness, _, nursery):
@@ -124,7 +125,7 @@ async def test_a_creation_that_gives_up_leaves_the_connection_to_the_others(auto
     leader, ready = Leader(), []
 
     async def create(readiness: LeaderReadiness, name: str, patience_s: float) -> None:
-        await readiness.wait([name], deadline=trio.current_time() + patience_s)
+        await readiness.wait({name: 0}, deadline=trio.current_time() + patience_s)
         ready.append(name)
 
     async with asking(leader) as (readiness, _, nursery):
@@ -144,7 +145,7 @@ async def test_a_connection_that_breaks_is_opened_again_once_for_all(autojump_cl
     leader, ready = Leader(), []
 
     async def create(readiness: LeaderReadiness, name: str) -> None:
-        await readiness.wait([name], deadline=trio.current_time() + 100)
+        await readiness.wait({name: 0}, deadline=trio.current_time() + 100)
         ready.append(name)
 
     async with asking(leader) as (readiness, network, nursery):
@@ -167,7 +168,7 @@ async def test_the_last_partition_is_asked_for_alone_until_it_is_served_and_then
     leader, ready = Leader(), trio.Event()
 
     async def create(readiness: LeaderReadiness) -> None:
-        await readiness.wait(["t"], deadline=trio.current_time() + 100)
+        await readiness.wait({"t": 0}, deadline=trio.current_time() + 100)
         ready.set()
 
     async with asking(leader, partitions=50) as (readiness, _, nursery):
@@ -187,5 +188,22 @@ async def test_an_only_partition_is_asked_for_once(autojump_clock: object) -> No
     leader = Leader()
     leader.served = {"t"}
     async with asking(leader) as (readiness, _, _):
-        await readiness.wait(["t"], deadline=trio.current_time() + 1)
+        await readiness.wait({"t": 0}, deadline=trio.current_time() + 1)
         assert leader.asked == [1]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "first", "waits"), [(100, 0, True), (101, 0, False), (1000, 990, True)]
+)
+async def test_few_new_partitions_are_waited_for_and_many_are_not(
+    autojump_clock: object, partitions: int, first: int, waits: bool
+) -> None:
+    leader = Leader()
+    async with asking(leader, partitions=partitions) as (readiness, _, _):
+        began = trio.current_time()
+        await readiness.wait({"t": first}, deadline=began + 100)
+        assert (trio.current_time() - began > 1) is waits
+        leader.asked.clear()
+        leader.served = {"t"}
+        await readiness.wait({"t": first}, deadline=began + 100)
+        assert leader.asked[-1:] == ([partitions - first] if waits else [])
