@@ -217,7 +217,8 @@ async def test_frames_that_hold_parts_of_the_memory_finish_one_by_one(autojump_c
     assert budget.available == budget.limit
 
 
-async def test_a_cancelled_wait_for_memory_leaves_the_budget_unchanged(autojump_clock):
+@pytest.mark.parametrize("cancelled_first", [False, True])
+async def test_a_cancelled_wait_for_memory_leaves_the_budget_unchanged(autojump_clock, cancelled_first):
     budget = MemoryBudget(1_000)
     first, second, third = Account(budget), Account(budget), Account(budget)
     await first.draw(600)
@@ -230,8 +231,11 @@ async def test_a_cancelled_wait_for_memory_leaves_the_budget_unchanged(autojump_
         async with trio.open_nursery() as nursery:
             nursery.start_soon(second.draw, 600)
             await trio.sleep(0.5)
+            if cancelled_first:
+                nursery.cancel_scope.cancel()
             first.release()
             nursery.cancel_scope.cancel()
+    assert second.held == (0 if cancelled_first else 600)
     third.release()
     assert budget.available + second.held == budget.limit
 
