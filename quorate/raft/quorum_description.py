@@ -91,13 +91,13 @@ class ReplicaTimes:
                 )
             known = next((replica for replica in ends if replica.matches(key)), None)
             # A voter of the configuration has no directory, its fetches name one: the latest is the voter's.
-            times = max(
-                (times for fetching, times in self._times.items() if fetching.matches(key)),
-                key=lambda times: times.last_fetch_ms,
-                default=None,
+            fetching, times = max(
+                ((each, times) for each, times in self._times.items() if each.matches(key)),
+                key=lambda fetched: fetched[1].last_fetch_ms,
+                default=(key, None),
             )
             return ReplicaStatus(
-                key=key if known is None else known,
+                key=fetching if key.directory_id is None else key,
                 log_end_offset=None if known is None else ends[known],
                 last_fetch_ms=None if times is None else times.last_fetch_ms,
                 last_caught_up_ms=None if times is None else times.last_caught_up_ms,

@@ -141,6 +141,35 @@ async def test_describe_tells_when_each_voter_fetched_and_was_caught_up(autojump
     assert status.log_end_offset < leader.log.end_offset
 
 
+async def test_a_voter_of_the_configuration_is_described_with_the_directory_that_it_fetches_from(
+    autojump_clock, world
+):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    assert [voter.key.directory_id for voter in leader.voters] == [None] * 3
+
+    async def shows_the_directories() -> bool:
+        await trio.sleep(1)
+        keys = [world.quorums[node]._node.key for node in (1, 2, 3)]
+        return [status.key for status in leader.describe().voters] == keys
+
+    assert await shows_the_directories()
+    replaced = next(node for node in (1, 2, 3) if node != leader.node_id)
+    await world.stop(replaced)
+    world.replace_disk(replaced)
+    await world.start(replaced)
+    assert await shows_the_directories()
+
+
+async def test_a_voter_of_the_configuration_that_has_not_fetched_is_described_without_a_directory(
+    autojump_clock, world
+):
+    await world.start(1, 2)
+    leader = await world.leader()
+    await trio.sleep(1)
+    assert [status.key.directory_id is None for status in leader.describe().voters] == [False, False, True]
+
+
 @pytest.mark.long
 async def test_an_observer_is_described_until_it_has_been_silent_for_five_minutes(autojump_clock, world):
     await world.start(1, 2, 3)

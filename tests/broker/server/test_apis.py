@@ -327,6 +327,8 @@ async def test_every_broker_describes_the_quorum_and_names_the_same_leader(make_
             part = answer.topics[0].partitions[0]
             leaders.add(part.leader_id)
             assert sorted(each.replica_id for each in part.current_voters) == [1, 2, 3]
+            # The configuration names no directories, the voters' fetches do.
+            assert len({each.replica_directory_id for each in part.current_voters} - {None}) == 3
     assert leaders == {nodes.servers[1].quorum.leader}
 
 
