@@ -1,6 +1,8 @@
 """Memory that all connections share."""
 
-from collections import deque
+import math
+from bisect import bisect_left, insort_right
+from operator import attrgetter
 from typing import Final
 
 import trio
@@ -48,95 +50,186 @@ def _is_free(buffer: bytearray) -> bool:
 
 
 class MemoryBudget:
-    """Bytes that may be in use at once; who asks for more waits in line, first come, first served.
+    """Bytes that may be in use at once; who asks for more waits in line.
 
-    Memory is drawn as it fills, so two frames can each hold half of it and wait for the rest. One account at
-    a time may therefore overdraw, and finishes: at most one frame more than `limit` is in use.
+    What takes more than `SPARE_BYTES` has three quarters, all together: however many of these there are, and
+    however slowly they come, smaller ones find room. In a line, an ask goes before one of twice its size that
+    came up to a second earlier: many large claims delay no small one.
+
+    What is small is drawn at once, what is large as it fills. So two large ones can each hold half of the
+    memory and wait for the rest. One account at a time may therefore overdraw, and finishes: at most one more
+    than `limit` is in use.
     """
 
-    __slots__ = ("_line", "_overdrawn_by", "available", "limit", "spares")
+    __slots__ = ("_large", "_small", "_waited_for", "limit", "spares")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.spares = SpareBuffers()
         """Not counted as in use."""
-        self.available = limit
+        self._small = _Share(limit)
+        self._large = _Share(limit - limit // 4)
+        self._waited_for = trio.lowlevel.ParkingLot()
+
+    @property
+    def available(self) -> int:
         """The free bytes; negative while an account overdraws."""
-        self._line: deque[_BudgetPlace] = deque()
-        self._overdrawn_by: Account | None = None
+        return self.limit - self._small.used - self._large.used
+
+    @property
+    def is_short(self) -> bool:
+        """Whether less than half is free."""
+        return 2 * self.available < self.limit
 
     @property
     def wanted(self) -> int:
-        """The bytes that the first in line needs beyond the free ones; 0 if nobody waits."""
-        return self._line[0].size - self.available if self._line else 0
+        """The bytes that those in line need beyond the free ones; 0 if nobody waits."""
+        asked = self._small.asked + self._large.asked
+        return max(0, asked - self._room(self._small)) if asked else 0
+
+    @property
+    def wanted_of_large(self) -> int:
+        """The bytes that large asks in line need of other large ones."""
+        large = self._large
+        return max(0, large.asked - large.limit + large.used) if large.asked else 0
+
+    async def wait_wanted(self) -> None:
+        """Return when somebody waits for memory."""
+        while not (self.wanted or self.wanted_of_large):
+            await self._waited_for.park()
+
+    def _share(self, *, large: bool) -> "_Share":
+        return self._large if large else self._small
+
+    def _room(self, share: "_Share") -> int:
+        large = self._large
+        if share is large:
+            return min(large.limit - large.used, self.available)
+        return self.limit - self._small.used - min(large.used, large.limit)
 
     async def _draw(self, account: "Account", size: int) -> None:
-        if not self._line and size <= self.available:
-            self.available -= size
+        share = self._share(large=account.large)
+        line = share.begun if account.held else share.fresh
+        if share.overdrawn_by is account or (not line.bytes and size <= self._room(share)):
+            share.used += size
             return
         place = _BudgetPlace(account, size)
-        self._line.append(place)
+        line.add(place)
         self._serve()
         if place.granted.is_set():
             return
+        self._waited_for.unpark_all()
         try:
             await place.granted.wait()
         except BaseException:
             if place.granted.is_set():
                 self._put_back(account, size)
             else:
-                self._line.remove(place)
+                line.remove(place)
                 self._serve()
             raise
 
     def _put_back(self, account: "Account", size: int) -> None:
-        self.available += size
-        if self._overdrawn_by is account:
-            self._overdrawn_by = None
+        share = self._share(large=account.large)
+        share.used -= size
+        if share.overdrawn_by is account:
+            share.overdrawn_by = None
         self._serve()
 
     def _serve(self) -> None:
-        while self._line and self._line[0].size <= self.available:
-            self._grant(self._line.popleft())
-        over = self._overdrawn_by
-        begun = next(
-            (place for place in self._line if place.account.held and over in (None, place.account)), None
-        )
-        if begun is not None:
-            self._overdrawn_by = begun.account
-            self._line.remove(begun)
-            self._grant(begun)
+        for share in (self._small, self._large):
+            while (place := share.begun.first) is not None:
+                if place.size > self._room(share):
+                    if share.overdrawn_by is not None:
+                        break
+                    share.overdrawn_by = place.account
+                self._grant(share, share.begun, place)
+            while (place := share.fresh.first) is not None and place.size <= self._room(share):
+                self._grant(share, share.fresh, place)
 
-    def _grant(self, place: "_BudgetPlace") -> None:
-        self.available -= place.size
+    def _grant(self, share: "_Share", line: "_Line", place: "_BudgetPlace") -> None:
+        line.remove(place)
+        share.used += place.size
         place.granted.set()
+
+
+class _Share:
+    """The use of a budget by small asks, or by large ones."""
+
+    __slots__ = ("begun", "fresh", "limit", "overdrawn_by", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.begun = _Line()
+        """Of accounts that hold some already."""
+        self.fresh = _Line()
+        self.overdrawn_by: Account | None = None
+
+    @property
+    def asked(self) -> int:
+        """The bytes that those in line ask for."""
+        return self.begun.bytes + self.fresh.bytes
+
+
+class _Line:
+    """Those that wait, the next first."""
+
+    __slots__ = ("_places", "bytes")
+
+    def __init__(self) -> None:
+        self._places: list[_BudgetPlace] = []
+        self.bytes = 0
+
+    @property
+    def first(self) -> "_BudgetPlace | None":
+        return self._places[0] if self._places else None
+
+    def add(self, place: "_BudgetPlace") -> None:
+        insort_right(self._places, place, key=_turn_of)
+        self.bytes += place.size
+
+    def remove(self, place: "_BudgetPlace") -> None:
+        index = bisect_left(self._places, place.turn, key=_turn_of)
+        del self._places[self._places.index(place, index)]
+        self.bytes -= place.size
 
 
 class _BudgetPlace:
     """A place in the line."""
 
-    __slots__ = ("account", "granted", "size")
+    __slots__ = ("account", "granted", "size", "turn")
 
     def __init__(self, account: "Account", size: int) -> None:
         self.account = account
         self.size = size
         self.granted = trio.Event()
+        self.turn = trio.current_time() + math.log2(max(1, size))
+
+
+_turn_of: Final = attrgetter("turn")
 
 
 class Account:
-    """The bytes that one connection has drawn. One task uses it."""
+    """The bytes that one connection has drawn, or one of its requests. One task uses it."""
 
-    __slots__ = ("_budget", "held")
+    __slots__ = ("_budget", "held", "large")
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self.held = 0
+        self.large = False
+        """Whether it draws from the share of what is large."""
 
-    async def draw(self, size: int) -> None:
-        """Wait until `size` more bytes are free and take them. A first draw of more than the limit counts as
-        all of it. If cancelled, nothing was taken."""
-        size = min(size, self._budget.limit) if not self.held else size
-        await self._budget._draw(self, size)
+    async def draw(self, size: int, *, of: int | None = None) -> None:
+        """Wait until `size` more bytes are free and take them, without a checkpoint if they are. `of`: the
+        size of the whole, if more of it is drawn later. A first draw of more than there may be counts as all
+        of it. If cancelled, nothing was taken."""
+        budget = self._budget
+        if not self.held:
+            self.large = (size if of is None else of) > SPARE_BYTES
+            size = min(size, budget._share(large=self.large).limit)
+        await budget._draw(self, size)
         self.held += size
 
     def release(self) -> None:

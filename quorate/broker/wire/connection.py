@@ -46,8 +46,6 @@ _REQUESTS_PER_TURN: Final = 32
 """Requests that are handled without giving other tasks a turn."""
 _SLOWEST_BYTES_PER_S: Final = 256 * 1024
 """A large frame or answer has the time that this pace takes, on top of the time-out."""
-_PACE_SECONDS: Final = 1.0
-"""The time after which a frame's pace counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +60,16 @@ class ConnectionLimits:
     idle_timeout_s: float = 600.0
     frame_timeout_s: float = 60.0
     send_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateFrame:
+    """An unfinished frame, and the bytes of the request memory that it holds; `large`: of the share of large
+    ones."""
+
+    arrived: int
+    held: int
+    large: bool
 
 
 @dataclass(slots=True)
@@ -129,6 +137,10 @@ class Connection:
         self.requests = 0
 
     @property
+    def peer(self) -> str:
+        return self._context.peer
+
+    @property
     def last_active(self) -> float:
         """When the peer last sent or took something, on trio's clock."""
         return self._last_active
@@ -150,8 +162,8 @@ class Connection:
             if self._reason is not None:
                 log.warning("connection closed", peer=self._context.peer, reason=self._reason)
 
-    def close(self, reason: str) -> None:
-        """End the connection from outside, saying why."""
+    def close(self, reason: str | None = None) -> None:
+        """End the connection from outside, saying why. None: somebody else says it."""
         if self._reason is None:
             self._reason = reason
         self._stream.close()
@@ -171,15 +183,12 @@ class Connection:
             return f"idle for {limits.idle_timeout_s:g} s (connections.max.idle.ms)"
         return None
 
-    def slowness(self, now: float) -> tuple[float, int] | None:
-        """Return the pace, in bytes per second, and the bytes held by a peer that holds memory for a frame
-        and sends below the slowest pace. None for any other."""
+    def late_frame(self, now: float) -> "LateFrame | None":
+        """Return the frame under way if it holds memory and its peer is late with the rest."""
         frames = self._frames
-        started = frames.frame_started_at
-        if self._busy or started is None or not frames.held_bytes or now - started < _PACE_SECONDS:
+        if not frames.is_late(now):
             return None
-        pace = frames.arrived_bytes / (now - started)
-        return (pace, frames.held_bytes) if pace < _SLOWEST_BYTES_PER_S else None
+        return LateFrame(arrived=frames.arrived_bytes, held=frames.held_bytes, large=frames.is_large)
 
     async def _read(self) -> None:
         try:

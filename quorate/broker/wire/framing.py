@@ -8,6 +8,7 @@ quarter of them copied that was there would hold the event loop for 50 ms. A buf
 filled again by a later frame, once no view refers to it.
 """
 
+import math
 import mmap
 import struct
 from typing import Final
@@ -21,18 +22,25 @@ from quorate.runtime import Stream
 RECEIVE_BYTES: Final = 65536
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 """Kafka's `socket.request.max.bytes`."""
+_PROVEN_BYTES: Final = RECEIVE_BYTES // 2
+"""A frame has no memory of its own before so many bytes of it have arrived."""
 _GROWTH: Final = 4
-"""The factor by which a large frame's memory exceeds the bytes arrived; at least a receive's size, and
-`_SECOND_BYTES` for a peer that has sent half of that. A peer is charged for bytes sent, not for bytes
-claimed."""
+"""The factor by which the memory of a frame above `SPARE_BYTES` exceeds the bytes arrived. A peer is charged
+for bytes sent, not for bytes claimed."""
 _SECOND_BYTES: Final = SPARE_BYTES
-"""A frame of this size is copied once, after the first receive. Less where the memory for all requests is
-less than 64 of them."""
+"""The memory of such a frame at least, while memory is not short: it is copied once, after the first receive.
+Less where the memory for all requests is less than 64 of them."""
 _OWN_SPARES: Final = 2
 """Of a reader without a budget: one that is filled while the last frame is handled."""
 _MAPPED_BYTES: Final = 4 * 1024 * 1024
 """Buffers above this size are mapped, as large as the frame. To clear and copy less takes a millisecond."""
 _LENGTH = struct.Struct(">i")
+_SLOWEST_BYTES_PER_S: Final = 256 * 1024
+"""A peer that is slower, or that needs longer than `_LONGEST_HOLD_S` for as many bytes as it holds memory, is
+late."""
+_LONGEST_HOLD_S: Final = 10.0
+_GRACE_S: Final = 0.5
+"""The time for which a peer may be silent within a frame without being late."""
 
 
 class KafkaFrameReader:
@@ -42,8 +50,8 @@ class KafkaFrameReader:
     frame is drawn from `budget` as the frame arrives, and stays drawn until `release`.
     """
 
-    __slots__ = ("_account", "_large", "_large_capacity", "_large_filled", "_large_size",
-                 "_max_frame_bytes", "_rest", "_second_bytes", "_spares", "_stream",
+    __slots__ = ("_account", "_budget", "_large", "_large_capacity", "_large_filled", "_large_size",
+                 "_late_at", "_max_frame_bytes", "_rest", "_second_bytes", "_spares", "_stream",
                  "frame_started_at")  # fmt: skip
 
     def __init__(
@@ -51,6 +59,7 @@ class KafkaFrameReader:
     ) -> None:
         self._stream = stream
         self._max_frame_bytes = max_frame_bytes
+        self._budget = budget
         self._account = None if budget is None else Account(budget)
         self._second_bytes = _SECOND_BYTES if budget is None else min(_SECOND_BYTES, budget.limit // 64)
         self._spares = SpareBuffers(_OWN_SPARES) if budget is None else budget.spares
@@ -63,6 +72,9 @@ class KafkaFrameReader:
         self.frame_started_at: float | None = None
         """`trio.current_time()` when the first byte of an unfinished frame arrived, plus the time that it
         waited for others' memory, which is not the peer's slowness. None without a frame or in a wait."""
+        self._late_at = math.inf
+        """The time at which the peer is late unless more has come; of a frame that waits for more memory, the
+        time at which it has waited for too long."""
 
     async def receive(self) -> list[memoryview]:
         """Return at least one whole frame, or none at the end of the stream. Raises `NetworkError`, and
@@ -90,7 +102,7 @@ class KafkaFrameReader:
                 raise MalformedError(self._refusal(chunk[position : position + 4], size))
             stop = position + 4 + size
             if stop > available:
-                if size > RECEIVE_BYTES:
+                if size > RECEIVE_BYTES and available - position >= _PROVEN_BYTES:
                     self._start_large(view[position + 4 :], size)
                     position = available
                 break
@@ -123,8 +135,7 @@ class KafkaFrameReader:
         size = self._large_size
         while True:
             if self._large_filled == self._large_capacity:
-                proven = RECEIVE_BYTES if self._large_filled < RECEIVE_BYTES // 2 else self._second_bytes
-                capacity = min(size, max(proven, _GROWTH * self._large_filled))
+                capacity = self._next_capacity(size)
                 await self._draw(capacity)
                 if capacity > len(buffer):
                     self._large = buffer = self._grown(buffer, capacity)
@@ -137,11 +148,27 @@ class KafkaFrameReader:
                         f"the stream ended {self._large_filled} bytes into a frame of {size}"
                     )
                 self._large_filled += received
+                if self._account is not None:
+                    self._note_progress(received, self._account.held)
             if self._large_filled == size:
                 self._large = None
                 self.frame_started_at = None
+                self._late_at = math.inf
                 self._leave(buffer)
                 return view[:size].toreadonly()
+
+    def _next_capacity(self, size: int) -> int:
+        """Return how much of a frame of `size` bytes may be filled next. A small one is never begun without
+        memory for all of it: it holds none that it can't use."""
+        if size <= SPARE_BYTES:
+            return size
+        least = 0 if self._budget is not None and self._budget.is_short else self._second_bytes
+        return min(size, max(least, _GROWTH * self._large_filled))
+
+    def _note_progress(self, received: int, held: int) -> None:
+        now = trio.current_time()
+        pace = max(_SLOWEST_BYTES_PER_S, held / _LONGEST_HOLD_S)
+        self._late_at = min(max(self._late_at, now) + received / pace, now + _GRACE_S)
 
     async def _draw(self, capacity: int) -> None:
         """Draw up to `capacity` bytes for the frame, before they are reserved."""
@@ -149,9 +176,12 @@ class KafkaFrameReader:
             return
         started, asked = self.frame_started_at, trio.current_time()
         self.frame_started_at = None
-        await self._account.draw(capacity - self._account.held)
+        self._late_at = asked + _LONGEST_HOLD_S
+        await self._account.draw(capacity - self._account.held, of=self._large_size)
+        granted = trio.current_time()
+        self._late_at = granted + _GRACE_S
         if started is not None:
-            self.frame_started_at = started + trio.current_time() - asked
+            self.frame_started_at = started + granted - asked
 
     def _grown(self, buffer: bytearray | mmap.mmap, capacity: int) -> bytearray | mmap.mmap:
         larger = self._buffer_of(capacity)
@@ -180,6 +210,15 @@ class KafkaFrameReader:
     def held_bytes(self) -> int:
         """The bytes drawn from the budget."""
         return 0 if self._account is None else self._account.held
+
+    @property
+    def is_large(self) -> bool:
+        """Whether those count among what is large."""
+        return self._account is not None and self._account.large
+
+    def is_late(self, now: float) -> bool:
+        """Return whether the frame under way holds memory and comes too slowly, if others need it."""
+        return self._large is not None and self.held_bytes > 0 and now > self._late_at
 
     def release(self) -> None:
         """Return the last large frame's bytes to the budget, handled or not."""

@@ -9,7 +9,7 @@ import trio
 
 from quorate.broker.wire.api import SERVED_TO_CLIENTS
 from quorate.broker.wire.budget import MemoryBudget, ResponseBudget
-from quorate.broker.wire.connection import Connection, ConnectionLimits
+from quorate.broker.wire.connection import Connection, ConnectionLimits, LateFrame
 from quorate.broker.wire.connection_quotas import ConnectionQuotas, ConnectionRules, Place, address_of
 from quorate.broker.wire.exchanges import ConnectionContext, RequestHandler
 from quorate.broker.wire.feature_levels import NO_FEATURES, Features
@@ -45,6 +45,7 @@ class KafkaServerConfig:
     frame_timeout_s: float = 60.0
     send_timeout_s: float = 60.0
     sweep_interval_s: float = 1.0
+    relief_interval_s: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +112,15 @@ class WireServer:
 
     async def run(self) -> None:
         """Serve until cancelled. Raises `NetworkError` if the listener breaks."""
-        if self._listener is None:
-            await self._sweep()
-            return
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sweep)
-                while True:
+                nursery.start_soon(self._relieve)
+                while self._listener is not None:
                     await self._accept_next(self._listener, nursery)
         finally:
-            self._listener.close()
+            if self._listener is not None:
+                self._listener.close()
 
     async def _accept_next(self, listener: Listener, nursery: trio.Nursery) -> None:
         stream = await listener.accept()
@@ -226,27 +226,41 @@ class WireServer:
                 reason = connection.overdue(now)
                 if reason is not None:
                     connection.close(reason)
-            self._make_room(now)
+
+    async def _relieve(self) -> None:
+        """Let nobody wait for long for memory that others hold and don't fill."""
+        while True:
+            await self._requests.wait_wanted()
+            await trio.sleep(self._config.relief_interval_s)
+            self._make_room(trio.current_time())
 
     def _make_room(self, now: float) -> None:
-        """Close peers that hold memory and hardly send, the slowest first, until waiting requests have
-        enough."""
-        wanted = self._requests.wanted
-        if wanted <= 0:
-            return
-        slow = [
-            (*slowness, connection)
+        """Close peers that hold memory and are late with what is to fill it, those with the least of it
+        first, until waiting requests have enough."""
+        late = [
+            (frame, connection)
             for connection in self._connections.values()
-            if (slowness := connection.slowness(now)) is not None
+            if (frame := connection.late_frame(now)) is not None
         ]
-        for pace, held, connection in sorted(slow, key=lambda each: each[0]):
-            connection.close(
-                f"its request comes at {pace:.0f} bytes/s, and others wait for the {held} bytes of "
-                "queued.max.request.bytes that it holds"
+        late.sort(key=lambda each: each[0].arrived)
+        wanted_of_large, wanted = self._requests.wanted_of_large, self._requests.wanted
+        closed: list[tuple[LateFrame, Connection]] = []
+        for frame, connection in late:
+            if wanted > 0 or (frame.large and wanted_of_large > 0):
+                closed.append((frame, connection))
+                wanted -= frame.held
+                wanted_of_large -= frame.held if frame.large else 0
+        for _, connection in closed:
+            connection.close()
+        if closed:
+            frame, connection = closed[0]
+            log.warning(
+                "connections closed because others wait for their memory",
+                connections=len(closed),
+                first_peer=connection.peer,
+                reason=f"{frame.arrived} bytes of a request have come, the rest is late, and it holds "
+                f"{frame.held} bytes of queued.max.request.bytes",
             )
-            wanted -= held
-            if wanted <= 0:
-                return
 
 
 async def serve(

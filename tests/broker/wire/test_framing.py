@@ -111,10 +111,14 @@ def test_only_some_spare_buffers_are_kept():
 
 
 async def test_a_huge_frame_is_not_given_memory_before_some_of_it_has_arrived():
-    stream = Scripted((90_000_000).to_bytes(4, "big") + bytes(100))
-    with pytest.raises(MalformedError, match="ended 100 bytes into a frame of 90000000"):
+    stream = Scripted((90_000_000).to_bytes(4, "big") + bytes(30_000))
+    with pytest.raises(MalformedError, match="ended 30004 bytes into a frame"):
         await KafkaFrameReader(stream).receive()
-    assert stream.asked == [RECEIVE_BYTES - 100]
+    assert not stream.asked
+    stream = Scripted((90_000_000).to_bytes(4, "big") + bytes(40_000))
+    with pytest.raises(MalformedError, match="ended 40000 bytes into a frame of 90000000"):
+        await KafkaFrameReader(stream).receive()
+    assert stream.asked == [SPARE_BYTES - 40_000]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +181,7 @@ async def test_frames_that_are_only_claimed_reserve_nothing_while_others_have_th
     budget = MemoryBudget(8 << 20)
     handled = Account(budget)
     await handled.draw(8 << 20)
-    streams = [Scripted((6 << 20).to_bytes(4, "big") + b"x" * 100) for _ in range(20)]
+    streams = [OpenEnded((6 << 20).to_bytes(4, "big") + b"x" * 40_000) for _ in range(20)]
     readers = [KafkaFrameReader(stream, budget=budget) for stream in streams]
     async with trio.open_nursery() as nursery:
         for reader in readers:
@@ -244,12 +248,119 @@ async def test_the_wait_for_memory_is_not_counted_as_the_peers_time(autojump_clo
     budget = MemoryBudget(100_000)
     handled = Account(budget)
     await handled.draw(100_000)
-    reader = KafkaFrameReader(OpenEnded((200_000).to_bytes(4, "big") + bytes(1_000)), budget=budget)
+    reader = KafkaFrameReader(OpenEnded((200_000).to_bytes(4, "big") + bytes(40_000)), budget=budget)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reader.receive)
         await trio.sleep(50)
         handled.release()
         await trio.sleep(3)
         assert trio.current_time() - reader.frame_started_at == pytest.approx(3)
-        assert reader.arrived_bytes == 1_000
+        assert reader.arrived_bytes == 40_000
+        nursery.cancel_scope.cancel()
+
+
+async def receiving(nursery, count, *, claimed, sent, budget):
+    """Readers of frames of which no more comes than was sent."""
+    readers = []
+    for _ in range(count):
+        stream = OpenEnded(claimed.to_bytes(4, "big") + bytes(sent))
+        readers.append(KafkaFrameReader(stream, budget=budget))
+        nursery.start_soon(readers[-1].receive)
+    await trio.testing.wait_all_tasks_blocked()
+    return readers
+
+
+async def test_large_frames_leave_a_quarter_of_the_memory_to_small_ones(autojump_clock):
+    budget = MemoryBudget(8 << 20)
+    async with trio.open_nursery() as nursery:
+        await receiving(nursery, 50, claimed=100 << 20, sent=300_000, budget=budget)
+        assert budget.wanted_of_large > 0
+        with trio.fail_after(0.1):
+            await KafkaFrameReader(Scripted(framed(bytes(SPARE_BYTES))), budget=budget).receive()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_small_frame_never_waits_with_memory_in_its_hands(autojump_clock):
+    """They could all hold some that they can't use, and nobody would be late."""
+    budget = MemoryBudget(4 << 20)
+    async with trio.open_nursery() as nursery:
+        readers = await receiving(nursery, 8, claimed=1 << 20, sent=300_000, budget=budget)
+        assert sorted(reader.held_bytes for reader in readers) == 4 * [0] + 4 * [1 << 20]
+        await trio.sleep(1)
+        now = trio.current_time()
+        assert all(reader.is_late(now) is (reader.held_bytes > 0) for reader in readers)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_smaller_ask_goes_before_larger_ones_that_came_a_little_earlier(autojump_clock):
+    budget = MemoryBudget(1 << 20)
+    handled = Account(budget)
+    await handled.draw(1 << 20)
+    served = []
+
+    async def ask(size):
+        account = Account(budget)
+        await account.draw(size)
+        served.append((size, trio.current_time()))
+        account.release()
+
+    async with trio.open_nursery() as nursery:
+        began = trio.current_time()
+        for size, at in ((1 << 20, 0), (1 << 19, 0.9), (1 << 18, 2.1), (1 << 17, 2.95), (1 << 20, 2.95)):
+            await trio.sleep_until(began + at)
+            nursery.start_soon(ask, size)
+            await trio.testing.wait_all_tasks_blocked()
+        handled.release()
+    assert [size for size, _ in served] == [1 << 19, 1 << 17, 1 << 20, 1 << 18, 1 << 20]
+
+
+@pytest.mark.parametrize(
+    ("name", "burst", "step", "late"),
+    [
+        ("stops", 200_000, 0, True),
+        ("dribbles", 200_000, 1, True),
+        ("stops after much", 40 << 20, 0, True),
+        ("too slow for what it holds", 40 << 20, 100_000, True),
+        ("slow", 200_000, 60_000, False),
+        ("quick enough for what it holds", 40 << 20, 4_000_000, False),
+    ],
+)
+async def test_a_peer_is_late_by_what_it_holds_and_sends_now(autojump_clock, name, burst, step, late):
+    """Every 0.2 s it sends a step."""
+
+    class Peer(Scripted):
+        async def receive_into(self, buffer):
+            if not self.left:
+                if not step:
+                    await trio.sleep_forever()
+                await trio.sleep(0.2)
+                self.left = step
+            await trio.lowlevel.checkpoint()
+            size = min(self.left, len(buffer))
+            self.left -= size
+            return size
+
+    peer = Peer((100 << 20).to_bytes(4, "big") + bytes(RECEIVE_BYTES))
+    peer.left = burst
+    reader = KafkaFrameReader(peer, budget=MemoryBudget(256 << 20))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reader.receive)
+        await trio.sleep(0.4)
+        assert not reader.is_late(trio.current_time())
+        for _ in range(10):
+            await trio.sleep(0.13)
+        assert reader.is_late(trio.current_time()) is late
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_waits_for_more_memory_than_it_holds_is_late_after_ten_seconds(autojump_clock):
+    budget = MemoryBudget(8 << 20)
+    async with trio.open_nursery() as nursery:
+        readers = await receiving(nursery, 9, claimed=100 << 20, sent=1_100_000, budget=budget)
+        waiting = [reader for reader in readers if reader.held_bytes and reader.frame_started_at is None]
+        assert len(waiting) >= 2
+        await trio.sleep(9)
+        assert not any(reader.is_late(trio.current_time()) for reader in waiting)
+        await trio.sleep(2)
+        assert all(reader.is_late(trio.current_time()) for reader in waiting)
         nursery.cancel_scope.cancel()

@@ -1,5 +1,6 @@
 """The server and our client, against each other over the simulated network, in virtual time."""
 
+import contextlib
 import random
 from contextlib import asynccontextmanager
 
@@ -458,7 +459,7 @@ async def test_large_requests_pass_while_others_claim_much_and_hardly_send(autoj
 async def test_slow_senders_pay_first_where_memory_is_short(autojump_clock):
     with captured_logs() as lines:
         async with (
-            serving(Handler(produce=produced), queued_max_request_bytes=1_100_000) as (net, server),
+            serving(Handler(produce=produced), queued_max_request_bytes=1_500_000) as (net, server),
             trio.open_nursery() as nursery,
         ):
             for number in range(4):
@@ -468,12 +469,53 @@ async def test_slow_senders_pay_first_where_memory_is_short(autojump_clock):
             await trio.sleep(20)
             assert server.statistics().connections == 4, "nobody is in need"
             async with client(net, "producer", negotiate=False) as producer:
-                with trio.fail_after(10):
-                    await producer.produce(produce_request(b"r" * 300_000))
+                with trio.fail_after(1):
+                    await producer.produce(produce_request(b"r" * 500_000))
             assert server.statistics().connections >= 3, "more were closed than was needed"
             nursery.cancel_scope.cancel()
     closed = [line for line in lines if "queued.max.request.bytes" in line.get("reason", "")]
-    assert [line["peer"].partition(":")[0] for line in closed] == ["slow-0"], "the slowest goes, and no other"
+    assert [(line["connections"], line["first_peer"].partition(":")[0]) for line in closed] == [(1, "slow-0")]
+
+
+CROWDS = {
+    "claim 100 MB and stop": (100 << 20, 60_000, 0),
+    "claim 100 MB and dribble": (100 << 20, 60_000, 100),
+    "claim 100 MB, fill what they get and want more": (100 << 20, 4 * 60_000, 100),
+    "claim 1 MB and stop": (1 << 20, 60_000, 0),
+    "claim what others send and dribble": (101_000, 60_000, 100),
+}
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+async def test_hundreds_of_half_sent_frames_delay_no_request_of_another_client(autojump_clock, crowd):
+    claimed, sent, more = CROWDS[crowd]
+
+    async def send(stream):
+        with contextlib.suppress(NetworkError):
+            await stream.send([claimed.to_bytes(4, "big") + bytes(sent)])
+            while more:
+                await trio.sleep(1)
+                await stream.send([bytes(more)])
+
+    async with (
+        serving(Handler(produce=produced), queued_max_request_bytes=64 << 20) as (net, server),
+        trio.open_nursery() as nursery,
+    ):
+        async with (
+            client(net, "small", negotiate=False) as small,
+            client(net, "large", negotiate=False) as large,
+        ):
+            for number in range(300):
+                nursery.start_soon(send, await net.for_node(f"hostile-{number}").connect(HOME))
+            await trio.sleep(0.3)
+            for _ in range(5):
+                with trio.fail_after(1):
+                    await small.produce(produce_request(b"r" * 100_000))
+                with trio.fail_after(15):
+                    await large.produce(produce_request(b"r" * 5_000_000))
+                await trio.sleep(0.3)
+        assert server.statistics().request_bytes_held <= 64 << 20
+        nursery.cancel_scope.cancel()
 
 
 async def test_clients_get_none_of_the_descriptors_that_logs_and_nodes_need(autojump_clock):
