@@ -1,5 +1,7 @@
 """Varints: seven bits a byte, the lowest first."""
 
+import mmap
+
 from quorate.runtime import Buffer
 
 _MAX_VARINT = 2**31 - 1
@@ -40,7 +42,7 @@ def varint(value: int) -> bytes:
     return uvarint((value << 1) ^ (value >> 63))
 
 
-def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray | mmap.mmap, position: int) -> tuple[int, int]:
     """A zigzag varint and the position after it. Raises `IndexError` if it runs over the end."""
     byte = data[position]
     position += 1

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
         DecompressedTooLargeError,
         compress,
         decompress,
+        decompress_within,
+        memory_within,
+        output_sizes,
     )
     from quorate.log.epoch_cache import LEADER_EPOCHS, EpochCache
     from quorate.log.log import AppendInfo, FileSlice, Log
@@ -66,6 +69,9 @@ _HOMES = {
     "DecompressedTooLargeError": "quorate.log.compression",
     "compress": "quorate.log.compression",
     "decompress": "quorate.log.compression",
+    "decompress_within": "quorate.log.compression",
+    "memory_within": "quorate.log.compression",
+    "output_sizes": "quorate.log.compression",
     "LEADER_EPOCHS": "quorate.log.epoch_cache",
     "EpochCache": "quorate.log.epoch_cache",
     "BatchTooLargeError": "quorate.log.log_errors",
@@ -127,10 +133,13 @@ __all__ = [
     "compress",
     "decode_lines",
     "decompress",
+    "decompress_within",
     "encode_lines",
     "is_number",
     "load_offsets",
+    "memory_within",
     "open_metadata_log",
+    "output_sizes",
     "recovered_log",
     "segment_bases",
     "store_offsets",

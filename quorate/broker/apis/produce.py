@@ -47,7 +47,11 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
     items = await in_slices(_items(request))
     throttle_ms = _throttle_ms(broker, context, request, items)
     pending = await broker.replicas.produces.produce(
-        items, acks=request.acks, timeout_ms=request.timeout_ms, zstd=request.version >= _ZSTD_FROM
+        items,
+        acks=request.acks,
+        timeout_ms=request.timeout_ms,
+        zstd=request.version >= _ZSTD_FROM,
+        memory=context.connection.memory,
     )
     small = len(items) <= _AT_ONCE
     if not small:

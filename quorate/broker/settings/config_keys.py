@@ -281,8 +281,9 @@ _OWN_KEYS: Final = (
     DYNAMIC_KEYS["max.connection.creation.rate"],
     _long("connections.max.idle.ms", 600_000, 1, "The time after which an idle connection is closed."),
     _long("queued.max.request.bytes", 256 << 20, 1,
-        "The maximum size of all requests of a listener in memory. A connection waits while there is no "
-        "room.", kafkas="-1"),
+        "The maximum size of all requests of a listener in memory, and of what is unpacked to check their "
+        "batches. A connection waits while there is no room. Requests above 2 MiB have three quarters of it.",
+        kafkas="-1"),
     _int("fetch.max.bytes", 55 << 20, 1024, "The maximum size of an answer to the fetch of a consumer."),
     _int("max.incremental.fetch.session.cache.slots", 1000, 0,
         "The maximum number of fetch sessions (KIP-227). A client without one names all its partitions in "

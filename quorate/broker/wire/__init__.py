@@ -7,6 +7,7 @@ answers back in order.
 """
 
 from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.budget import Account, MemoryBudget
 from quorate.broker.wire.connection_quotas import ConnectionQuotas, ConnectionRules
 from quorate.broker.wire.exchanges import (
     Answer,
@@ -27,6 +28,7 @@ from quorate.broker.wire.wire_errors import ErrorTable, KafkaError, wire_code
 
 __all__ = [
     "BY_NAME",
+    "Account",
     "Answer",
     "ApiKey",
     "CloseConnection",
@@ -39,6 +41,7 @@ __all__ = [
     "KafkaError",
     "KafkaServerConfig",
     "LoopTime",
+    "MemoryBudget",
     "Request",
     "RequestContext",
     "Response",

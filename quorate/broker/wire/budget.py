@@ -9,6 +9,8 @@ import trio
 
 SPARE_BYTES: Final = 1024 * 1024
 """The size of a spare buffer: a producer's batch fits, by the limit of most clients."""
+SMALL_BYTES: Final = 2 * SPARE_BYTES
+"""The most that is small: such a batch, also where it is compressed and expected to double."""
 _SPARES: Final = 8
 
 
@@ -52,16 +54,17 @@ def _is_free(buffer: bytearray) -> bool:
 class MemoryBudget:
     """Bytes that may be in use at once; who asks for more waits in line.
 
-    What takes more than `SPARE_BYTES` has three quarters, all together: however many of these there are, and
+    What takes more than `SMALL_BYTES` has three quarters, all together: however many of these there are, and
     however slowly they come, smaller ones find room. In a line, an ask goes before one of twice its size that
     came up to a second earlier: many large claims delay no small one.
 
     What is small is drawn at once, what is large as it fills. So two large ones can each hold half of the
-    memory and wait for the rest. One account at a time may therefore overdraw, and finishes: at most one more
-    than `limit` is in use.
+    memory and wait for the rest. One account at a time may therefore overdraw, and finishes. What is unpacked
+    of a request waits while that request holds memory, so it has an overdraft of its own: at most two more
+    than `limit` are in use.
     """
 
-    __slots__ = ("_large", "_small", "_waited_for", "limit", "spares")
+    __slots__ = ("_large", "_small", "_unpacked", "_waited_for", "limit", "spares")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -69,12 +72,18 @@ class MemoryBudget:
         """Not counted as in use."""
         self._small = _Share(limit)
         self._large = _Share(limit - limit // 4)
+        self._unpacked = _Share(limit - limit // 4)
+        """What is large when it is unpacked. It and large requests have the three quarters together."""
         self._waited_for = trio.lowlevel.ParkingLot()
 
     @property
     def available(self) -> int:
         """The free bytes; negative while an account overdraws."""
-        return self.limit - self._small.used - self._large.used
+        return self.limit - self._small.used - self._large_used
+
+    @property
+    def _large_used(self) -> int:
+        return self._large.used + self._unpacked.used
 
     @property
     def is_short(self) -> bool:
@@ -91,25 +100,27 @@ class MemoryBudget:
     def wanted_of_large(self) -> int:
         """The bytes that large asks in line need of other large ones."""
         large = self._large
-        return max(0, large.asked - large.limit + large.used) if large.asked else 0
+        return max(0, large.asked - large.limit + self._large_used) if large.asked else 0
 
     async def wait_wanted(self) -> None:
         """Return when somebody waits for memory."""
         while not (self.wanted or self.wanted_of_large):
             await self._waited_for.park()
 
-    def _share(self, *, large: bool) -> "_Share":
-        return self._large if large else self._small
+    def _share(self, account: "Account") -> "_Share":
+        if not account.large:
+            return self._small
+        return self._unpacked if account.unpacks else self._large
 
     def _room(self, share: "_Share") -> int:
-        large = self._large
-        if share is large:
-            return min(large.limit - large.used, self.available)
-        return self.limit - self._small.used - min(large.used, large.limit)
+        large_limit = self._large.limit
+        if share is self._small:
+            return self.limit - share.used - min(self._large_used, large_limit)
+        return min(large_limit - self._large_used, self.available)
 
     async def _draw(self, account: "Account", size: int) -> None:
-        share = self._share(large=account.large)
-        line = share.begun if account.held else share.fresh
+        share = self._share(account)
+        line = share.begun if account.held or account.unpacks else share.fresh
         if share.overdrawn_by is account or (not line.bytes and size <= self._room(share)):
             share.used += size
             return
@@ -130,14 +141,14 @@ class MemoryBudget:
             raise
 
     def _put_back(self, account: "Account", size: int) -> None:
-        share = self._share(large=account.large)
+        share = self._share(account)
         share.used -= size
         if share.overdrawn_by is account:
             share.overdrawn_by = None
         self._serve()
 
     def _serve(self) -> None:
-        for share in (self._small, self._large):
+        for share in (self._small, self._unpacked, self._large):
             while (place := share.begun.first) is not None:
                 if place.size > self._room(share):
                     if share.overdrawn_by is not None:
@@ -162,7 +173,7 @@ class _Share:
         self.limit = limit
         self.used = 0
         self.begun = _Line()
-        """Of accounts that hold some already."""
+        """Of accounts that hold some already, or whose request does."""
         self.fresh = _Line()
         self.overdrawn_by: Account | None = None
 
@@ -211,12 +222,14 @@ _turn_of: Final = attrgetter("turn")
 
 
 class Account:
-    """The bytes that one connection has drawn, or one of its requests. One task uses it."""
+    """The bytes that one connection has drawn, or, if it `unpacks`, what is unpacked of one of its requests.
+    One task uses it."""
 
-    __slots__ = ("_budget", "held", "large")
+    __slots__ = ("_budget", "held", "large", "unpacks")
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: MemoryBudget, *, unpacks: bool = False) -> None:
         self._budget = budget
+        self.unpacks = unpacks
         self.held = 0
         self.large = False
         """Whether it draws from the share of what is large."""
@@ -227,8 +240,8 @@ class Account:
         of it. If cancelled, nothing was taken."""
         budget = self._budget
         if not self.held:
-            self.large = (size if of is None else of) > SPARE_BYTES
-            size = min(size, budget._share(large=self.large).limit)
+            self.large = (size if of is None else of) > SMALL_BYTES
+            size = min(size, budget._share(self).limit)
         await budget._draw(self, size)
         self.held += size
 

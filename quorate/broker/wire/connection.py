@@ -10,7 +10,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
-from quorate.broker.wire.budget import MemoryBudget, ResponseBudget
+from quorate.broker.wire.budget import ResponseBudget
 from quorate.broker.wire.codecs import (
     KafkaFetchRequest,
     MalformedError,
@@ -105,7 +105,6 @@ class Connection:
         errors: ErrorTable,
         features: Callable[[], Features],
         limits: ConnectionLimits,
-        request_budget: MemoryBudget,
         response_budget: ResponseBudget,
         served: frozenset[int] = SERVED_TO_CLIENTS,
         times: RequestTimes,
@@ -123,7 +122,7 @@ class Connection:
         self._times = times
         self._loop_time: LoopTime | None = None
         """Of the request that is handled; None if it is not counted."""
-        self._frames = KafkaFrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=request_budget)
+        self._frames = KafkaFrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=context.memory)
         self._fetches = FetchMemory()
         self._queue: deque[_WaitingAnswer | _Ready] = deque()
         self._pending_bytes = 0

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import trio
 from kio.static.protocol import RequestPayload, ResponsePayload
 
+from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.codecs import KafkaFetchRequest, ProduceRequest
 from quorate.runtime import Buffer
 from quorate.value import value
@@ -24,6 +25,9 @@ class EncodedResponse:
 
 
 Response: TypeAlias = ResponsePayload | EncodedResponse
+
+
+_NEVER_SHORT: Final = 1 << 62
 
 
 class Gate:
@@ -62,6 +66,8 @@ class ConnectionContext:
     principal: str = "User:ANONYMOUS"
     gate: Gate = field(default_factory=Gate)
     kept: Kept = field(default_factory=Kept)
+    memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(_NEVER_SHORT))
+    """What requests are charged to, and what is unpacked for them."""
 
 
 @value(frozen=True, slots=True)

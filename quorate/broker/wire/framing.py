@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from quorate.broker.wire.budget import SPARE_BYTES, Account, MemoryBudget, SpareBuffers
+from quorate.broker.wire.budget import SMALL_BYTES, SPARE_BYTES, Account, MemoryBudget, SpareBuffers
 from quorate.broker.wire.codecs import MalformedError
 from quorate.runtime import Stream
 
@@ -25,7 +25,7 @@ MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 _PROVEN_BYTES: Final = RECEIVE_BYTES // 2
 """A frame has no memory of its own before so many bytes of it have arrived."""
 _GROWTH: Final = 4
-"""The factor by which the memory of a frame above `SPARE_BYTES` exceeds the bytes arrived. A peer is charged
+"""The factor by which the memory of a frame above `SMALL_BYTES` exceeds the bytes arrived. A peer is charged
 for bytes sent, not for bytes claimed."""
 _SECOND_BYTES: Final = SPARE_BYTES
 """The memory of such a frame at least, while memory is not short: it is copied once, after the first receive.
@@ -160,7 +160,7 @@ class KafkaFrameReader:
     def _next_capacity(self, size: int) -> int:
         """Return how much of a frame of `size` bytes may be filled next. A small one is never begun without
         memory for all of it: it holds none that it can't use."""
-        if size <= SPARE_BYTES:
+        if size <= SMALL_BYTES:
             return size
         least = 0 if self._budget is not None and self._budget.is_short else self._second_bytes
         return min(size, max(least, _GROWTH * self._large_filled))

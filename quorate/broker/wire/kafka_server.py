@@ -191,7 +191,9 @@ class WireServer:
             self._refuse(stream, refusal)
             return None
         self._accepted += 1
-        context = ConnectionContext(id=self._accepted, peer=stream.peer, listener=self._listener_name)
+        context = ConnectionContext(
+            id=self._accepted, peer=stream.peer, listener=self._listener_name, memory=self._requests
+        )
         connection = Connection(
             stream,
             context,
@@ -199,7 +201,6 @@ class WireServer:
             errors=self._errors,
             features=self._features,
             limits=self._limits,
-            request_budget=self._requests,
             response_budget=self._responses,
             served=self._served,
             times=self._times,

@@ -5,11 +5,12 @@ exactly. Keys and values are passed over. Runs of records that are laid out alik
 part, are compared column by column, a fifth of the cost and as exact.
 """
 
+import mmap
 from collections.abc import Iterator
 from functools import cache
 from typing import Final, TypeAlias
 
-RecordBytes: TypeAlias = bytes | bytearray
+RecordBytes: TypeAlias = bytes | bytearray | mmap.mmap
 """What can be indexed fast; a memoryview can't."""
 
 _NULL: Final = 1

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from quorate.kafka_bytes import read_varint, varint
 from quorate.log.batches.batch import HEADER_BYTES, Batch, BatchHeader, attributes_of, seal
+from quorate.log.batches.record_walk import RecordBytes
 from quorate.log.log_errors import InvalidBatchError
 from quorate.runtime import WORK
 
@@ -269,7 +270,7 @@ def _plain_values(data: bytes, count: int) -> list[bytes] | None:
     return values if position == len(data) else None
 
 
-def stamps_of(header: BatchHeader, records: bytes | bytearray) -> Iterator[tuple[int, int]]:
+def stamps_of(header: BatchHeader, records: RecordBytes) -> Iterator[tuple[int, int]]:
     """(offset, timestamp) of each of a batch's records, uncompressed, in order and one at a time. Raises
     `InvalidBatchError`."""
     append_time = header.max_timestamp if header.is_log_append_time else None

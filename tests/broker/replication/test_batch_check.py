@@ -1,8 +1,12 @@
 """What a producer may put into a partition: each refusal as Kafka's, and what is kept of what came."""
 
 import contextlib
+import gc
 import struct
+import weakref
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -13,7 +17,12 @@ from quorate.broker.metadata.configs import effective
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches
 from quorate.broker.replication.producing.produce_rules import ProduceRules
+from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.requests import ProduceItem
+from quorate.broker.replication.serving.produce_service import ProduceService
+from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.wire import Account, MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.kafka_bytes import varint
 from quorate.log.batches.batch import HEADER_BYTES, Batch, attributes_of, read_header, seal
@@ -25,6 +34,7 @@ from quorate.simulation.world.simulated_compute import InlineCompute
 
 NOW_MS = 1_700_000_000_000
 LIMIT = 4 << 20
+MEMORY = MemoryBudget(256 << 20)
 RULES = ProduceRules(
     max_message_bytes=1 << 20,
     codec=None,
@@ -34,6 +44,10 @@ RULES = ProduceRules(
     keys_needed=False,
 )
 COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
+
+
+class Request(bytearray):
+    """A received frame, whose end can be seen."""
 
 
 class CountedCompute(InlineCompute):
@@ -93,7 +107,7 @@ def checker(compute=None, limit=LIMIT):
 
 
 async def checked(data, *, limit=LIMIT, zstd=True, **rules) -> CheckedBatches:
-    return await checker(limit=limit).check(data, replace(RULES, **rules), Slices(), zstd=zstd)
+    return await checker(limit=limit).check(data, replace(RULES, **rules), Slices(), zstd=zstd, memory=MEMORY)
 
 
 async def refused(data, code, *, records=None, match=None, **options):
@@ -182,9 +196,9 @@ async def test_a_large_compressed_batch_is_decompressed_off_the_event_loop(codec
     compute = CountedCompute()
     small = batch(compress(codec, plain(bytes(1000))), codec=codec)
     large = batch(compress(codec, plain(bytes(3 << 20))), codec=codec)
-    await checker(compute).check(small, RULES, Slices())
+    await checker(compute).check(small, RULES, Slices(), memory=MEMORY)
     assert compute.runs == 0, "a hop for a kilobyte"
-    await checker(compute).check(large, RULES, Slices())
+    await checker(compute).check(large, RULES, Slices(), memory=MEMORY)
     assert compute.runs == 1, "three megabytes on the event loop"
 
 
@@ -200,15 +214,15 @@ class CountedSlices(Slices):
 async def test_many_records_may_leave_turns_to_others_and_so_may_many_batches():
     values = [b"x" * (number % 7) for number in range(20_000)]
     slices = CountedSlices()
-    await checker().check(batch(plain(*values), count=len(values)), RULES, slices)
+    await checker().check(batch(plain(*values), count=len(values)), RULES, slices, memory=MEMORY)
     assert slices.pauses >= 39
     slices = CountedSlices()
-    await checker().check(batch(plain(b"v")), RULES, slices)
+    await checker().check(batch(plain(b"v")), RULES, slices, memory=MEMORY)
     assert slices.pauses >= 1, "a request may bring many batches, for as many partitions"
     slices = CountedSlices()
     late = batch(plain(*values), count=len(values), base_timestamp=NOW_MS + 3_600_001)
     with pytest.raises(PartitionError):
-        await checker().check(late, RULES, slices)
+        await checker().check(late, RULES, slices, memory=MEMORY)
     assert slices.pauses >= 78
 
 
@@ -232,31 +246,95 @@ async def test_no_batch_holds_the_event_loop(codec, kind):
 
     async def check():
         with contextlib.suppress(PartitionError):
-            await checks.check(data, rules, Slices())
+            await checks.check(data, rules, Slices(), memory=MEMORY)
 
     await within_gap(check(), what=f"a batch ({kind}, {codec.name})")
 
 
-async def test_only_one_large_batch_is_decompressed_at_a_time(nursery):
-    """Each may take as much memory as the limit allows."""
-    inside = most = 0
+async def test_what_is_unpacked_counts_before_it_is_there_and_waits_for_room(nursery):
+    memory = MemoryBudget(16 << 20)
+    held = []
 
     class Watched(InlineCompute):
         async def run(self, function):
-            nonlocal inside, most
-            inside += 1
-            most = max(most, inside)
-            result = await super().run(function)
+            held.append(memory.limit - memory.available)
             await trio.lowlevel.checkpoint()
-            inside -= 1
-            return result
+            return await super().run(function)
 
-    shared = checker(Watched())
-    large = batch(compress(Codec.ZSTD, plain(bytes(3 << 20))), codec=Codec.ZSTD)
+    shared = checker(Watched(), limit=8 << 20)
+    large = batch(compress(Codec.ZSTD, plain(bytes(7 << 20))), codec=Codec.ZSTD)
     async with trio.open_nursery() as several:
-        for _ in range(3):
-            several.start_soon(shared.check, large, RULES, Slices())
-    assert most == 1
+        for _ in range(4):
+            several.start_soon(partial(shared.check, large, RULES, Slices(), memory=memory))
+    assert len(held) == 4
+    assert all(7 << 20 < each < 20 << 20 for each in held), "one has room, and one more overdraws"
+    assert memory.available == memory.limit
+
+
+async def test_requests_that_have_all_the_memory_are_unpacked_one_by_one(nursery, autojump_clock):
+    """Each has its part until it is answered, so that none gives way to another."""
+    memory = MemoryBudget(16 << 20)
+    large = batch(compress(Codec.ZSTD, plain(bytes(7 << 20))), codec=Codec.ZSTD)
+    done = []
+
+    async def request():
+        frame = Account(memory)
+        await frame.draw(4 << 20)
+        await trio.sleep(1)
+        await checker(InlineCompute(), limit=8 << 20).check(large, RULES, Slices(), memory=memory)
+        frame.release()
+        done.append(memory.available)
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as several:
+            for _ in range(3):
+                several.start_soon(request)
+    assert done[-1] == memory.limit
+
+
+@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+async def test_a_bomb_that_says_its_size_is_refused_before_it_is_unpacked(codec):
+    body = bytearray(compress(codec, bytes(40 << 20)))
+    if codec is Codec.LZ4:
+        # As some clients write it; ours doesn't.
+        body[4] |= 0x08
+        body[6:6] = (40 << 20).to_bytes(8, "little")
+    bomb = batch(bytes(body), codec=codec)
+    compute = CountedCompute()
+    memory = MemoryBudget(1)
+    with pytest.raises(PartitionError) as raised:
+        await checker(compute).check(bomb, replace(RULES, max_message_bytes=4 << 20), Slices(), memory=memory)
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert compute.runs == 0
+
+
+async def test_a_refused_batch_is_forgotten_without_a_garbage_collection():
+    """Its error's traceback would keep what was unpacked, and the request."""
+    memory = MemoryBudget(256 << 20)
+    body = compress(Codec.ZSTD, plain(bytes(3 << 20)))
+    service = ProduceService(
+        lambda topic, number: SimpleNamespace(check_appendable=lambda acks: None, rules=RULES),
+        Purgatory(),
+        checker(),
+        ReplicationStats(),
+    )
+
+    async def refused_alone(data):
+        request = Request(data)
+        gone = weakref.ref(request)
+        pending = await service.produce(
+            [ProduceItem("t", 0, memoryview(request))], acks=1, timeout_ms=1, zstd=True, memory=memory
+        )
+        assert pending.results()[0].error
+        return gone
+
+    gc.disable()
+    try:
+        for data in (batch(body + b"x", codec=4), batch(body, codec=4, count=2), b"", batch(body, codec=7)):
+            gone = await refused_alone(data)
+            assert gone() is None
+    finally:
+        gc.enable()
 
 
 # Timestamps (KIP-937)
@@ -339,7 +417,7 @@ async def test_a_topics_level_is_what_a_broker_compresses_with(codec, levels):
     for level in levels:
         own = {"compression.type": name, f"compression.{name}.level": str(level)}
         rules = ProduceRules.of(effective(MetadataImage(), "t", static=own))
-        found = await checker().check(batch(records, count=5000), rules, Slices())
+        found = await checker().check(batch(records, count=5000), rules, Slices(), memory=MEMORY)
         assert bytes(found.records[HEADER_BYTES:]) == compress(codec, records, level)
         sizes.append(len(found.records))
     assert sizes[0] > sizes[1]
@@ -349,7 +427,9 @@ async def test_a_thorough_level_is_not_for_the_event_loop():
     data = batch(plain(bytes(20_000)))
     for level, runs in ((3, 0), (None, 0), (11, 0), (12, 1), (22, 1)):
         compute = CountedCompute()
-        await checker(compute).check(data, replace(RULES, codec=Codec.ZSTD, level=level), Slices())
+        await checker(compute).check(
+            data, replace(RULES, codec=Codec.ZSTD, level=level), Slices(), memory=MEMORY
+        )
         assert compute.runs == runs, f"level {level}"
 
 

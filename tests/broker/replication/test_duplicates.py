@@ -12,6 +12,7 @@ from quorate.broker.replication.producing.producer_snapshot import decode_steps
 from quorate.broker.replication.producing.producer_state import KeptBatch, ProducerState
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import ProduceItem
+from quorate.broker.wire import MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_headers
 from quorate.runtime.slices import at_once
@@ -123,7 +124,7 @@ async def test_a_batch_sent_again_is_answered_with_the_time_that_it_got_at_first
         for sequence in sequences:
             item = ProduceItem("t", 0, produced_batch("a", producer=(7, 0, sequence)))
             pending = await cluster[broker].replicas.produces.produce(
-                [item], acks=-1, timeout_ms=5000, zstd=True
+                [item], acks=-1, timeout_ms=5000, zstd=True, memory=MemoryBudget(1 << 20)
             )
             await pending.wait()
             (result,) = pending.results()

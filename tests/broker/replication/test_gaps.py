@@ -35,6 +35,7 @@ from quorate.broker.replication.serving.partition_reader import PartitionReader
 from quorate.broker.replication.serving.produce_service import ProduceService
 from quorate.broker.replication.serving.session_fetches import SessionFetches
 from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.wire import MemoryBudget
 from quorate.broker.wire.codecs import FetchPartition
 from quorate.error_code import ErrorCode
 from quorate.log import Log, LogConfig
@@ -170,7 +171,8 @@ async def test_a_produce_to_many_partitions_appends_in_slices(tmp_path: Path) ->
     batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"x"])
     items = [ProduceItem("t", number, batch) for number in range(10_000)]
     pending = await within_gap(
-        service.produce(items, acks=-1, timeout_ms=1000, zstd=True), what="a Produce to 10,000 partitions"
+        service.produce(items, acks=-1, timeout_ms=1000, zstd=True, memory=MemoryBudget(1 << 20)),
+        what="a Produce to 10,000 partitions",
     )
     assert pending.done
     assert [each.base_offset for each in pending.results()] == list(range(10_000))
@@ -203,7 +205,7 @@ async def test_a_leader_deposed_between_two_appends_of_a_produce_acknowledges_no
     service = ProduceService(writable, Purgatory(), checker, ReplicationStats())
     batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"x"])
     items = [ProduceItem("t", number, batch) for number in range(2)]
-    pending = await service.produce(items, acks=-1, timeout_ms=1000, zstd=True)
+    pending = await service.produce(items, acks=-1, timeout_ms=1000, zstd=True, memory=MemoryBudget(1 << 20))
     assert not pending.done
     assert pending.results()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     second.stop()

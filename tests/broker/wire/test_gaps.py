@@ -490,7 +490,6 @@ async def taken_in(scenario: str, *, many: int, answers: bool) -> int:
         features=lambda: NO_FEATURES,
         limits=ConnectionLimits(max_frame_bytes=MAX_FRAME_BYTES),
         served=frozenset(APIS),
-        request_budget=None,  # type: ignore[arg-type]
         response_budget=ResponseBudget(1 << 30),
         times=NothingCounted(),
     )

@@ -10,12 +10,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-import trio
 from crc32c import crc32c
 
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.broker.replication.producing.producer_state import NO_PRODUCER
 from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.wire import Account, MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.log import (
     BatchTooLargeError,
@@ -24,7 +24,9 @@ from quorate.log import (
     DecompressedTooLargeError,
     InvalidBatchError,
     compress,
-    decompress,
+    decompress_within,
+    memory_within,
+    output_sizes,
 )
 from quorate.log.batches import (
     CRC_START,
@@ -54,6 +56,8 @@ _ZSTD_THOROUGH: Final = 12
 _INLINE_THOROUGH_BYTES: Final = 8 << 10
 """The bytes compressed on the event loop from that level of zstd on, which takes up to ten times as long: 9
 ms for 64 KiB."""
+_UNCOUNTED_BYTES: Final = 64 << 10
+"""The memory that counts for nobody, as that of a frame of this size does."""
 _NAMED_MAX: Final = 1000
 """The records at fault that are named per batch."""
 _NO_TIMESTAMP: Final = -1
@@ -71,27 +75,37 @@ class CheckedBatches:
 
 
 class BatchChecker:
-    """One per broker. At most one batch that is large when decompressed is held at a time."""
+    """One per broker."""
 
-    __slots__ = ("_compute", "_large", "_limit", "_now_ms")
+    __slots__ = ("_compute", "_limit", "_now_ms")
 
     def __init__(self, compute: Compute, now_ms: Callable[[], int], *, uncompressed_max_bytes: int) -> None:
         self._compute = compute
         self._now_ms = now_ms
         self._limit = uncompressed_max_bytes
-        self._large = trio.Lock()
 
     async def check(
-        self, records: Buffer, rules: ProduceRules, slices: Slices, *, zstd: bool = True
+        self,
+        records: Buffer,
+        rules: ProduceRules,
+        slices: Slices,
+        *,
+        zstd: bool = True,
+        memory: MemoryBudget,
     ) -> CheckedBatches:
         """Check `records`, one batch that must not change meanwhile, and bring it to what `rules` ask for.
         Without a checkpoint if that is short. `slices`: of the whole request. `zstd`: whether the client
-        knows of it (Produce 7). Raises `PartitionError`."""
+        knows of it (Produce 7). What is decompressed counts in `memory` meanwhile, and waits for room in it.
+        Raises `PartitionError`."""
         header = read_produced(records, max_bytes=rules.max_message_bytes)
         now_ms = self._now_ms()
-        rewritten = await self._check_batch(
-            header, memoryview(records), rules, slices, zstd=zstd, now_ms=now_ms
-        )
+        account = Account(memory, unpacks=True)
+        try:
+            rewritten = await self._check_batch(
+                header, memoryview(records), rules, slices, account, zstd=zstd, now_ms=now_ms
+            )
+        finally:
+            account.release()
         await slices.pause()
         append_time_ms = now_ms if rules.log_append_time else -1
         if rewritten is None:
@@ -104,6 +118,7 @@ class BatchChecker:
         batch: memoryview,
         rules: ProduceRules,
         slices: Slices,
+        account: Account,
         *,
         zstd: bool,
         now_ms: int,
@@ -123,38 +138,48 @@ class BatchChecker:
                 ErrorCode.INVALID_TIMESTAMP, "the batch is marked as having the broker's time (LogAppendTime)"
             )
         body = batch[HEADER_BYTES:]
-        data = bytes(body) if codec is Codec.NONE else self._decompressed_inline(codec, body)
-        if data is not None:
-            return await self._check_records(header, data, body, rules, slices, now_ms=now_ms)
-        async with self._large:
-            try:
-                data = await self._compute.run(partial(decompress, codec, body, self._limit))
-            except CompressedDataError as error:
-                raise _undecompressable(codec, error) from None
-            except DecompressedTooLargeError:
-                raise self._too_large(codec, self._limit) from None
-            return await self._check_records(header, data, body, rules, slices, now_ms=now_ms)
+        data = await self._unpacked(codec, body, account)
+        return await self._check_records(header, data, body, rules, slices, account, now_ms=now_ms)
 
-    def _decompressed_inline(self, codec: Codec, body: memoryview) -> RecordBytes | None:
-        """Return the decompressed records, or None if they are too large for the event loop."""
-        most = _INLINE_BYTES[codec]
-        if len(body) > most // 4:
-            return None
+    async def _unpacked(self, codec: Codec, body: memoryview, account: Account) -> RecordBytes:
+        """Return the records as they are uncompressed, whose memory is drawn before it is used. Raises
+        `PartitionError`."""
+        if codec is Codec.NONE:
+            await _draw(account, len(body))
+            return bytes(body)
         try:
-            return decompress(codec, body, min(most, self._limit))
+            for size in output_sizes(codec, body, self._limit):
+                output = await self._unpacked_within(codec, body, size, account)
+                if output is not None:
+                    return output
         except CompressedDataError as error:
-            raise _undecompressable(codec, error) from None
+            raise PartitionError(
+                ErrorCode.INVALID_RECORD, f"the batch can't be decompressed ({codec.name.lower()}): {error}"
+            ) from None
         except DecompressedTooLargeError:
-            if most >= self._limit:
-                raise self._too_large(codec, self._limit) from None
-            return None
-
-    def _too_large(self, codec: Codec, limit: int) -> PartitionError:
-        return PartitionError(
+            pass
+        raise PartitionError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has more than {limit} bytes when decompressed ({codec.name.lower()}), which is more "
-            "than an uncompressed one could bring (socket.request.max.bytes)",
+            f"the batch has more than {self._limit} bytes when decompressed ({codec.name.lower()}), which is "
+            "more than an uncompressed one could bring (socket.request.max.bytes)",
         )
+
+    async def _unpacked_within(
+        self, codec: Codec, body: memoryview, size: int, account: Account
+    ) -> RecordBytes | None:
+        """Return the records if they take `size` bytes at most, else None."""
+        account.release()
+        await _draw(account, memory_within(codec, body, size))
+        unpack = partial(decompress_within, codec, body, size)
+        if size <= _INLINE_BYTES[codec] and len(body) <= _INLINE_BYTES[codec] // 4:
+            return unpack()
+        return await self._compute.run(unpack)
+
+    async def _compressed(self, target: Codec, data: RecordBytes, rules: ProduceRules) -> bytes:
+        work = partial(compress, target, memoryview(data), rules.level)
+        if target is Codec.NONE or len(data) <= _compressed_inline(target, rules.level):
+            return work()
+        return await self._compute.run(work)
 
     async def _check_records(
         self,
@@ -163,6 +188,7 @@ class BatchChecker:
         body: memoryview,
         rules: ProduceRules,
         slices: Slices,
+        account: Account,
         *,
         now_ms: int,
     ) -> bytes | None:
@@ -197,10 +223,10 @@ class BatchChecker:
             kept: Buffer = body
         elif target is Codec.NONE and HEADER_BYTES + len(data) > rules.max_message_bytes:
             raise _grown(target, HEADER_BYTES + len(data), rules)
-        elif target is Codec.NONE or len(data) <= _compressed_inline(target, rules.level):
-            kept = compress(target, data, rules.level)
         else:
-            kept = await self._compute.run(partial(compress, target, data, rules.level))
+            # What doesn't get smaller.
+            await _draw(account, len(data))
+            kept = await self._compressed(target, data, rules)
         size = HEADER_BYTES + len(kept)
         if size > rules.max_message_bytes:
             raise _grown(target, size, rules)
@@ -219,6 +245,11 @@ class BatchChecker:
             base_sequence=header.base_sequence,
             count=header.count,
         )
+
+
+async def _draw(account: Account, size: int) -> None:
+    if size > _UNCOUNTED_BYTES:
+        await account.draw(size)
 
 
 def _compressed_inline(codec: Codec, level: int | None) -> int:
@@ -273,12 +304,6 @@ def _sent_so(records: Buffer) -> bool:
     if not HEADER_BYTES <= header.size <= len(view):
         return False
     return crc32c(view[CRC_START : header.size]) == header.crc
-
-
-def _undecompressable(codec: Codec, error: CompressedDataError) -> PartitionError:
-    return PartitionError(
-        ErrorCode.INVALID_RECORD, f"the batch can't be decompressed ({codec.name.lower()}): {error}"
-    )
 
 
 def _grown(target: Codec, size: int, rules: ProduceRules) -> PartitionError:

@@ -12,6 +12,7 @@ from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import ProduceItem, ProduceResult, TopicRef
 from quorate.broker.replication.serving.parked_produce import ParkedProduce
 from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.wire import MemoryBudget
 from quorate.runtime import Slices
 
 Writable: TypeAlias = Callable[[TopicRef, int], PartitionReplica]
@@ -30,31 +31,37 @@ class ProduceService:
         self._stats = stats
 
     async def produce(
-        self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, zstd: bool
+        self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, zstd: bool, memory: MemoryBudget
     ) -> ParkedProduce:
         """Check a client's batches and append them, as `append`. Returns when the append is done. Large
         batches let other tasks run, so concurrent calls have no order. `zstd`: whether the client's version
-        of Produce knows it."""
-        checked: list[CheckedBatches | PartitionError] = []
+        of Produce knows it. `memory`: what is unpacked counts there."""
+        # No error is kept: its traceback would keep all that there is here until the next garbage collection.
+        checked: list[CheckedBatches | ProduceResult] = []
         slices = Slices()
         for item in items:
             try:
                 partition = self._writable(item.topic, item.partition_id)
                 partition.check_appendable(acks)
-                checked.append(await self._checker.check(item.records, partition.rules, slices, zstd=zstd))
+                batches = await self._checker.check(
+                    item.records, partition.rules, slices, zstd=zstd, memory=memory
+                )
+                checked.append(batches)
             except PartitionError as error:
-                checked.append(error)
+                checked.append(_refused(item, error))
                 await slices.pause()
         results = _Results(self._stats)
-        for item, batches in zip(items, checked, strict=True):
+        for item, outcome in zip(items, checked, strict=True):
+            if isinstance(outcome, ProduceResult):
+                results.pending.add(outcome)
+                await slices.pause()
+                continue
             try:
-                if isinstance(batches, PartitionError):
-                    raise batches
                 # Whoever led when the check began may have lost the partition since.
                 partition = self._writable(item.topic, item.partition_id)
-                results.add(item, partition, batches, acks=acks)
+                results.add(item, partition, outcome, acks=acks)
             except PartitionError as error:
-                results.refuse(item, error)
+                results.pending.add(_refused(item, error))
             await slices.pause()
         return self._begin(results, timeout_ms)
 
@@ -71,7 +78,7 @@ class ProduceService:
                 batches = partition.read_headers(item.records, internal=internal)
                 results.add(item, partition, batches, acks=acks)
             except PartitionError as error:
-                results.refuse(item, error)
+                results.pending.add(_refused(item, error))
         return self._begin(results, timeout_ms)
 
     def _begin(self, results: "_Results", timeout_ms: int) -> ParkedProduce:
@@ -108,16 +115,15 @@ class _Results:
         if acks == -1:
             self.pending.expect(partition, appended.end_offset)
 
-    def refuse(self, item: ProduceItem, error: PartitionError) -> None:
-        self.pending.add(
-            ProduceResult(
-                topic=item.topic,
-                partition_id=item.partition_id,
-                error=error.code,
-                error_message=error.message,
-                record_errors=error.records,
-            )
-        )
-
     def _count_expired(self) -> None:
         self._stats.expired_produces += 1
+
+
+def _refused(item: ProduceItem, error: PartitionError) -> ProduceResult:
+    return ProduceResult(
+        topic=item.topic,
+        partition_id=item.partition_id,
+        error=error.code,
+        error_message=error.message,
+        record_errors=error.records,
+    )
