@@ -1,4 +1,8 @@
-"""Work that grows with data, done a few milliseconds at a time, so that others run on the event loop too."""
+"""Work that grows with data, done a few milliseconds at a time, so that others run on the event loop too.
+
+Of all such work of an event loop one slice runs before the loop looks at the outside world again: who has
+short work waits for one slice, however many have long work.
+"""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, overload
@@ -19,6 +23,44 @@ SLICE_SECONDS: Final = 0.005
 
 
 _LET_GO_AT_ONCE: Final = 500
+
+
+class _Turns:
+    """Those whose slice is over: each gets the next one in its turn, one in a pass of the event loop."""
+
+    __slots__ = ("_has_next", "_line")
+
+    def __init__(self) -> None:
+        self._line = trio.lowlevel.ParkingLot()
+        self._has_next = False
+        """Whether somebody is scheduled for the next pass."""
+
+    async def wait(self) -> None:
+        if self._has_next:
+            await self._line.park()
+            self._schedule_next()
+            return
+        self._has_next = True
+        try:
+            await trio.lowlevel.checkpoint()
+        finally:
+            self._schedule_next()
+
+    def _schedule_next(self) -> None:
+        self._has_next = bool(self._line)
+        self._line.unpark()
+
+
+_turns: trio.lowlevel.RunVar[_Turns] = trio.lowlevel.RunVar("slices' turns")
+
+
+def _turns_of_this_loop() -> _Turns:
+    try:
+        return _turns.get()
+    except LookupError:
+        turns = _Turns()
+        _turns.set(turns)
+        return turns
 
 
 class Slices:
@@ -44,7 +86,7 @@ class Slices:
         """Let other tasks run if the slice is over. Otherwise return without a checkpoint. Call it after each
         item."""
         if self._now() >= self._end:
-            await trio.lowlevel.checkpoint()
+            await _turns_of_this_loop().wait()
             self._end = self._now() + SLICE_SECONDS
 
 
