@@ -2016,6 +2016,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/broker/wire/test_framing.py",
     ),
     _tested(
+        "requests with all the memory wait for each other to be unpacked",
+        "broker/wire/budget.py",
+        "        line = share.begun if account.held or account.unpacks else share.fresh\n",
+        "        line = share.begun if account.held else share.fresh\n",
+        "a deadlock: each holds what the other waits for",
+        "tests/broker/replication/test_batch_check.py",
+    ),
+    _tested(
         "fast senders pay for slow ones",
         "broker/wire/kafka_server.py",
         "late.sort(key=lambda each: each[0].arrived)",
@@ -2050,7 +2058,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a creation is answered before its leaders serve",
         "broker/apis/create_topics.py",
-        "            await broker.leaders.wait(names, deadline=deadline)\n",
+        "            await broker.leaders.wait(new, deadline=deadline)\n",
         "",
         "an answer that promises too much",
         "tests/broker/server/test_first_answers.py",
