@@ -4,7 +4,9 @@ Of all such work of an event loop one slice runs before the loop looks at the ou
 short work waits for one slice, however many have long work.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
 import trio
@@ -52,9 +54,24 @@ class _Turns:
 
 
 _turns: trio.lowlevel.RunVar[_Turns] = trio.lowlevel.RunVar("slices' turns")
+_own_turns: ContextVar[_Turns | None] = ContextVar("quorate_own_turns", default=None)
+
+
+@contextmanager
+def own_turns() -> Iterator[None]:
+    """Tasks that are started in this block take turns among themselves, as if they had an event loop of their
+    own. For simulated processes: one that is stopped holds up no other."""
+    token = _own_turns.set(_Turns())
+    try:
+        yield
+    finally:
+        _own_turns.reset(token)
 
 
 def _turns_of_this_loop() -> _Turns:
+    own = _own_turns.get()
+    if own is not None:
+        return own
     try:
         return _turns.get()
     except LookupError:

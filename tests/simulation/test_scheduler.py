@@ -259,3 +259,28 @@ def test_slower_machines_take_longer() -> None:
 
     assert run(1, program) == 0
     assert run(1, program, slowness=1000) == pytest.approx(0.08)
+
+
+def test_long_work_of_a_stopped_process_holds_up_no_other() -> None:
+    """In each process one slice of long work runs at a time, and the next waits for it."""
+    done: dict[str, float] = {}
+
+    async def work(name: str) -> None:
+        slices = Slices()
+        for _ in range(20):
+            WORK.records += 20_000
+            await slices.pause()
+        done[name] = trio.current_time()
+
+    async def program(scheduler: Scheduler) -> None:
+        async with trio.open_nursery() as nursery:
+            for name in ("stopped", "stopped", "running", "running"):
+                with scheduler.process(name):
+                    nursery.start_soon(work, name)
+            await trio.sleep(0.05)
+            scheduler.pause("stopped")
+            await trio.sleep(60)
+            scheduler.resume("stopped")
+
+    run(1, program)
+    assert done["running"] < 60 < done["stopped"]

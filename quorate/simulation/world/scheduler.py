@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import trio
 from trio._core import _run as trio_run
 
+from quorate.runtime.slices import own_turns
 from quorate.simulation.violations import StuckError as StuckError
 from quorate.simulation.world.quick_runner import quicken
 from quorate.simulation.world.simulated_clock import VirtualClock
@@ -65,7 +66,8 @@ class Scheduler(random.Random):
         """Tasks that are started in this block, and those that they start, belong to process `name`."""
         token = _PROCESS.set(name)
         try:
-            yield
+            with own_turns():
+                yield
         finally:
             _PROCESS.reset(token)
 
