@@ -2147,8 +2147,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a cycle that dies in a server's old objects is kept for ever",
         "runtime/real/garbage.py",
-        "                gc.unfreeze()\n",
-        "                pass\n",
+        "            gc.unfreeze()\n",
+        "            pass\n",
         "a slip: what is set aside is never looked at again",
         "tests/runtime/test_garbage.py",
     ),

@@ -73,6 +73,7 @@ def test_a_cycle_that_dies_after_it_was_passed_over_is_collected_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(garbage, "_UNSEEN_MIN", 1000)
+    monkeypatch.setattr(garbage, "_MANY_FOR_S", 0)
     with short_collections():
         knot = Knot()
         seen = weakref.ref(knot)
@@ -102,6 +103,35 @@ def test_objects_that_come_and_go_make_no_collection_look_at_everything(
             gc.collect()
             del passing
         assert not looked_at_all
+
+
+def test_no_collection_looks_at_everything_for_what_is_there_for_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the parts of a large request are, while it is decoded, carried out and answered."""
+    monkeypatch.setattr(garbage, "_UNSEEN_MIN", 1000)
+    now = 0.0
+    monkeypatch.setattr(garbage.time, "monotonic", lambda: now)
+    with short_collections(), monkeypatch.context() as patch:
+        looked_at_all: list[float] = []
+        patch.setattr(gc, "unfreeze", lambda: looked_at_all.append(now))
+        for _ in range(4):
+            passing = [[] for _ in range(3 * gc.get_freeze_count())]
+            for _ in range(5):
+                gc.collect()
+                now += 1.0
+            del passing
+            gc.collect()
+        assert not looked_at_all
+        counted: list[float] = []
+        count = gc.get_freeze_count
+        patch.setattr(gc, "get_freeze_count", lambda: counted.append(now) or count())
+        staying = [[] for _ in range(3 * count())]
+        for _ in range(25):
+            gc.collect()
+            now += 1.0
+        assert len(looked_at_all) == 1 and staying
+        assert len(counted) <= 3
 
 
 def test_the_collector_is_as_it_was_afterwards() -> None:

@@ -1,6 +1,7 @@
 """AlterClientQuotas, passed on to the controller (KIP-546)."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,6 +15,7 @@ from quorate.broker.controller.rpc import (
     QuotaOperation,
 )
 from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.runtime import Steps, in_slices
 
 if TYPE_CHECKING:
     from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest as WireRequest
@@ -37,8 +39,7 @@ def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> A
 
 async def _alter(broker: Broker, context: RequestContext, request: "WireRequest") -> Response:
     asked = AlterClientQuotasRequest(
-        alterations=tuple(_alteration(each) for each in request.entries),
-        validate_only=request.validate_only,
+        alterations=await in_slices(_alterations(request.entries)), validate_only=request.validate_only
     )
     answer = await broker.channel.ask(asked, timeout_seconds=_TIMEOUT_SECONDS)
     results = answer.results
@@ -59,6 +60,14 @@ async def _alter(broker: Broker, context: RequestContext, request: "WireRequest"
             for entry, result in zip(request.entries, results, strict=True)
         ),
     )
+
+
+def _alterations(entries: Sequence["EntryData"]) -> Steps[tuple[QuotaAlteration, ...]]:
+    alterations: list[QuotaAlteration] = []
+    for entry in entries:
+        alterations.append(_alteration(entry))
+        yield
+    return tuple(alterations)
 
 
 def _alteration(entry: "EntryData") -> QuotaAlteration:

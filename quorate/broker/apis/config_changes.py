@@ -162,7 +162,6 @@ def checked(
     """Make the checks of broker `node_id`, in Kafka's order (ConfigAdminManager), and change its loggers.
     Returns the results, and what is for the controller. Raises `KafkaError` for a request that is too
     large."""
-    results = [AlteredConfig(each.resource_type, each.resource_name) for each in resources]
     forwarded: _Forwarded = []
     total = 0
     for resource in resources:
@@ -173,6 +172,8 @@ def checked(
             WireErrorCode.policy_violation,
             f"one request may change {MAX_CHANGES} keys of {MAX_CHANGES} resources at most; send several",
         )
+    results = [AlteredConfig(each.resource_type, each.resource_name) for each in resources]
+    yield
     times = Counter((each.resource_type, each.resource_name) for each in resources)
     for resource, result in zip(resources, results, strict=True):
         yield

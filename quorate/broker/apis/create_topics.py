@@ -1,16 +1,20 @@
 """CreateTopics, passed on to the controller."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
+from quorate.broker.controller import joined, portions
+from quorate.broker.controller.operations import MAX_NEW_PARTITIONS, TOO_MANY
 from quorate.broker.controller.rpc import Assignment, ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
+from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import ConfigSource, describe_topic
 from quorate.broker.wire import Answer, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
+from quorate.runtime import Slices, Steps, in_slices
 
 if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreatableTopic
@@ -18,6 +22,11 @@ if TYPE_CHECKING:
 
 _Fields = dict[str, object]
 _STRICT_FROM: Final = 6
+_MAX_SETTINGS: Final = 10_000
+"""Of all topics in one request, as in Kafka: one operation of its controller writes no more records."""
+_PORTION: Final = 1000
+"""Topics, settings and assignments in one request to the controller: it takes 2 ms to encode."""
+_PER_STEP: Final = 100
 
 
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
@@ -27,30 +36,47 @@ def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> A
 
 
 async def _create(broker: Broker, context: RequestContext, request: "WireRequest") -> Response:
-    timeout = max(request.timeout.total_seconds(), 0)
-    deadline = trio.current_time() + timeout
-    reserved = [topic.name for topic in request.topics if topic.name == CLUSTER_METADATA]
-    forwarded = CreateTopicsRequest(
-        topics=tuple(_new_topic(topic) for topic in request.topics if topic.name != CLUSTER_METADATA),
-        validate_only=request.validate_only,
-        who=broker.throttles.requester(context, strict_from=_STRICT_FROM),
-    )
-    answer = await broker.channel.ask(forwarded, timeout_seconds=timeout)
-    throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
-    created = list(answer.topics)
-    if answer.error is not ErrorCode.NONE:
-        created = [
-            CreatedTopic(name=topic.name, error=answer.error, error_message=answer.error_message)
-            for topic in forwarded.topics
-        ]
-    created += [
-        CreatedTopic(
-            name=name,
-            error=ErrorCode.INVALID_REQUEST,
-            error_message=f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
+    deadline = trio.current_time() + max(request.timeout.total_seconds(), 0)
+    asked = await in_slices(_asked(request, broker.config.int("num.partitions")))
+    created: list[CreatedTopic] = []
+    throttle_ms = 0
+    slices = Slices()
+    for portion in portions(list(asked.topics.values()), most=_PORTION, cost=_cost):
+        error, message = asked.error, asked.message
+        topics: tuple[CreatedTopic, ...] = ()
+        if error is ErrorCode.NONE:
+            forwarded = CreateTopicsRequest(
+                topics=joined(portion),
+                validate_only=request.validate_only,
+                who=broker.throttles.requester(context, strict_from=_STRICT_FROM),
+            )
+            try:
+                answer = await broker.channel.ask(
+                    forwarded, timeout_seconds=max(deadline - trio.current_time(), 0)
+                )
+            except ControllerTimedOutError as timed_out:
+                if not created:
+                    raise
+                # What was created before is there, and is answered so.
+                error, message = ErrorCode.REQUEST_TIMED_OUT, str(timed_out)
+            else:
+                error, message, topics = answer.error, answer.error_message, answer.topics
+                throttle_ms = max(throttle_ms, answer.throttle_ms)
+        if error is not ErrorCode.NONE:
+            topics = tuple(
+                CreatedTopic(name=same[0].name, error=error, error_message=message) for same in portion
+            )
+        created += topics
+        await slices.pause()
+    throttle_time = broker.throttles.wait_for_controller(context, throttle_ms)
+    if asked.reserved:
+        created.append(
+            CreatedTopic(
+                name=CLUSTER_METADATA,
+                error=ErrorCode.INVALID_REQUEST,
+                error_message=f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
+            )
         )
-        for name in reserved
-    ]
     if not request.validate_only:
         ids = [topic.topic_id for topic in created if topic.topic_id is not None]
         with trio.move_on_at(deadline):
@@ -59,24 +85,76 @@ async def _create(broker: Broker, context: RequestContext, request: "WireRequest
             )
             new = {topic.name: 0 for topic in created if topic.topic_id is not None}
             await broker.leaders.wait(new, deadline=deadline)
-    given = {topic.name: {each.name: each.value for each in topic.configs} for topic in forwarded.topics}
     return await encoded_in_slices(
         context,
         throttle_time=throttle_time,
-        topics=(_created(broker, topic, given.get(topic.name, {})) for topic in created),
+        topics=(_created(broker, topic, asked.settings(topic.name)) for topic in created),
     )
 
 
-def _new_topic(topic: "CreatableTopic") -> NewTopic:
+class _Asked(NamedTuple):
+    """What a request asks for."""
+
+    topics: Mapping[str, tuple[NewTopic, ...]]
+    """By name. One that is asked for more than once is here twice: the controller refuses it."""
+    reserved: bool
+    """Whether one of them is a topic that can't be created."""
+    error: ErrorCode
+    """Of all of them, if they are too many."""
+    message: str | None
+
+    def settings(self, name: str) -> dict[str, str | None]:
+        given = self.topics.get(name)
+        return {} if given is None else {each.name: each.value for each in given[0].configs}
+
+
+def _asked(request: "WireRequest", default_partitions: int) -> Steps[_Asked]:
+    topics: dict[str, tuple[NewTopic, ...]] = {}
+    reserved = False
+    partitions = settings = 0
+    for topic in request.topics:
+        settings += len(topic.configs)
+        count = default_partitions if topic.num_partitions == -1 else topic.num_partitions
+        partitions += len(topic.assignments) or max(1, count)
+        yield
+    too_many = partitions > MAX_NEW_PARTITIONS or settings > _MAX_SETTINGS
+    for topic in request.topics:
+        if topic.name == CLUSTER_METADATA:
+            reserved = True
+        elif too_many:
+            topics[topic.name] = (NewTopic(name=topic.name),)
+        else:
+            topics[topic.name] = (*topics.get(topic.name, ())[:1], (yield from _new_topic(topic)))
+        yield
+    if partitions > MAX_NEW_PARTITIONS:
+        return _Asked(topics, reserved, ErrorCode.POLICY_VIOLATION, TOO_MANY)
+    if settings > _MAX_SETTINGS:
+        message = f"one request may give {_MAX_SETTINGS} settings to new topics at most; send several"
+        return _Asked(topics, reserved, ErrorCode.POLICY_VIOLATION, message)
+    return _Asked(topics, reserved, ErrorCode.NONE, None)
+
+
+def _cost(same: tuple[NewTopic, ...]) -> int:
+    return sum(1 + len(each.configs) + len(each.assignments) for each in same)
+
+
+def _new_topic(topic: "CreatableTopic") -> Steps[NewTopic]:
+    assignments: list[Assignment] = []
+    for each in topic.assignments:
+        assignments.append(Assignment(partition_id=each.partition_index, replicas=tuple(each.broker_ids)))
+        if len(assignments) % _PER_STEP == 0:
+            yield
+    configs: list[ConfigEntry] = []
+    for setting in topic.configs:
+        configs.append(ConfigEntry(name=setting.name, value=setting.value))
+        if len(configs) % _PER_STEP == 0:
+            yield
     return NewTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        assignments=tuple(
-            Assignment(partition_id=each.partition_index, replicas=tuple(each.broker_ids))
-            for each in topic.assignments
-        ),
-        configs=tuple(ConfigEntry(name=each.name, value=each.value) for each in topic.configs),
+        assignments=tuple(assignments),
+        configs=tuple(configs),
     )
 
 

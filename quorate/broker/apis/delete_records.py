@@ -26,12 +26,14 @@ def handle(broker: Broker, context: RequestContext, request: "DeleteRecordsReque
 
 
 async def _delete(broker: Broker, context: RequestContext, request: "DeleteRecordsRequest") -> Response:
+    asked: dict[str, dict[int, None]] = {}
     refused: dict[_Partition, ErrorCode] = {}
     items: dict[_Partition, DeleteRecordsItem] = {}
     slices = Slices()
     for topic in request.topics:
         for part in topic.partitions:
             key = (topic.name, part.partition_index)
+            asked.setdefault(topic.name, {})[part.partition_index] = None
             error = _refusal(broker, *key)
             if error is ErrorCode.none:
                 # The last one of a partition named twice counts, as in Kafka.
@@ -44,7 +46,7 @@ async def _delete(broker: Broker, context: RequestContext, request: "DeleteRecor
     )
     await pending.wait()
     results = dict(zip(items, pending.results(), strict=True))
-    return await encoded_in_slices(context, topics=_topics(request, refused, results))
+    return await encoded_in_slices(context, topics=_topics(asked, refused, results))
 
 
 def _refusal(broker: Broker, name: str, partition_id: int) -> ErrorCode:
@@ -55,14 +57,13 @@ def _refusal(broker: Broker, name: str, partition_id: int) -> ErrorCode:
 
 
 def _topics(
-    request: "DeleteRecordsRequest",
+    asked: dict[str, dict[int, None]],
     refused: dict[_Partition, ErrorCode],
     results: dict[_Partition, DeleteRecordsResult],
 ) -> Iterator[_Fields]:
-    asked: dict[str, dict[int, None]] = {}
-    for topic in request.topics:
-        asked.setdefault(topic.name, {}).update((part.partition_index, None) for part in topic.partitions)
-    for name, indexes in asked.items():
+    for name in list(asked):
+        # Freed as it is answered: a hundred thousand at once take as long as the rest.
+        indexes = asked.pop(name)
         yield {
             "name": name,
             "partitions": (_partition((name, index), refused, results) for index in indexes),

@@ -1,5 +1,6 @@
 """DeleteTopics, passed on to the controller."""
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -9,12 +10,16 @@ from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.controller.rpc import DeletedTopic, DeleteTopicsRequest, TopicRef
 from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
+from quorate.runtime import Steps, in_slices
 
 if TYPE_CHECKING:
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest as WireRequest
 
 
+_Fields = dict[str, object]
 _STRICT_FROM: Final = 5
+_MAX_TOPICS: Final = 10_000
+"""As in Kafka: one operation of its controller writes no more records."""
 
 
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
@@ -31,19 +36,23 @@ def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> A
 async def _delete(broker: Broker, context: RequestContext, request: "WireRequest") -> Response:
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
-    refs = tuple(TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
-    who = broker.throttles.requester(context, strict_from=_STRICT_FROM)
-    answer = await broker.channel.ask(DeleteTopicsRequest(topics=refs, who=who), timeout_seconds=timeout)
-    throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
-    deleted = answer.topics
-    if answer.error is not ErrorCode.NONE:
-        deleted = tuple(
-            DeletedTopic(
-                name=ref.name, topic_id=ref.topic_id, error=answer.error, error_message=answer.error_message
-            )
-            for ref in refs
+    if len(request.topics) > _MAX_TOPICS:
+        message = f"one request may delete {_MAX_TOPICS} topics at most; send several"
+        refs = (TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
+        return await encoded_in_slices(
+            context, responses=_refused(refs, error=ErrorCode.POLICY_VIOLATION, message=message)
         )
-    deleted_ids = [topic.topic_id for topic in deleted if topic.error is ErrorCode.NONE]
+    asked = await in_slices(_asked(request))
+    who = broker.throttles.requester(context, strict_from=_STRICT_FROM)
+    answer = await broker.channel.ask(DeleteTopicsRequest(topics=asked, who=who), timeout_seconds=timeout)
+    throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
+    if answer.error is not ErrorCode.NONE:
+        return await encoded_in_slices(
+            context,
+            throttle_time=throttle_time,
+            responses=_refused(asked, error=answer.error, message=answer.error_message),
+        )
+    deleted_ids = [topic.topic_id for topic in answer.topics if topic.error is ErrorCode.NONE]
     with trio.move_on_at(deadline):
         await broker.metadata.wait_until(
             lambda image: all(
@@ -51,15 +60,27 @@ async def _delete(broker: Broker, context: RequestContext, request: "WireRequest
             )
         )
     return await encoded_in_slices(
-        context,
-        throttle_time=throttle_time,
-        responses=(
-            {
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "error_code": wire_code(topic.error),
-                "error_message": topic.error_message,
-            }
-            for topic in deleted
-        ),
+        context, throttle_time=throttle_time, responses=(_result(topic) for topic in answer.topics)
     )
+
+
+def _asked(request: "WireRequest") -> Steps[tuple[TopicRef, ...]]:
+    refs: list[TopicRef] = []
+    for topic in request.topics:
+        refs.append(TopicRef(name=topic.name, topic_id=topic.topic_id))
+        yield
+    return tuple(refs)
+
+
+def _refused(refs: Iterable[TopicRef], *, error: ErrorCode, message: str | None) -> Iterator[_Fields]:
+    for ref in refs:
+        yield _result(DeletedTopic(name=ref.name, topic_id=ref.topic_id, error=error, error_message=message))
+
+
+def _result(topic: DeletedTopic) -> _Fields:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": wire_code(topic.error),
+        "error_message": topic.error_message,
+    }

@@ -30,8 +30,10 @@ async def _describe(broker: Broker, context: RequestContext, request: "DescribeL
     wanted: _Wanted = None
     if request.topics is not None:
         wanted = {}
+        slices = Slices()
         for topic in request.topics:
             wanted.setdefault(topic.topic, set()).update(topic.partitions)
+            await slices.pause()
     return await encoded_in_slices(
         context, error_code=ErrorCode.none, results=_results(broker.replicas.directories.reports(), wanted)
     )

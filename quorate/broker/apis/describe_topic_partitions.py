@@ -59,6 +59,7 @@ async def handle(
     asked = asked or [each.name for each in broker.image.topics.values()]
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     page: list[_TopicPart] = []
+    described = 0
     cursor: _Fields | None = None
     for name in await _in_order(asked, first, slices):
         await slices.pause()
@@ -70,12 +71,13 @@ async def handle(
         count = 0 if topic is None else len(broker.image.partitions(topic.topic_id))
         end = max(start, min(start + left, count))
         page.append(_TopicPart(name, start, end))
+        described += 1 + end - start
         if end < count:
             cursor = {"topic_name": name, "partition_index": end}
             break
         left -= end - start
     topics = _topics(broker, page, context.connection.listener)
-    if len(page) + sum(each.end - each.start for each in page) <= _AT_ONCE:
+    if described <= _AT_ONCE:
         return respond(context, topics=topics, next_cursor=cursor)
     return respond_in_slices(context, topics=topics, next_cursor=cursor)
 

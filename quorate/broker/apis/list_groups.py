@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.groups import GroupFilter
 from quorate.broker.wire import Answer, Deferred, RequestContext, Response
+from quorate.runtime import in_slices
 
 if TYPE_CHECKING:
     from kio.schema.list_groups.v5.request import ListGroupsRequest
@@ -20,7 +21,7 @@ def handle(broker: Broker, context: RequestContext, request: "ListGroupsRequest"
 
 
 async def _list(broker: Broker, context: RequestContext, request: "ListGroupsRequest") -> Response:
-    wanted = GroupFilter(states=request.states_filter, types=request.types_filter)
+    wanted = await in_slices(GroupFilter.steps(states=request.states_filter, types=request.types_filter))
     found = await broker.groups.administration.groups(wanted)
     if isinstance(found, ErrorCode):
         return await encoded_in_slices(context, error_code=found, groups=())

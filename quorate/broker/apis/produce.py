@@ -77,7 +77,9 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
 
 def _items(request: ProduceRequest) -> Steps[list[ProduceItem]]:
     items: list[ProduceItem] = []
-    for topic in request.topics:
+    for number, topic in enumerate(request.topics, 1):
+        if number % PER_STEP == 0:
+            yield
         if topic.name in INTERNAL_TOPICS:
             continue
         for part in topic.partitions:
@@ -113,10 +115,12 @@ def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[
                 first = f"{result.topic}-{result.partition_id}: {result.error.name}: {result.error_message}"
         if number % PER_STEP == 0:
             yield
-    for topic in request.topics:
+    for number, topic in enumerate(request.topics, 1):
         if topic.name in INTERNAL_TOPICS:
             count += 1
             first = first or f"{topic.name}: INVALID_TOPIC_EXCEPTION"
+        if number % PER_STEP == 0:
+            yield
     if first is None:
         return None
     more = "" if count == 1 else f" ({count} partitions failed)"
@@ -150,7 +154,7 @@ def _response(
         throttle_ms=throttle_ms,
         node_endpoints=lambda: leader_endpoints(broker, context, leaders),
     )
-    if len(pending.results()) > _AT_ONCE:
+    if max(len(pending.results()), len(request.topics)) > _AT_ONCE:
         yield from let_go(pending.results())
         yield from request.let_go_steps()
     return EncodedResponse(body)

@@ -6,6 +6,7 @@ from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch
 from quorate.broker.controller.partition_walks import PartitionWalks
+from quorate.broker.controller.portions import joined, portions
 from quorate.broker.controller.state_machines import (
     PARTITION_MOVES,
     REPLICA_MOVES,
@@ -36,9 +37,11 @@ __all__ = [
     "ReplicaPhase",
     "deletion_phase",
     "illegal_change",
+    "joined",
     "partition_changes",
     "partition_counts",
     "partition_phase",
+    "portions",
     "replica_changes",
     "replica_counts",
     "replica_phase",

@@ -4,6 +4,7 @@
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
 from quorate.broker.controller.operations import (
@@ -89,7 +90,7 @@ class Administration:
         )
         return replace(
             answers[-1],
-            topics=joined_once(each.topics for each in answers),
+            topics=joined_once((each.topics for each in answers), attrgetter("name", "topic_id")),
             throttle_ms=quota.throttle_ms,
         )
 
@@ -108,11 +109,14 @@ class Administration:
                 charge=quota.charge,
             )
 
-        def cost(item: MorePartitions) -> int:
+        def new(item: MorePartitions) -> int:
             image = self._controller.image
             return 0 if image is None else additional(image, item)
 
-        total = sum(map(cost, request.topics))
+        def cost(item: MorePartitions) -> int:
+            return max(1, new(item))
+
+        total = sum(map(new, request.topics))
         answers = await self._controller.perform_portions(
             request.topics,
             lambda part, image: at_once(steps(part, image)),
@@ -122,7 +126,7 @@ class Administration:
         )
         return replace(
             answers[-1],
-            topics=joined_once(each.topics for each in answers),
+            topics=joined_once((each.topics for each in answers), attrgetter("name")),
             throttle_ms=quota.throttle_ms,
         )
 
@@ -139,7 +143,7 @@ class Administration:
             ShrinkTopicsResponse,
             cost=cost,
         )
-        return replace(answers[-1], topics=joined_once(each.topics for each in answers))
+        return replace(answers[-1], topics=joined_once((each.topics for each in answers), attrgetter("name")))
 
     async def _alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         asked = entities_asked(request)

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Final, TypeVar, cast
 
 import trio
@@ -52,7 +53,7 @@ from quorate.broker.controller.tenure import LEADERSHIP_LOST, Tenure, leadership
 from quorate.broker.metadata import MetadataImage
 from quorate.error_code import ErrorCode
 from quorate.raft import Caller, NotLeaderError, OutcomeUnknownError, QuorumStoppedError
-from quorate.runtime import Entropy, Steps, WallClock, at_once, get_logger, in_slices
+from quorate.runtime import Entropy, Slices, Steps, WallClock, at_once, get_logger, in_slices
 from quorate.types import Epoch
 
 log = get_logger(__name__)
@@ -235,7 +236,7 @@ class Controller:
         )
         return replace(
             answers[-1],
-            topics=joined_once(each.topics for each in answers),
+            topics=joined_once((each.topics for each in answers), attrgetter("name")),
             throttle_ms=quota.throttle_ms,
         )
 
@@ -254,6 +255,7 @@ class Controller:
         alone. `steps`: as `decide`, for an item that costs more than one step may."""
         answers: list[R] = []
         most = self.settings.partitions_per_step
+        slices = Slices()
         for part in portions(items, most=most, cost=cost):
             if steps is not None and cost is not None and sum(map(cost, part)) > most:
                 answer = await self.perform_in_pieces(partial(steps, part), refuse)
@@ -265,6 +267,8 @@ class Controller:
             if answer.error:
                 return [answer]
             answers.append(answer)
+            # What writes nothing waits for nothing.
+            await slices.pause()
         return answers
 
     async def perform_on_image(self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R]) -> R:

@@ -1,6 +1,6 @@
 """A long request, a few items at a time: each is decided by itself, and its answer is put together again."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -29,7 +29,7 @@ def joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
     return tuple(chain.from_iterable(parts))
 
 
-def joined_once(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
-    """Return the parts' answers together, equal ones once: what is asked for twice is refused once, in
-    whichever portions it is."""
-    return tuple(dict.fromkeys(joined(parts)))
+def joined_once(parts: Iterable[tuple[T, ...]], key: Callable[[T], Hashable]) -> tuple[T, ...]:
+    """Return the parts' answers together, those of one `key` once: what is asked for twice is refused once,
+    in whichever portions it is."""
+    return tuple({key(each): each for each in joined(parts)}.values())

@@ -7,6 +7,7 @@ without a cycle, which needs no collector. So what one collection has found aliv
 
 import gc
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
@@ -16,6 +17,7 @@ _THRESHOLDS: Final = (700, 10, 3)
 _INCREMENTAL_SINCE: Final = (3, 14)
 """From then on no collection looks at everything at once."""
 _UNSEEN_MIN: Final = 250_000
+_MANY_FOR_S: Final = 10.0
 
 
 class _Collections:
@@ -27,6 +29,10 @@ class _Collections:
         self._set_aside = self._alive
         """At most so many are by now. Those that died meanwhile are still in it."""
         self._all_looked_at = False
+        self._count_at: float | None = None
+        """The time (`time.monotonic`, s) at which to count again; None while there aren't too many."""
+        self._were_many = False
+        """Whether the last count found too many."""
 
     def __call__(self, phase: Literal["start", "stop"], info: dict[str, int]) -> None:
         if phase == "start" or info["generation"] < 2:
@@ -39,12 +45,23 @@ class _Collections:
             return
         self._set_aside += new
         # A cycle that was alive when it was set aside is found by none of the short collections. When there
-        # may be as many of these as of the living, the next collection looks at everything.
-        if self._set_aside > self._limit:
-            self._set_aside = gc.get_freeze_count()
-            if self._set_aside > self._limit:
-                gc.unfreeze()
-                self._all_looked_at = True
+        # may be as many of these as of the living, a collection looks at everything. Not in a rush: to count
+        # takes milliseconds, to look at everything a tenth of a second, and what made so many is often a
+        # request with a hundred thousand parts, which are gone in a second.
+        if self._set_aside <= self._limit:
+            return
+        now = time.monotonic()
+        if self._count_at is None:
+            self._count_at = now + _MANY_FOR_S
+        if now < self._count_at:
+            return
+        self._set_aside = gc.get_freeze_count()
+        many = self._set_aside > self._limit
+        if many and self._were_many:
+            gc.unfreeze()
+            self._all_looked_at = True
+        self._were_many = many and not self._all_looked_at
+        self._count_at = now + _MANY_FOR_S if self._were_many else None
 
     @property
     def _limit(self) -> int:
@@ -55,7 +72,7 @@ class _Collections:
 def short_collections() -> Iterator[None]:
     """Within the block a full collection looks at what is new since the last one, or since the block began
     with one. Cycles that die later are kept until they may have as many objects as there are living ones, and
-    250,000; then one collection looks at everything.
+    250,000, for twenty seconds; then one collection looks at everything.
 
     It changes the whole process: for a program that is one server, not for a library.
     """

@@ -35,6 +35,7 @@ from quorate.broker.controller.operations.requested_elections import elect_leade
 from quorate.broker.controller.operations.topics import (
     MAX_NEW_PARTITIONS,
     PROTECTED_TOPICS,
+    TOO_MANY,
     Draw,
     TopicDefaults,
     additional,
@@ -53,6 +54,7 @@ __all__ = [
     "MAX_NEW_PARTITIONS",
     "MAX_VALUE_LENGTH",
     "PROTECTED_TOPICS",
+    "TOO_MANY",
     "Belongings",
     "Departure",
     "Draw",

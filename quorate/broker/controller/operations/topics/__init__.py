@@ -6,6 +6,7 @@ from quorate.broker.controller.operations.topics.more_partitions import (
 )
 from quorate.broker.controller.operations.topics.new_partitions import (
     MAX_NEW_PARTITIONS,
+    TOO_MANY,
 )
 from quorate.broker.controller.operations.topics.protected_topics import (
     PROTECTED_TOPICS,
@@ -27,6 +28,7 @@ from quorate.broker.controller.operations.topics.topic_lifecycle import (
 __all__ = [
     "MAX_NEW_PARTITIONS",
     "PROTECTED_TOPICS",
+    "TOO_MANY",
     "Draw",
     "TopicDefaults",
     "additional",
