@@ -1,5 +1,7 @@
 """Arguments of the quorum's calls, checked before anything is done."""
 
+from typing import Final
+
 from quorate.raft.quorum_errors import InvalidArgumentError
 from quorate.types import Voter
 
@@ -10,8 +12,23 @@ def check_duration(name: str, milliseconds: int | None) -> None:
         raise InvalidArgumentError(f"{name} is {milliseconds}; it must be 0 or more, in ms")
 
 
+_MOST_HOST_CHARACTERS: Final = 255
+"""A name in the DNS has no more. All nodes keep it, and send it in many of their messages."""
+
+
+def check_endpoint(voter: Voter) -> None:
+    """Raises `InvalidArgumentError`."""
+    size = len(voter.endpoint.host)
+    if size > _MOST_HOST_CHARACTERS:
+        raise InvalidArgumentError(
+            f"voter.endpoint.host of node {voter.key.id} has {size} characters; a host has at most "
+            f"{_MOST_HOST_CHARACTERS}"
+        )
+
+
 def check_new_voter(voter: Voter) -> None:
     """Raises `InvalidArgumentError`."""
+    check_endpoint(voter)
     if voter.key.directory_id is None:
         raise InvalidArgumentError(
             f"voter.key.directory_id of node {voter.key.id} is None; a voter in the log is a node and its "

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import trio
 
 from quorate.log import Log
-from quorate.raft.arguments import check_duration, check_new_voter
+from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter
 from quorate.raft.assembly import Node
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, Role, UpdateVoter
 from quorate.raft.leader_calls import LeaderCalls
@@ -329,6 +329,7 @@ class Quorum(Generic[Outcome]):
         """Change the endpoint of a voter in the voter set (KIP-853). A node does this by itself when its
         endpoint changes. Raises the same as `remove_voter`."""
         self._check_call(timeout_ms=timeout_ms)
+        check_endpoint(voter)
         await self._calls.change_voters(UpdateVoter(voter), timeout_ms=timeout_ms)
 
     async def adopt_voters(self, *, timeout_ms: int = 30_000) -> None:

@@ -38,7 +38,16 @@ if TYPE_CHECKING:
         Stream,
     )
     from quorate.runtime.runtime import Runtime
-    from quorate.runtime.slices import SLICE_SECONDS, Mapped, Slices, Steps, at_once, in_slices, let_go
+    from quorate.runtime.slices import (
+        SLICE_SECONDS,
+        Mapped,
+        Slices,
+        Steps,
+        at_once,
+        in_slices,
+        let_go,
+        own_turns,
+    )
     from quorate.runtime.tasks import Tasks
     from quorate.runtime.timers import Timers
     from quorate.runtime.token_bucket import QuotaWindows, TokenBucket
@@ -87,6 +96,7 @@ _HOMES = {
     "at_once": "quorate.runtime.slices",
     "in_slices": "quorate.runtime.slices",
     "let_go": "quorate.runtime.slices",
+    "own_turns": "quorate.runtime.slices",
     "Tasks": "quorate.runtime.tasks",
     "Timers": "quorate.runtime.timers",
     "QuotaWindows": "quorate.runtime.token_bucket",
@@ -138,6 +148,7 @@ __all__ = [
     "log_levels",
     "loop_clock",
     "need",
+    "own_turns",
     "parse_uuid",
     "read_file",
     "replace_file",

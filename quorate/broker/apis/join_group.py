@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond
-from quorate.broker.groups import JoinRequest, JoinResult, Protocol
+from quorate.broker.groups import MOST_NAME_CHARACTERS, JoinRequest, JoinResult, Protocol
 from quorate.broker.wire import Answer, Deferred, KafkaError, RequestContext
 
 if TYPE_CHECKING:
@@ -25,13 +25,19 @@ def handle(broker: Broker, context: RequestContext, request: "JoinGroupRequest")
             ErrorCode.inconsistent_group_protocol,
             f"the member offers {len(request.protocols)} protocols, more than {_PROTOCOLS_MAX}",
         )
+    instance_id = request.group_instance_id
+    if instance_id is not None and len(instance_id) > MOST_NAME_CHARACTERS:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"the group instance id has {len(instance_id)} characters, more than {MOST_NAME_CHARACTERS}",
+        )
     deferred = Deferred()
     session_ms = _ms(request.session_timeout)
     rebalance_ms = _ms(request.rebalance_timeout)
     joining = JoinRequest(
         group_id=request.group_id,
         member_id=request.member_id,
-        instance_id=request.group_instance_id,
+        instance_id=instance_id,
         client_id=context.client_id or "",
         client_host="/" + context.connection.peer.rpartition(":")[0],
         session_timeout_ms=session_ms,

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import ServingNode
 from quorate.broker.wire import KafkaError, wire_code
-from quorate.raft import NotLeaderError, OutcomeUnknownError, RequestRefusedError
+from quorate.raft import InvalidArgumentError, NotLeaderError, OutcomeUnknownError, RequestRefusedError
 from quorate.runtime import uuid_text
 from quorate.types import Endpoint, NodeId, ReplicaKey
 
@@ -69,6 +69,8 @@ async def changed(change: Awaitable[None]) -> None:
     """Return when the change is committed. Raises `KafkaError` with the matching code."""
     try:
         await change
+    except InvalidArgumentError as error:
+        raise KafkaError(ErrorCode.invalid_request, str(error)) from error
     except RequestRefusedError as error:
         raise KafkaError(wire_code(error.code), str(error)) from error
     except NotLeaderError as error:

@@ -6,6 +6,7 @@ from quorate.broker.groups.consumer_protocol import (
     subscribed_topics,
 )
 from quorate.broker.groups.coordinator import (
+    MOST_NAME_CHARACTERS,
     OFFSETS_TOPIC,
     GroupConfig,
     GroupCoordinator,
@@ -34,6 +35,7 @@ from quorate.broker.groups.offsets_log import OffsetsLog
 __all__ = [
     "CLASSIC",
     "CONSUMER_PROTOCOL_TYPE",
+    "MOST_NAME_CHARACTERS",
     "OFFSETS_TOPIC",
     "CommittedOffset",
     "GroupAdministration",

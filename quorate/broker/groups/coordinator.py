@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -38,6 +39,10 @@ from quorate.broker.groups.shard import Shard
 from quorate.broker.groups.shards import Shards
 from quorate.runtime import Entropy, Timers, WallClock
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
+
+MOST_NAME_CHARACTERS: Final = 1000
+"""Of a client's name, or of a static member's, in the id that the member gets: a string of Kafka's protocol
+has 32,767 bytes at most, and a uuid follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +281,7 @@ class GroupCoordinator:
         self._shards.append(shard, [record], stored)
 
     def draw_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{self._entropy.uuid()}"
+        return f"{prefix[:MOST_NAME_CHARACTERS]}-{self._entropy.uuid()}"
 
     def now_ms(self) -> int:
         return self._wall_clock.now_ms()

@@ -96,7 +96,7 @@ async def run_server(config: "ServerConfig") -> None:
 
     from quorate.broker import BrokerServer
     from quorate.runtime import get_logger
-    from quorate.runtime.real import watch_slow_steps
+    from quorate.runtime.real import give_back_freed_memory, watch_slow_steps
 
     log = get_logger("quorate.server")
     stopped_at_once = False
@@ -119,6 +119,7 @@ async def run_server(config: "ServerConfig") -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal)
+            nursery.start_soon(give_back_freed_memory)
             async with BrokerServer.open(config) as node:
                 print(listening_line(node), flush=True)
                 with stopping:

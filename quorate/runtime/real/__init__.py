@@ -8,6 +8,7 @@ from typing import Final
 from quorate.runtime import Runtime
 from quorate.runtime.entropy import Entropy
 from quorate.runtime.real.descriptors import raise_soft_limit
+from quorate.runtime.real.freed_memory import give_back_freed_memory
 from quorate.runtime.real.garbage import short_collections
 from quorate.runtime.real.real_compute import ThreadCompute
 from quorate.runtime.real.real_disk import RealDisk, SyncStrategy, open_read_only
@@ -51,6 +52,7 @@ __all__ = [
     "RealNetwork",
     "RealWallClock",
     "SyncStrategy",
+    "give_back_freed_memory",
     "open_read_only",
     "raise_soft_limit",
     "real_runtime",

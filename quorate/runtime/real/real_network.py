@@ -163,6 +163,8 @@ class RealNetwork:
         except OSError as error:
             kind = ConnectRefusedError if _refused(error) else NetworkError
             raise kind(f"can't connect to {address}: {error}") from error
+        except UnicodeError as error:  # from the encoding of a host with a label of more than 63 characters
+            raise NetworkError(f"can't connect to {address}: {error}") from error
         return TcpStream(socket.socket(fileno=stream.socket.detach()), str(address))
 
     async def listen(self, address: Address) -> TcpListener:

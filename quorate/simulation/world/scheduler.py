@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import trio
 from trio._core import _run as trio_run
 
-from quorate.runtime.slices import own_turns
+from quorate.runtime import own_turns
 from quorate.simulation.violations import StuckError as StuckError
 from quorate.simulation.world.quick_runner import quicken
 from quorate.simulation.world.simulated_clock import VirtualClock

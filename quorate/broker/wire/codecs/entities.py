@@ -120,8 +120,21 @@ def _fallback(item: "Field[Any]") -> object:
     return _ZERO.get(kafka_type, 0)
 
 
+MOST_MESSAGE_CHARACTERS: Final = 1000
+"""Of an error message, which may quote what a client sent. A string has `MAX_STRING_BYTES` at most."""
+
+
+def cut_message(message: str | None) -> str | None:
+    """Return an error message that an answer has room for."""
+    if message is None or len(message) <= MOST_MESSAGE_CHARACTERS:
+        return message
+    return message[: MOST_MESSAGE_CHARACTERS - 3] + "..."
+
+
 def _nested(item: "Field[Any]") -> Callable[[Any], object] | None:
     kind: Any = item.type
+    if item.name == "error_message":
+        return cut_message
     if get_origin(kind) is UnionType:
         kind = next(option for option in get_args(kind) if option is not NoneType)
     if get_origin(kind) is tuple:

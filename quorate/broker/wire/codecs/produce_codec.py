@@ -10,6 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.wire.codecs.entities import cut_message
 from quorate.kafka_bytes import Cursor, Pieces
 from quorate.runtime import Buffer, Steps, at_once, let_go
 from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
@@ -207,7 +208,7 @@ def _partition_response(pieces: Pieces, part: ProducedPartition, version: int) -
             pieces.int32(record_index)
             pieces.string(message)
             pieces.tags()
-        pieces.string(part.error_message)
+        pieces.string(cut_message(part.error_message))
     if version >= 10 and (part.leader_id != -1 or part.leader_epoch != -1):
         pieces.tags([(0, struct.pack(">iix", part.leader_id, part.leader_epoch))])
     else:
