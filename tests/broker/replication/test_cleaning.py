@@ -14,6 +14,7 @@ from quorate.log.batches.records import RecordContent, build_keyed_batch, record
 from quorate.log.checkpoints import CLEANED, UnreadableCheckpointError, load_offsets
 from quorate.runtime.disk import write_file_atomically
 from quorate.simulation.world.logs import captured_logs
+from quorate.simulation.world.simulated_disk import DiskOperation
 
 PATH = f"data/{CLEANED}"
 ONE_BATCH = 100
@@ -649,11 +650,13 @@ async def test_a_crash_at_any_time_of_a_pass_loses_no_key(new_cluster, autojump_
 
 
 async def test_an_idle_log_is_not_read(compacting, autojump_clock):
-    cluster = await compacting(partitions=50)
-    disk = cluster[1].disk
+    cluster = await compacting(topic={"min_cleanable_dirty_ratio": 1.0})
+    await write(cluster[1], "a=1", "a=2", "end=1")
     await trio.sleep(5)
-    disk.stall()
-    looked_at = cluster[1].replicas.cleaning.looked_at
+    cleaning = cluster[1].replicas.cleaning
+    assert cleaning.dirtiest > 0.5, "each look would read the first dirty batch"
+    cluster[1].disk.fail(DiskOperation.READ, path_part=".log")
+    looked_at = cleaning.looked_at
     await trio.sleep(60)
-    assert cluster[1].replicas.cleaning.looked_at > looked_at + 50
-    disk.release()
+    assert cleaning.looked_at > looked_at + 50
+    assert not cluster[1].replicas.directories.failed_ids
