@@ -129,10 +129,11 @@ async def test_a_fetch_waits_for_the_next_record(make_nodes: MakeNodes) -> None:
         async def wait() -> None:
             parts.append(await fetch(client, "t", 1, max_wait_ms=20_000))
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await trio.sleep(0.05)
-            await produce(other, "t", batch(b"b"))
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await trio.sleep(0.05)
+                await produce(other, "t", batch(b"b"))
         assert values_of(parts[0]) == [b"b"]
 
 
@@ -306,10 +307,11 @@ async def test_the_metadata_log_is_a_topic_to_read(make_nodes: MakeNodes) -> Non
         async def wait() -> None:
             parts.append(await fetch(client, "__cluster_metadata", part.high_watermark, max_wait_ms=20_000))
 
-        async with trio.open_nursery() as nursery, nodes.client(1) as other:
-            nursery.start_soon(wait)
-            await trio.sleep(0.05)
-            await create(other, "t")
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery, nodes.client(1) as other:
+                nursery.start_soon(wait)
+                await trio.sleep(0.05)
+                await create(other, "t")
         assert parts[0].records
         beyond = await fetch(client, "__cluster_metadata", 1_000_000)
         assert beyond.error is ErrorCode.offset_out_of_range
