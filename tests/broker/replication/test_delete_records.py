@@ -90,9 +90,11 @@ async def test_a_dead_follower_is_not_waited_for_and_deletes_when_it_is_back(mak
     await cluster.until(lambda: starts(cluster, 3) == [5])
 
 
-async def test_a_follower_that_dies_meanwhile_ends_the_wait(make_brokers, autojump_clock):
+@pytest.mark.parametrize("isr", [(1, 2, 3), (1, 2)])
+async def test_a_follower_that_dies_meanwhile_ends_the_wait(make_brokers, autojump_clock, isr):
     cluster = await filled(make_brokers)
     cluster.cut_off(3)
+    cluster.controller.change(isr=isr)
     async with trio.open_nursery() as nursery:
 
         async def delete():

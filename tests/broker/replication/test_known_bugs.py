@@ -318,7 +318,7 @@ async def test_a_parked_fetch_that_fails_hits_neither_the_others_nor_the_append_
         nursery.start_soon(consume)
     await trio.testing.wait_all_tasks_blocked()
     assert not (await cluster[1].produced("a")).error
-    await cluster.until(lambda: len(outcomes) == 10)
+    await cluster.until(lambda: len(outcomes) == 10, within_s=1)
     assert sorted(map(str, outcomes)) == ["True"] * 9 + ["failed"]
 
 
