@@ -37,7 +37,7 @@ async def _delete(broker: Broker, context: RequestContext, request: "WireRequest
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
     if len(request.topics) > _MAX_TOPICS:
-        message = f"one request may delete {_MAX_TOPICS} topics at most; send several"
+        message = f"a request names {_MAX_TOPICS} topics at most; send several"
         refs = (TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
         return await encoded_in_slices(
             context, responses=_refused(refs, error=ErrorCode.POLICY_VIOLATION, message=message)

@@ -77,7 +77,8 @@ async def test_a_voter_is_removed_and_added_again_by_way_of_any_broker(make_node
     leader = nodes.servers[1].quorum.leader
     voter = next(node for node in (1, 2, 3) if node != leader)
     asked = next(node for node in (1, 2, 3) if node not in (leader, voter))
-    directory = directory_of(nodes, voter)
+    directories = [(node, directory_of(nodes, node)) for node in (1, 2, 3)]
+    directory = dict(directories)[voter]
     async with nodes.client(asked) as client:
         removed = await remove(client, voter, directory, cluster_id="test-cluster")
         assert (removed.error_code, removed.error_message) == (ErrorCode.none, None)
@@ -93,9 +94,7 @@ async def test_a_voter_is_removed_and_added_again_by_way_of_any_broker(make_node
         assert (added.error_code, added.error_message) == (ErrorCode.none, None)
         answer = await described(client)
         part = answer.topics[0].partitions[0]
-        assert [(each.replica_id, each.replica_directory_id) for each in part.current_voters] == [
-            (node, directory_of(nodes, node)) for node in (1, 2, 3)
-        ]
+        assert [(each.replica_id, each.replica_directory_id) for each in part.current_voters] == directories
         assert [(node.node_id, node.listeners[0].port) for node in answer.nodes] == [
             (node, listener(nodes, node)["port"]) for node in (1, 2, 3)
         ]
