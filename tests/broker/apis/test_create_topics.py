@@ -1,5 +1,7 @@
-"""CreateTopics and DeleteTopics wait for this broker's own metadata, not only for the controller."""
+"""CreateTopics and DeleteTopics wait for this broker's own metadata, not only for the controller; and what is
+large goes to the controller in portions, or not at all."""
 
+import dataclasses
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -8,16 +10,19 @@ from typing import Any, cast
 import pytest
 import trio
 import trio.testing
+from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis import create_topics, delete_topics
+from quorate.broker.apis import create_partitions, create_topics, delete_topics
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
 from quorate.broker.controller.rpc.rpc import (
     CreatedTopic,
+    CreateTopicsRequest,
     CreateTopicsResponse,
     DeletedTopic,
     DeleteTopicsResponse,
 )
+from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Partition, Record, RemoveTopic, Topic
 from quorate.broker.metadata.record_codec import encode
@@ -27,6 +32,7 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, request_type, response_type
 from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.request_codec import encode_response
+from quorate.error_code import ErrorCode as OurCode
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.runtime.token_bucket import QuotaWindows
 from quorate.types import Epoch, Offset
@@ -180,3 +186,125 @@ async def test_a_topic_that_is_only_validated_is_answered_with_the_settings_it_w
     configs = {each.name: (each.value, each.config_source) for each in result.topics[0].configs}
     assert configs["retention.ms"] == ("1234", 1)
     assert configs["segment.bytes"] == ("1073741824", 5)
+
+
+class Portions:
+    """A controller that has all topics, and answers so many requests."""
+
+    def __init__(self, answers: int = 1000) -> None:
+        self.asked: list[CreateTopicsRequest] = []
+        self._answers = answers
+
+    async def ask(self, request: CreateTopicsRequest, *, timeout_seconds: float) -> CreateTopicsResponse:
+        await trio.lowlevel.checkpoint()
+        if len(self.asked) == self._answers:
+            raise ControllerTimedOutError("no answer")
+        self.asked.append(request)
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        exists = OurCode.TOPIC_ALREADY_EXISTS
+        return CreateTopicsResponse(topics=tuple(CreatedTopic(name=name, error=exists) for name in names))
+
+
+async def asked_of(
+    channel: object, key: ApiKey, version: int, handle: Callable[..., Any], **values: object
+) -> Any:
+    """The answer to a request."""
+    async with trio.open_nursery() as nursery:
+        broker = dataclasses.replace(broker_with(None, nursery), channel=cast(Any, channel))
+        asked = build(request_type(key, version), timeout=timedelta(seconds=5), **values)
+        deferred = handle(broker, context(key, version), asked)
+        done = trio.Event()
+        deferred.notify(done.set)
+        with trio.fail_after(20):
+            await done.wait()
+    body = b"".join(encode_response(await deferred.result()))
+    return decode_entity(response_type(key, version), memoryview(body))
+
+
+def named(topics: int, /, **values: object) -> list[dict[str, object]]:
+    return [{"name": f"t{number}", **values} for number in range(topics)]
+
+
+NEW = {"num_partitions": 1, "replication_factor": 1}
+
+
+async def test_many_topics_go_to_the_controller_in_portions_and_the_same_ones_together() -> None:
+    channel = Portions()
+    topics = [*named(2500, **NEW), {"name": "t3", **NEW}, {"name": "t3", **NEW}]
+    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=topics)
+    assert [len(each.topics) for each in channel.asked] == [1000, 1000, 501]
+    assert sum(topic.name == "t3" for topic in channel.asked[0].topics) == 2, "so it sees that they are two"
+    assert [topic.name for topic in answer.topics] == [f"t{number}" for number in range(2500)]
+    assert all(topic.error_code is ErrorCode.topic_already_exists for topic in answer.topics)
+
+
+async def test_settings_and_assignments_make_a_portion_too() -> None:
+    channel = Portions()
+    settings = [{"name": "retention.ms", "value": "1"}] * 400
+    assignments = [{"partition_index": number, "broker_ids": [1]} for number in range(700)]
+    topics = named(3, num_partitions=-1, replication_factor=-1, configs=settings, assignments=assignments)
+    await asked_of(channel, ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=topics)
+    assert [len(each.topics) for each in channel.asked] == [1, 1, 1]
+
+
+async def test_what_was_answered_before_the_time_was_up_is_passed_on() -> None:
+    channel = Portions(answers=2)
+    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=named(2500, **NEW))
+    codes = [topic.error_code for topic in answer.topics]
+    assert codes == [ErrorCode.topic_already_exists] * 2000 + [ErrorCode.request_timed_out] * 500
+    with pytest.raises(ControllerTimedOutError):
+        await asked_of(
+            Portions(answers=0), ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=named(1, **NEW)
+        )
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        named(10_001, **NEW),
+        named(2, **NEW | {"num_partitions": 5001}),
+        named(1, **NEW, configs=[{"name": f"k{number}", "value": "v"} for number in range(10_001)]),
+    ],
+    ids=["topics", "partitions", "settings"],
+)
+async def test_more_than_the_controller_would_take_is_refused_without_it(
+    topics: list[dict[str, object]],
+) -> None:
+    channel = Portions(answers=0)
+    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=topics)
+    assert [topic.name for topic in answer.topics] == [each["name"] for each in topics]
+    for topic in answer.topics:
+        assert topic.error_code is ErrorCode.policy_violation
+        assert "10000" in topic.error_message
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "handle", "values", "rows"),
+    [
+        (ApiKey.DELETE_TOPICS, 6, delete_topics.handle, {"topics": named(10_001)}, "responses"),
+        (
+            ApiKey.CREATE_PARTITIONS,
+            3,
+            create_partitions.handle,
+            {"topics": named(10_001, count=2, assignments=None)},
+            "results",
+        ),
+        (
+            ApiKey.CREATE_PARTITIONS,
+            3,
+            create_partitions.handle,
+            {"topics": named(2, count=6000, assignments=[{"broker_ids": [1]}] * 5001)},
+            "results",
+        ),
+    ],
+    ids=["deleted", "extended", "assigned"],
+)
+async def test_too_many_topics_are_refused_without_the_controller(
+    key: ApiKey, version: int, handle: Callable[..., Any], values: dict[str, object], rows: str
+) -> None:
+    answer = await asked_of(Portions(answers=0), key, version, handle, **values)
+    named_in = [each["name"] for each in cast(list[dict[str, object]], values["topics"])]
+    assert [each.name for each in getattr(answer, rows)] == named_in
+    for each in getattr(answer, rows):
+        assert each.error_code is ErrorCode.policy_violation
+        assert "10000" in each.error_message
