@@ -288,6 +288,7 @@ LARGE_REQUESTS: dict[str, tuple[ApiKey, int, str, int, dict[str, object], dict[s
 }
 
 
+@pytest.mark.slow
 def test_requests_with_a_hundred_thousand_parts(broker: Broker) -> None:
     hostile = Client(broker.port)
     requests: dict[str, bytes] = {}
