@@ -126,7 +126,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def is_a_further_seed(item: pytest.Item) -> bool:
     """Of a test over several seeds, `make test` runs the first."""
     callspec = getattr(item, "callspec", None)
-    return callspec is not None and any(callspec.indices.get(each, 0) > 0 for each in ("seed", "part"))
+    names = ("seed", "part") if item.nodeid.startswith(LONG) else ("seed",)
+    return callspec is not None and any(callspec.indices.get(each, 0) > 0 for each in names)
 
 
 class SkippedTests:

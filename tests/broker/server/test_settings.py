@@ -224,6 +224,7 @@ NOT_SET = {
         "max_pending_response_bytes",
         "max_pending_responses",
         "queued_max_response_bytes",
+        "relief_interval_s",
         "send_timeout_s",
         "sweep_interval_s",
     },
