@@ -190,7 +190,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "program" in metafunc.fixturenames:
         whole = [block for block in blocks("python") if block.mark.startswith("run")]
         whole = [block for block in whole if AGAIN not in block.mark]
-        metafunc.parametrize("program", whole, ids=[block.name for block in whole])
+        slow = [[pytest.mark.slow] if "spark" in block.body else [] for block in whole]
+        marked = [pytest.param(block, marks=marks) for block, marks in zip(whole, slow, strict=True)]
+        metafunc.parametrize("program", marked, ids=[block.name for block in whole])
     if "program_with_a_folder" in metafunc.fixturenames:
         lasting = [block for block in blocks("python") if AGAIN in block.mark]
         metafunc.parametrize("program_with_a_folder", lasting, ids=[block.name for block in lasting])
