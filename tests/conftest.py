@@ -49,16 +49,21 @@ LONG = tuple(
     for name in (
         "broker/replication/test_directory_moves",
         "broker/replication/test_many_followed",
+        "broker/replication/test_moves",
         "broker/replication/test_offline_replicas",
         "broker/replication/test_random_damage",
         "broker/replication/test_random_schedules",
         "broker/replication/test_scrub",
         "broker/test_failure_reports",
         "broker/test_health",
+        "explorer/test_explorer",
         "log/test_compaction_crashes",
         "log/test_log_model",
         "log/test_snapshot_crashes",
+        "raft/test_crowds",
         "raft/test_snapshot_crashes",
+        "raft/test_snapshot_fetching",
+        "raft/test_voters",
         "raft/test_wellformed_lies",
         "simulation/test_bit_rot",
         "simulation/test_broker_lost_disks",
@@ -86,7 +91,7 @@ LONG = tuple(
         "simulation/test_shrinking",
     )
 )
-"""Where tests run whole clusters in virtual time, or crash a node at every operation."""
+"""Where tests run whole clusters in virtual time, crash a node at every operation, or explore."""
 
 
 TOGETHER = ("tests/docs/", "tests/spark_source/")
