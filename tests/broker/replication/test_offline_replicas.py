@@ -12,7 +12,7 @@ from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.histories.history import AppendOutcome
 from quorate.simulation.world.disk_faults import DiskOperation
 
-PARTITIONS = 6
+PARTITIONS = 8
 
 
 def manager_of(node: BrokerHost) -> ReplicaManager:
