@@ -106,10 +106,11 @@ def test_what_another_controller_was_told_does_not_count() -> None:
     assert found.process_ended(now=refuse(found, since=now))
 
 
-SIGNS = st.sampled_from(("accepted", "unclear", "heard", "refused", "refused", "refused"))
+SIGNS = st.sampled_from(("accepted", "unclear", "heard", *["refused"] * 12))
+PAUSES = st.floats(0, CONFIRM_S / 4)
 
 
-@given(st.lists(st.tuples(SIGNS, st.integers(0, 1), st.floats(0, 0.2))))
+@given(st.lists(st.tuples(SIGNS, st.integers(0, 1), PAUSES), min_size=20))
 def test_nobody_is_gone_who_gave_a_sign_within_the_time_that_confirms_a_death(
     steps: list[tuple[str, int, float]],
 ) -> None:
