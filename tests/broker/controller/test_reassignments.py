@@ -479,6 +479,7 @@ _events = st.lists(
         st.tuples(st.just("repair"), st.none()),
         st.tuples(st.just("min"), st.integers(1, 3)),
     ),
+    min_size=10,
     max_size=25,
 )
 
