@@ -156,6 +156,7 @@ async def test_a_cancelled_move_leaves_no_stray_replica(make_nodes: MakeNodes, t
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:
         await create(client, [1])
+        await folders(tmp_path, {1})
         # With the one that leads away, the receiver can't catch up, but it has its folder.
         await nodes.crash(1)
         async with nodes.client(2) as other:
@@ -174,7 +175,7 @@ async def test_a_broker_that_was_away_deletes_what_was_moved_from_it(
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:
         await create(client, [1, 2])
-        await ended(nodes, 1, (1, 2))
+        await folders(tmp_path, {1, 2})
         await nodes.crash(2)
         assert await alter(client, (1, 3)) == (ErrorCode.none, None)
         await ended(nodes, 1, (1, 3))
