@@ -36,22 +36,12 @@ from quorate.spark_source.views.registry import new_view
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-sys.path.insert(0, str(ROOT / "scripts" / "nemesis"))
 
-from compatibility import GROUPS, RESULTS, summary, tried  # noqa: E402
 from mutate_table import MUTATIONS, Finder  # noqa: E402
 from package_rules import EVERYTHING, MAY_IMPORT, Source, reachable  # noqa: E402
-from standstills import load_pieces, summary_of, table_of  # noqa: E402
+from page_parts import filled, table  # noqa: E402
 
-BEGIN = "<!-- generated: {name} (scripts/generate_docs.py) -->"
-END = "<!-- end of generated -->"
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    head = list(head)
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    lines += [f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-    return "\n".join(lines)
+BY = "scripts/generate_docs.py"
 
 
 def code(text: object) -> str:
@@ -298,13 +288,6 @@ def drawing(package: str) -> Callable[[], str]:
     return drawn
 
 
-# Kafka's tools and clients
-
-
-def _tried(group: str) -> Callable[[], str]:
-    return lambda: table(("area", "command or call", "checked", "result"), tried(group))
-
-
 # Figures
 
 QUOTED = (
@@ -353,11 +336,6 @@ def counts() -> str:
     return table(("what", "how many"), rows)
 
 
-def standstills() -> str:
-    pieces = load_pieces(ROOT / "scripts" / "nemesis" / "results.json")
-    return f"{summary_of(pieces)}\n\n{table_of(pieces)}"
-
-
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"figures": figures},
     "docs/reference/configuration.md": {
@@ -377,11 +355,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/reference/kafka-protocol.md": {"apis": apis},
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
-    "docs/explanation/verification.md": {"counts": counts, "standstills": standstills},
-    "docs/compatibility.md": {
-        "summary": lambda: table(("client", *RESULTS), summary()),
-        **{name: _tried(name) for name in GROUPS},
-    },
+    "docs/explanation/verification.md": {"counts": counts},
     "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},
     "docs/architecture.md": {
         "packages": packages,
@@ -394,23 +368,12 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 """By file, what stands between its markers."""
 
 
-def filled(text: str, parts: dict[str, Callable[[], str]]) -> str:
-    for name, write in parts.items():
-        begin = BEGIN.format(name=name)
-        before, found, rest = text.partition(begin)
-        _, ended, after = rest.partition(END)
-        if not found or not ended:
-            raise SystemExit(f"there is no {begin} with its {END}")
-        text = f"{before}{begin}\n\n{write()}\n\n{END}{after}"
-    return text
-
-
 def main(*, check: bool) -> int:
     stale = []
     for name, parts in PARTS.items():
         path = ROOT / name
         text = path.read_text()
-        new = filled(text, parts)
+        new = filled(text, parts, by=BY)
         if new != text:
             stale.append(name)
             if not check:

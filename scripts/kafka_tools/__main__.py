@@ -1,7 +1,7 @@
 """Kafka's own tools and clients against a cluster of quorate: docs/compatibility.md.
 
     python scripts/kafka_tools                 # run all of them, say what fails
-    python scripts/kafka_tools --write         # and keep the results, for scripts/generate_docs.py
+    python scripts/kafka_tools --write         # and write the results into that page
 
 Needs a JDK and Kafka's jars, which Maven fetches (jars.py says where to). Ends with 0 if nothing failed, with
 1 if something did, with 77 if it can't run here.
@@ -19,6 +19,7 @@ from pathlib import Path
 import aiokafka_calls
 import confluent_calls
 import kafka_python_calls
+import page
 import rows as kept
 from cluster_tools import brokers, features, quorum, replicas
 from config_tools import configs
@@ -33,7 +34,6 @@ from tools import Tools
 from topic_tools import records, topics
 
 SKIPPED = 77
-RESULTS = Path(__file__).parent / "results.json"
 AREAS: tuple[Callable[[Tools], None], ...] = (
     quorum,
     topics,
@@ -75,7 +75,7 @@ def everything(stage: Stage, host: ToolHost, only: str | None) -> list[Row]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help=f"keep the results in {RESULTS.name}")
+    parser.add_argument("--write", action="store_true", help=f"write the results into {page.PAGE.name}")
     parser.add_argument(
         "--only",
         help="one area, which may build on earlier ones: a function's name in AREAS, admin- and one of "
@@ -104,9 +104,9 @@ def main() -> int:
     said = ", ".join(f"{counts[each.value]} {each.value}" for each in Result)
     print(f"{said}, in {time.monotonic() - began:.0f} s")
     if arguments.json is not None:
-        kept.write(rows, arguments.json, whole=True)
+        kept.write(rows, arguments.json)
     if arguments.write:
-        kept.write(rows, RESULTS)
+        page.write(rows)
     return 1 if counts["fail"] else 0
 
 

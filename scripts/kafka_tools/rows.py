@@ -28,17 +28,6 @@ class Row:
     """What was found instead."""
     ms: int = 0
 
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.group, self.area, self.call
 
-
-def write(rows: Iterable[Row], path: Path, *, whole: bool = False) -> None:
-    """Without what differs from run to run, so that the file can be kept, if not `whole`."""
-    left_out = () if whole else ("ms", "detail")
-    kept = [{key: value for key, value in asdict(row).items() if key not in left_out} for row in rows]
-    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-
-
-def read(path: Path) -> list[Row]:
-    return [Row(**{**each, "result": Result(each["result"])}) for each in json.loads(path.read_text())]
+def write(rows: Iterable[Row], path: Path) -> None:
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n")
