@@ -2,8 +2,8 @@
 """Planted faults of the protocol and of durability, each a published bug or a plausible slip, and the tests that
 must find it.
 
-`source` is a published bug (docs/reference/scenarios.md), a rule (docs/reference/kraft-rules.md), a finding
-(docs/reference/findings.md), or the kind of slip.
+`source` is a published bug (docs/reference/scenarios.md), a rule (docs/reference/kraft-rules.md), or the kind of
+slip.
 """
 
 import enum
@@ -443,7 +443,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/roles/leader.py",
         "            node.role_changed(self.role, self.epoch_start_offset)\n        self._advance_high_watermark(node)\n",
         "            node.role_changed(self.role, self.epoch_start_offset)\n",
-        "findings, mutation k2",
+        "a slip: the new majority is not counted",
         _TRACES,
         _CORE,
         finder=Finder.TRACE,
@@ -453,7 +453,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/roles/leader.py",
         "    def _arm_check_quorum(self, node: NodeState) -> None:\n        self._replicas.start_period()\n",
         "    def _arm_check_quorum(self, node: NodeState) -> None:\n",
-        "findings, mutation k9",
+        "a slip: fetches of an earlier period count",
         f"{_CORE}/test_voter_changes.py",
     ),
     _tested(
@@ -461,7 +461,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/roles/replica_progress.py",
         "        if not self.is_alive:\n            self.caught_up = False\n",
         "",
-        "findings, replicas D2",
+        "an observer that was dead for hours became a voter",
         f"{_CORE}/test_voter_changes.py",
     ),
     _tested(
@@ -477,7 +477,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/role_holder.py",
         "heeds_outside_ids=voted is None or transition.lost_election,",
         "heeds_outside_ids=True,",
-        "findings, chaos Security",
+        "ids of nodes that are no voters deposed a leader",
         f"{_CORE}/test_outside_ids.py",
     ),
     _tested(

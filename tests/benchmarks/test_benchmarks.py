@@ -67,7 +67,7 @@ def figure(cell: str) -> float | None:
 
 
 def test_the_page_gives_the_aims_of_the_table_and_judges_its_figures_by_them() -> None:
-    """The readme said met where this page said missed, of the same measure (review D4)."""
+    """The readme said met where this page said missed, of the same measure."""
     page = RUN.parents[1] / "docs" / "explanation" / "performance.md"
     table: list[dict[str, str]] = []
     for line in page.read_text().splitlines():

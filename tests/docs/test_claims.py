@@ -28,7 +28,7 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def test_the_page_and_the_driver_name_the_barriers_that_there_are() -> None:
-    """Of three both named two (review 7.2)."""
+    """Of three both named two."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     (sentence,) = re.findall(r"Barriers \((.*?)\)", text, re.S)
     barriers = {each for each in get_args(Effect) if each.is_barrier}
@@ -37,7 +37,7 @@ def test_the_page_and_the_driver_name_the_barriers_that_there_are() -> None:
 
 
 def test_classes_that_docstrings_name_exist() -> None:
-    """An effect that had been split lived on in the text (review 7.4)."""
+    """An effect that had been split lived on in the text."""
     trees = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "quorate").rglob("*.py"))}
     known = set(dir(builtins)) | {
         node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)

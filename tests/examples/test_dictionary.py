@@ -143,7 +143,7 @@ def spoken(cluster, node, request):
 
 
 def test_an_invalid_request_closes_only_its_own_connection(cluster):
-    """A load balancer's health check, which connects and says nothing, ended the node (embed D2)."""
+    """A load balancer's health check, which connects and says nothing, ended the node."""
     cluster.put(1, "colour", "blue")
     for request in (
         b"",

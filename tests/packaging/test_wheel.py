@@ -117,7 +117,7 @@ def test_a_command_whose_extra_is_missing_ends_with_one_sentence(
 
 
 def test_no_folder_on_the_path_joins_the_package(python: Path, tmp_path: Path) -> None:
-    """A namespace package takes modules from every folder `quorate` on the path (embed D12)."""
+    """A namespace package takes modules from every folder `quorate` on the path."""
     (tmp_path / "quorate" / "raft").mkdir(parents=True)
     (tmp_path / "quorate" / "raft" / "__init__.py").write_text("raise SystemExit('the wrong one')")
     done = run(python, "-c", "import quorate.raft; print(quorate.raft.__file__)", cwd=tmp_path)

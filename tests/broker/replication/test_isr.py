@@ -496,9 +496,8 @@ async def test_replicas_that_are_being_added_do_not_count_for_min_insync_replica
     await cluster.in_sync(1, 2, 3)
 
 
-@pytest.mark.bug("seed 001")
 async def test_of_two_leaders_at_once_the_old_one_commits_nothing(make_brokers, autojump_clock):
-    """The split brain of the seed: A was away, the controller made B the leader, and A does not know it yet.
+    """Split brain: A was away, the controller made B the leader, and A does not know it yet.
     It can't commit with ISR members that follow B, and the controller refuses to let it shrink the ISR."""
     cluster = make_brokers(min_isr=1, replica_lag_time_max_ms=1000)
     await cluster.with_topic()
