@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import trio
 
 from quorate.cli.bootstrap import ask_cluster
 from quorate.cli.cli_errors import CommandError, ExitCode
+from quorate.cli.free_ports import free_ports
 from quorate.cli.kafka_requests import (
     describe_quorum,
     describe_topics,
@@ -408,15 +408,3 @@ def _read_json(path: Path) -> object:
     except (OSError, ValueError):
         return None
     return read
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -12,7 +12,8 @@ import pytest
 from typer.testing import Result
 
 from quorate.cli.cli_errors import ExitCode
-from quorate.cli.local_cluster import LocalCluster, free_ports
+from quorate.cli.free_ports import free_ports
+from quorate.cli.local_cluster import LocalCluster
 from quorate.runtime.entropy import parse_uuid
 
 pytestmark = pytest.mark.system

@@ -80,6 +80,6 @@ def test_a_folder_that_is_no_nodes_is_refused(quorate: Run, tmp_path: Path) -> N
 
 @pytest.fixture
 def free_port() -> int:
-    from quorate.cli.local_cluster import free_ports
+    from quorate.cli.free_ports import free_ports
 
     return free_ports(1)[0]

@@ -16,7 +16,7 @@ import trio
 from typer.testing import Result
 
 from quorate.cli.cli_errors import ExitCode
-from quorate.cli.local_cluster import free_ports
+from quorate.cli.free_ports import free_ports
 from quorate.cli.node import LogLevel, NodeStart
 from quorate.raft import (
     CommittedBatch,

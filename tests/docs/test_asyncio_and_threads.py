@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from quorate.cli.free_ports import free_ports
 
 PAGE = "asyncio-and-threads.md"
 PATIENCE_S = 60
@@ -87,9 +88,7 @@ def test_an_asgi_service_opens_the_quorum_in_its_lifespan(folder: Path) -> None:
 
 @contextmanager
 def gunicorn(folder: Path) -> Iterator[Callable[[str], str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     with (folder / "gunicorn.log").open("ab") as output:
         process = subprocess.Popen(
             [

@@ -13,21 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from quorate.cli.free_ports import free_ports
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dictionary.py"
 PATIENCE_S = 60
 
 pytestmark = pytest.mark.system
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 class Cluster:

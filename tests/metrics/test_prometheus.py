@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.free_ports import free_ports
 from quorate.cli.kafka_requests.cluster_requests import create_topic
-from quorate.cli.local_cluster import LocalCluster, free_ports
+from quorate.cli.local_cluster import LocalCluster
 from quorate.metrics.declarations import RAFT
 from quorate.metrics.raft_metrics import STATES
 

@@ -7,6 +7,7 @@ import time
 import pytest
 import trio
 
+from quorate.cli.free_ports import free_ports
 from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
@@ -47,16 +48,8 @@ def slow_syncs(monkeypatch):
     return stall
 
 
-async def free_ports(count):
-    listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(count)]
-    ports = [listener.socket.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        await listener.aclose()
-    return ports
-
-
 async def test_slow_syncs_on_a_thread_cause_no_election_and_hold_up_nobody(tmp_path, slow_syncs):
-    voters = parse_voters(",".join(f"{n}@127.0.0.1:{p}" for n, p in enumerate(await free_ports(3), 1)))
+    voters = parse_voters(",".join(f"{n}@127.0.0.1:{p}" for n, p in enumerate(free_ports(3), 1)))
     quorums = {}
     lags = []
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from quorate.cli.free_ports import free_ports
 from quorate.log.batches.batch import read_headers
 from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.quorum import Quorum
@@ -120,17 +121,9 @@ class Cluster:
         return next(quorum for quorum in self.nodes.values() if quorum is not leader)
 
 
-async def free_ports(count: int) -> list[int]:
-    listeners = [await trio.open_tcp_listeners(0, host="127.0.0.1") for _ in range(count)]
-    ports = [listener[0].socket.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        await listener[0].aclose()
-    return ports
-
-
 @pytest.fixture
 async def cluster(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Cluster]:
-    cluster = Cluster(tmp_path, nursery, await free_ports(3))
+    cluster = Cluster(tmp_path, nursery, free_ports(3))
     await cluster.format()
     yield cluster
     assert cluster.failures == {}, "nodes stopped by themselves, and the test did not expect it"

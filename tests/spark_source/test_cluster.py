@@ -1,13 +1,13 @@
 """Reading from brokers, without Spark."""
 
 import pickle
-import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from quorate.broker.metadata.metadata_records import NoOp
+from quorate.cli.free_ports import free_ports
 from quorate.runtime.network import Address
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.spark_errors import DataLossError, LogUnavailableError
@@ -35,9 +35,7 @@ def from_folder(log: Any, **options: object) -> list[dict[str, Any]]:
 @pytest.fixture
 def nobody() -> Address:
     """Where nobody listens."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return Address("127.0.0.1", bound.getsockname()[1])
+    return Address("127.0.0.1", free_ports(1)[0])
 
 
 @pytest.mark.parametrize("view", ["records", "partitions", "topics", "brokers"])

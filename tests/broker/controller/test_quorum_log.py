@@ -1,7 +1,6 @@
 """The controller on a real quorum of one voter."""
 
 import random
-import socket
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata.record_codec import decode
 from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
+from quorate.cli.free_ports import free_ports
 from quorate.error_code import ErrorCode
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
@@ -56,7 +56,7 @@ async def test_an_answered_request_is_applied_and_survives_a_restart(tmp_path: P
                 node_id=NodeId(1),
                 cluster_id="c",
                 folder=str(tmp_path),
-                voters=parse_voters(f"1@127.0.0.1:{_free_port()}"),
+                voters=parse_voters(f"1@127.0.0.1:{free_ports(1)[0]}"),
             )
             async with Quorum.open(config, metadata, runtime=runtime) as quorum:
                 assert await quorum.wait_leader() == 1
@@ -93,10 +93,3 @@ async def _unfence_and_create(controller: Controller, epoch: int) -> None:
     assert not beat.is_fenced
     created = await controller.answer(CreateTopicsRequest(topics=(NewTopic(name="t"),)))
     assert created.topics[0].error is ErrorCode.NONE
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -1,6 +1,5 @@
 """Nodes in this process, on real sockets and folders."""
 
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,21 +11,11 @@ import trio
 from quorate.broker.server import BrokerServer
 from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.cli.free_ports import free_ports
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import NodeId
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 class Nodes:
