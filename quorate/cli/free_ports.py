@@ -1,33 +1,44 @@
 """Ports for clusters on this machine."""
 
-import itertools
+import fcntl
 import os
 import socket
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 from typing import Final
 
 _LOWEST: Final = 20_000
-_APART: Final = 64
-"""Between the places where two processes begin to look."""
 
 
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on.
 
     The kernel takes the ports of connections, and of listeners that ask for port 0, from a range of its own.
-    These are below it. So they stay free until a node listens on them, and while it restarts.
+    These are below it. And each call, of whatever process, continues behind the ports of the last one. So
+    they stay free until a node listens on them, and while it restarts.
     """
-    return list(itertools.islice((port for port in _candidates if _is_free(port)), count))
+    size = max(_first_of_the_kernels() - _LOWEST, 1000)
+    ports: list[int] = []
+    path = Path(tempfile.gettempdir()) / f"quorate-ports-{os.getuid()}"
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+") as given:
+        fcntl.flock(given, fcntl.LOCK_EX)
+        text = given.read()
+        place = int(text) if text.isdecimal() else 0
+        while len(ports) < count:
+            place = (place + 1) % size
+            if _is_free(_LOWEST + place):
+                ports.append(_LOWEST + place)
+        given.seek(0)
+        given.truncate()
+        given.write(str(place))
+    return ports
 
 
-def _below_the_kernels() -> Iterator[int]:
+def _first_of_the_kernels() -> int:
     try:
-        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except OSError:
-        first = 32768
-    size = max(first - _LOWEST, 1000)
-    return (_LOWEST + place % size for place in itertools.count(os.getpid() * _APART))
+        return 32768
 
 
 def _is_free(port: int) -> bool:
@@ -37,6 +48,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-_candidates: Final = _below_the_kernels()

@@ -1,5 +1,7 @@
 """Ports for clusters on this machine: nobody else gets one before its node, or while the node is down."""
 
+import contextlib
+import multiprocessing
 import socket
 from pathlib import Path
 
@@ -10,17 +12,30 @@ from quorate.cli.free_ports import free_ports
 KERNELS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def test_a_port_is_given_once_and_not_while_somebody_listens() -> None:
-    first = free_ports(3)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", first[-1] + 1))
-        second = free_ports(2)
-        assert first[-1] + 1 not in second
-    assert len({*first, *second}) == 5
+def test_ports_that_somebody_listens_on_are_left_out() -> None:
+    (port,) = free_ports(1)
+    taken = [socket.socket() for _ in range(20)]
+    try:
+        behind = []
+        for number, each in enumerate(taken, port + 1):
+            with contextlib.suppress(OSError):
+                each.bind(("127.0.0.1", number))
+                behind.append(number)
+        assert not set(behind) & set(free_ports(20))
+    finally:
+        for each in taken:
+            each.close()
+
+
+def test_several_processes_get_each_port_once() -> None:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        given = pool.map(free_ports, [3] * 600, chunksize=1)
+    ports = [port for each in given for port in each]
+    assert len(set(ports)) == len(ports) == 1800
 
 
 @pytest.mark.skipif(not KERNELS.exists(), reason="Linux tells its range in /proc")
 def test_ports_are_none_that_the_kernel_gives_to_connections() -> None:
-    """A producer that looks for its dead cluster took the port of the next one."""
+    """A producer that looked for its dead cluster took the port of the next one."""
     low, high = map(int, KERNELS.read_text().split())
     assert not [port for port in free_ports(50) if low <= port <= high]
