@@ -47,7 +47,7 @@ types: setup  ## mypy --strict
 	bash scripts/types
 
 simulate: setup  ## Many simulated clusters (SEEDS=1000 to choose how many)
-	$(BIN)/python -m quorate.simulation --seeds $(or $(SEEDS),1000)
+	$(BIN)/python -m tests.simulator --seeds $(or $(SEEDS),1000)
 
 chaos: setup  ## A hundred rounds of kill -9 under load (ROUNDS=... to choose)
 	$(BIN)/python -m pytest tests/system/test_kill.py --rounds $(or $(ROUNDS),100) -s

@@ -28,11 +28,11 @@ from quorate.metrics.declarations import (
 )
 from quorate.metrics.raft_metrics import STATES
 from quorate.raft.core.roles.transitions import ALLOWED
-from quorate.simulation.explorer.suites import SUITES
-from quorate.simulation.isr_explorer.isr_suites import ISR_SUITES
 from quorate.spark_source.source_options import KNOWN, ViewName
 from quorate.spark_source.source_options import SourceOptions as SparkOptions
 from quorate.spark_source.views.registry import new_view
+from tests.simulator.explorer.suites import SUITES
+from tests.simulator.isr_explorer.isr_suites import ISR_SUITES
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

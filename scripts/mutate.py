@@ -101,7 +101,7 @@ def commands(finder: Finder, where: Sequence[str]) -> Iterator[list[str]]:
     match finder:
         case Finder.EXPLORER | Finder.ISR_EXPLORER:
             module = "explorer" if finder is Finder.EXPLORER else "isr_explorer"
-            explorer = [sys.executable, "-m", f"quorate.simulation.{module}"]
+            explorer = [sys.executable, "-m", f"tests.simulator.{module}"]
             yield [*explorer, "--bound", "small"]
             for name in where:
                 yield [*explorer, "--bound", "ci", "--only", name]

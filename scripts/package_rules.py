@@ -7,7 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-SOURCE: Final = Path(__file__).resolve().parents[1] / "quorate"
+ROOT: Final = Path(__file__).resolve().parents[1]
+SOURCE: Final = ROOT / "quorate"
+SIMULATOR: Final = "tests.simulator"
+"""A package beside `quorate`, held to the same form."""
 EVERYTHING: Final = ("",)
 NOUNS: Final = ("error_code", "types", "value", "lazy_names", "present")
 """Modules that every package may import."""
@@ -28,7 +31,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "broker.apis": ("broker", "log", "raft", "runtime"),
     "broker": ("log", "metrics", "quorum_state", "raft", "runtime"),
     "spark_source": ("broker.metadata", "broker.wire", "cbor", "log", "runtime"),
-    "simulation": EVERYTHING,
+    "simulation": ("log", "quorum_state", "raft", "runtime"),
     "cli": EVERYTHING,
 }
 """Below `quorate`, each besides itself. Of two rows that fit a module the more specific one counts."""
@@ -49,9 +52,11 @@ def tree_of(path: Path) -> ast.Module:
 
 
 class Source:
-    """The modules of `quorate` and what they import, read from the files. Names are below `quorate`."""
+    """The modules of a package and what they import from it, read from the files. Names are below it."""
 
-    def __init__(self, root: Path = SOURCE) -> None:
+    def __init__(self, name: str = "quorate") -> None:
+        self.name = name
+        root = ROOT.joinpath(*name.split("."))
         self.trees: dict[str, ast.Module] = {}
         self._imports: dict[str, tuple[tuple[int, str, str], ...]] = {}
         self.packages: set[str] = set()
@@ -72,9 +77,9 @@ class Source:
 
     def _imports_of(self, module: str) -> Iterator[tuple[int, str, str]]:
         for node in ast.walk(self.trees[module]):
-            if not isinstance(node, ast.ImportFrom) or not node.module or not within(node.module, "quorate"):
+            if not isinstance(node, ast.ImportFrom) or not node.module or not within(node.module, self.name):
                 continue
-            source = node.module.removeprefix("quorate").lstrip(".")
+            source = node.module.removeprefix(self.name).lstrip(".")
             for alias in node.names:
                 full = f"{source}.{alias.name}".lstrip(".")
                 yield (node.lineno, full, "") if full in self.trees else (node.lineno, source, alias.name)

@@ -11,9 +11,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from package_rules import MAY_IMPORT, NOUNS, Source, circles, tree_of, within  # noqa: E402
+from package_rules import MAY_IMPORT, NOUNS, SIMULATOR, Source, circles, tree_of, within  # noqa: E402
 
 SOURCE = ROOT / "quorate"
+IN_TESTS = ROOT.joinpath(*SIMULATOR.split("."))
+"""The simulator of this repository. It is no test: the rules of form hold for it too."""
 PACKAGES = tuple(sorted(path.parent.name for path in SOURCE.glob("*/__init__.py")))
 LINKED = {"raft", "quorum_state", "log", "broker", "metrics", "spark_source"}
 """The packages that the design names at the top of the repository."""
@@ -61,6 +63,12 @@ def source() -> Source:
     return Source()
 
 
+@pytest.fixture(scope="module", params=["quorate", SIMULATOR])
+def either(request: pytest.FixtureRequest) -> Source:
+    """The package that is published, and the one that only this repository needs."""
+    return Source(request.param)
+
+
 def test_a_package_imports_what_the_table_allows(source: Source) -> None:
     offences = []
     for module in source.trees:
@@ -75,12 +83,12 @@ def test_a_package_imports_what_the_table_allows(source: Source) -> None:
     assert not offences, "\n".join(offences)
 
 
-def test_there_is_no_circle_on_any_floor(source: Source) -> None:
+def test_there_is_no_circle_on_any_floor(either: Source) -> None:
     """Neither of modules nor of packages, imports for the type checker included."""
     found = {
-        package or "quorate": circles(source.children(package))
-        for package in source.packages
-        if circles(source.children(package))
+        package or either.name: circles(either.children(package))
+        for package in either.packages
+        if circles(either.children(package))
     }
     assert not found, found
 
@@ -89,8 +97,8 @@ def test_a_planted_circle_is_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
 
 
-def test_every_import_from_outside_uses_the_front_door(source: Source) -> None:
-    offences = list(source.windows())
+def test_every_import_from_outside_uses_the_front_door(either: Source) -> None:
+    offences = list(either.windows())
     assert not offences, "\n".join(offences)
 
 
@@ -98,8 +106,8 @@ def test_objects_of_many_attributes_have_slots() -> None:
     """CPython shares the keys of objects' dictionaries up to 30. Beyond, each call of a method and each look
     at an attribute is slower: a lone commit took 3 % more CPU when the driver got its 31st."""
     found = {
-        f"{path.relative_to(SOURCE)}: {each.name}": len(names)
-        for path in SOURCE.rglob("*.py")
+        f"{path.relative_to(ROOT)}: {each.name}": len(names)
+        for path in (*SOURCE.rglob("*.py"), *IN_TESTS.rglob("*.py"))
         for each in ast.walk(tree_of(path))
         if isinstance(each, ast.ClassDef)
         and len(names := own_attributes(each)) > 30
@@ -126,8 +134,8 @@ def class_names(of: ast.ClassDef) -> set[str]:
     return {target.id for target in assigned if isinstance(target, ast.Name)}
 
 
-def test_every_package_says_what_it_is_for(source: Source) -> None:
-    assert not [package for package in source.packages if not source.purpose(package)]
+def test_every_package_says_what_it_is_for(either: Source) -> None:
+    assert not [package for package in either.packages if not either.purpose(package)]
 
 
 def test_the_core_imports_nothing_but_the_standard_library() -> None:
@@ -158,17 +166,17 @@ def test_the_driver_alone_steps_the_core() -> None:
 
 
 def test_the_explorer_alone_touches_what_the_core_keeps_to_itself() -> None:
-    """`quorate.simulation.explorer.canonical` says so."""
+    """`tests.simulator.explorer.canonical` says so."""
     touching = {
-        str(path.relative_to(SOURCE))
-        for path in modules()
+        str(path.relative_to(ROOT))
+        for path in (*modules(), *sorted(IN_TESTS.rglob("*.py")))
         if not path.is_relative_to(SOURCE / "raft/core")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
         and node.attr in {"_node", "_roles"}
         and dotted(node.value).endswith(("core", "twin", "up"))
     }
-    explorer = "simulation/explorer"
+    explorer = "tests/simulator/explorer"
     assert touching == {f"{explorer}/canonical.py", f"{explorer}/renaming/renamed_core.py"}
 
 
@@ -210,8 +218,9 @@ MAY_SAY_ANY = {
 
 def test_any_is_where_a_reason_is_and_nowhere_else() -> None:
     said = {
-        str(path.relative_to(SOURCE))
-        for path in modules()
+        str(path.relative_to(base))
+        for base, paths in ((SOURCE, modules()), (ROOT, IN_TESTS.rglob("*.py")))
+        for path in paths
         for node in ast.walk(tree_of(path))
         if (isinstance(node, ast.Name) and node.id == "Any")
         or (isinstance(node, ast.Constant) and isinstance(node.value, str) and "[Any]" in node.value)

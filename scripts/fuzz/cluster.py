@@ -19,8 +19,7 @@ from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.frames import PREFACE
 from quorate.runtime.disk import Buffer
 from quorate.runtime.network import Address, Listener, Network, Stream
-from quorate.simulation.world.simulated_network import SimulatedNetwork
-from quorate.simulation.world.simulated_runtime import SimulatedRuntime
+from quorate.simulation import SimulatedNetwork, SimulatedRuntime
 from quorate.types import Endpoint, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
 
 CLUSTER_ID = "fuzzed"

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate.simulation.histories.linearizability import UNKNOWN, Operation, Verdict, check_history
-from quorate.simulation.histories.models import Append, AppendLog, Read
+from quorate.simulation import UNKNOWN, Operation, Verdict, check_history, models
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +70,13 @@ def _of_one_list(key: str, calls: Sequence[Call], at_last: tuple[str, ...], ende
     ]
     if lost:
         found.append(f"acknowledged and lost: {lost}")
-    operations: list[Operation[Read | Append, object]] = [
+    operations: list[Operation[models.Read | models.Append, object]] = [
         Operation(
-            client="at last", request=Read(), answer=at_last, invoked_at=ended_at, returned_at=ended_at + 1
+            client="at last",
+            request=models.Read(),
+            answer=at_last,
+            invoked_at=ended_at,
+            returned_at=ended_at + 1,
         )
     ]
     for call in calls:
@@ -82,7 +85,7 @@ def _of_one_list(key: str, calls: Sequence[Call], at_last: tuple[str, ...], ende
             operations.append(
                 Operation(
                     client=call.client,
-                    request=Read(),
+                    request=models.Read(),
                     answer=call.values,
                     invoked_at=call.invoked_at,
                     returned_at=call.returned_at,
@@ -93,13 +96,13 @@ def _of_one_list(key: str, calls: Sequence[Call], at_last: tuple[str, ...], ende
             operations.append(
                 Operation(
                     client=call.client,
-                    request=Append(call.value),
+                    request=models.Append(call.value),
                     answer=UNKNOWN if call.offset is None else call.offset,
                     invoked_at=call.invoked_at,
                     returned_at=math.inf if call.returned_at is None else call.returned_at,
                 )
             )
-    report = check_history(AppendLog(), operations)
+    report = check_history(models.AppendLog(), operations)
     if report.verdict is not Verdict.LINEARIZABLE:
         found.append(f"list {key}: {report}")
     return found

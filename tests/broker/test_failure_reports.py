@@ -8,11 +8,11 @@ import trio.testing
 
 from quorate.broker.failure_reports import FailureReports, UnreportedFailureError
 from quorate.broker.replication import ReplicaManager
-from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.world.disk_faults import DiskOperation
+from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
+from tests.simulator.brokers.broker_cluster import BrokerHost
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
 
 ONE, TWO = uuid.UUID(int=1001), uuid.UUID(int=1002)
 TIMEOUT_S = 4.0

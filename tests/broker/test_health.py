@@ -11,11 +11,11 @@ import trio
 from quorate.broker.broker_health import BrokerHealth, NodeHealth, node_health
 from quorate.broker.lifecycle import LifecycleState
 from quorate.broker.metadata.states import BrokerState
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.world.disk_faults import DiskOperation
+from tests.simulator.brokers.broker_clients import BrokerClientSettings
+from tests.simulator.brokers.broker_cluster import BrokerHost
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
 
 SESSION_S = 9.0
 

@@ -1,6 +1,7 @@
 """What ends a command, and with which code."""
 
 import pytest
+from captured_logs import captured_logs
 
 from quorate.broker.failure_reports import UnreportedFailureError
 from quorate.broker.metadata.record_codec import RecordDecodeError
@@ -9,7 +10,6 @@ from quorate.broker.wire.wire_errors import RequestTimedOutError
 from quorate.cli.cli_errors import CommandError, CommandExit, ExitCode, user_errors
 from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
 from quorate.runtime.disk import DiskFullError
-from quorate.simulation.world.logs import captured_logs
 
 
 def code_of(error: BaseException) -> int:

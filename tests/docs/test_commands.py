@@ -65,5 +65,5 @@ def test_commands_that_are_mentioned_exist_with_their_options(document: Path) ->
 def test_a_command_that_is_not_there_is_noticed() -> None:
     assert problems("make tea") == ["tea"]
     assert problems("make fuzz CUPS=3") == ["CUPS"]
-    assert problems("python -m quorate.simulation --core --politely") == ["--politely"]
+    assert problems("python -m tests.simulator --core --politely") == ["--politely"]
     assert problems(".venv/bin/python -m pytest tests/nowhere") == ["tests/nowhere"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from quorate.raft import Telemetry
+from quorate.runtime import Disk
 
 PACKAGES = [
     "quorate.broker",
@@ -62,8 +63,10 @@ def test_each_public_name_has_a_sentence_that_stands_alone(package: str) -> None
     lacking = []
     for name, each in documented(package):
         docstring = inspect.getdoc(each)
-        if docstring is None and hasattr(Telemetry, name.rpartition(".")[2]):
-            docstring = inspect.getdoc(getattr(Telemetry, name.rpartition(".")[2]))
+        member = name.rpartition(".")[2]
+        for interface in (Telemetry, Disk):
+            if docstring is None and hasattr(interface, member):
+                docstring = inspect.getdoc(getattr(interface, member))
         generated = (
             inspect.isclass(each) and docstring is not None and docstring.startswith(f"{each.__name__}(")
         )
@@ -73,8 +76,9 @@ def test_each_public_name_has_a_sentence_that_stands_alone(package: str) -> None
 
 
 def test_each_module_begins_with_a_sentence_that_stands_alone() -> None:
-    root = Path(__file__).parents[2] / "quorate"
-    begins = {file: ast.get_docstring(ast.parse(file.read_text())) for file in sorted(root.rglob("*.py"))}
+    root = Path(__file__).parents[2]
+    files = sorted(file for place in ("quorate", "tests/simulator") for file in (root / place).rglob("*.py"))
+    begins = {file: ast.get_docstring(ast.parse(file.read_text())) for file in files}
     assert [
         str(file.relative_to(root)) for file, text in begins.items() if text and FRAGMENT.match(text)
     ] == []

@@ -9,16 +9,16 @@ from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import Event
 from quorate.raft.core.messages import Response
-from quorate.simulation.explorer import counterexample
-from quorate.simulation.explorer.bounds import Bound, Budgets
-from quorate.simulation.explorer.canonical import STALE
-from quorate.simulation.explorer.coverage import KINDS, UNREACHABLE
-from quorate.simulation.explorer.initial_states import INITIAL_STATES
-from quorate.simulation.explorer.run import Task, run
-from quorate.simulation.explorer.search import Violation, explore, reachable
-from quorate.simulation.explorer.suites import SMALL, SUITES
-from quorate.simulation.explorer.world import World
 from quorate.types import Offset
+from tests.simulator.explorer import counterexample
+from tests.simulator.explorer.bounds import Bound, Budgets
+from tests.simulator.explorer.canonical import STALE
+from tests.simulator.explorer.coverage import KINDS, UNREACHABLE
+from tests.simulator.explorer.initial_states import INITIAL_STATES
+from tests.simulator.explorer.run import Task, run
+from tests.simulator.explorer.search import Violation, explore, reachable
+from tests.simulator.explorer.suites import SMALL, SUITES
+from tests.simulator.explorer.world import World
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -8,14 +8,14 @@ import trio
 from quorate.broker.metadata import MetadataImage
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
-from quorate.simulation.isr_explorer import isr_counterexample
-from quorate.simulation.isr_explorer.broker_steps import StepClock
-from quorate.simulation.isr_explorer.explored_broker import Process
-from quorate.simulation.isr_explorer.isr_bounds import Allowance, Allowances, IsrBound
-from quorate.simulation.isr_explorer.isr_run import IsrTask, run_isr
-from quorate.simulation.isr_explorer.isr_search import explore_isr
-from quorate.simulation.isr_explorer.isr_suites import ISR_SUITES
-from quorate.simulation.isr_explorer.isr_world import IsrWorld
+from tests.simulator.isr_explorer import isr_counterexample
+from tests.simulator.isr_explorer.broker_steps import StepClock
+from tests.simulator.isr_explorer.explored_broker import Process
+from tests.simulator.isr_explorer.isr_bounds import Allowance, Allowances, IsrBound
+from tests.simulator.isr_explorer.isr_run import IsrTask, run_isr
+from tests.simulator.isr_explorer.isr_search import explore_isr
+from tests.simulator.isr_explorer.isr_suites import ISR_SUITES
+from tests.simulator.isr_explorer.isr_world import IsrWorld
 
 SMALL = ISR_SUITES["small"]
 

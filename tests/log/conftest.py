@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
+import trio
 from cut_disk import CutDisk
 
 from quorate.log.batches.batch import read_batches
@@ -16,6 +17,14 @@ from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset, SnapshotId, VoterSet
 
 OpenLog = Callable[..., Awaitable[Log]]
+
+
+def overtake(disk: SimulatedDisk) -> trio.Event:
+    """Let a stalled disk carry out what is asked of it from now on. Operations that wait already go on
+    waiting until the event is set."""
+    assert disk._released is not None
+    released, disk._released = disk._released, None
+    return released
 
 
 @pytest.fixture

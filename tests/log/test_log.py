@@ -19,6 +19,7 @@ from quorate.log.log_errors import (
 from quorate.runtime.disk import DiskError, write_file_atomically
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk, SimulatedFile
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
+from tests.log.conftest import overtake
 
 Opener = Callable[..., Awaitable[Log]]
 Builder = Callable[..., bytes]
@@ -230,7 +231,7 @@ async def test_a_read_that_a_truncation_overtakes_does_not_return_what_was_cut(
         disk.stall(syncs=False)
         nursery.start_soon(reader)
         await trio.testing.wait_all_tasks_blocked()
-        released = disk.overtake()
+        released = overtake(disk)
         await log.truncate(Offset(1))
         log.append_as_follower(batch(1, epoch=2, size=200))
         released.set()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from captured_logs import captured_logs
 
 from quorate.log.batches.control import leader_change_batch, voters_batch
 from quorate.log.log import Log
@@ -20,7 +21,6 @@ from quorate.log.log_errors import (
 from quorate.log.metadata_recovery import recovered_log
 from quorate.log.snapshots.snapshot_file import name_of
 from quorate.runtime.disk import DiskError
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 from quorate.types import (
     Endpoint,

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from captured_logs import captured_logs
 
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError
 from quorate.runtime.disk import DiskError, read_file
 from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 
 FIRST = "data/t-0/00000000000000000000.log"

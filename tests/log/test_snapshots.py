@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio.testing
+from captured_logs import captured_logs
 from crc32c import crc32c
 from gaps import within_gap
 from hypothesis import given
@@ -24,7 +25,6 @@ from quorate.log.snapshots.snapshot_file import MAX_CHUNK_BYTES, SnapshotContent
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.disk import DiskError, DiskFullError
 from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VotersAt, VoterSet
 

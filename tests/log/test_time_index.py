@@ -12,6 +12,7 @@ from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch, records_of
 from quorate.simulation.world.simulated_disk import SimulatedDisk, SimulatedFile
 from quorate.types import Offset
+from tests.log.conftest import overtake
 
 Opener = Callable[..., Awaitable[Log]]
 F = "data/t-0"
@@ -252,7 +253,7 @@ async def test_a_search_that_the_log_changes_under_starts_again(open_log: Opener
         disk.stall(syncs=False)
         nursery.start_soon(search)
         await trio.testing.wait_all_tasks_blocked()
-        released = disk.overtake()
+        released = overtake(disk)
         await log.truncate(Offset(80))
         fill(log, [1085, 1095])
         released.set()
@@ -261,7 +262,7 @@ async def test_a_search_that_the_log_changes_under_starts_again(open_log: Opener
         disk.stall(syncs=False)
         nursery.start_soon(search)
         await trio.testing.wait_all_tasks_blocked()
-        released = disk.overtake()
+        released = overtake(disk)
         await log.truncate_fully_and_start_at(Offset(200))
         fill(log, [1050])
         released.set()

@@ -29,11 +29,11 @@ from quorate.metrics.declarations import (
 )
 from quorate.metrics.histogram import QUANTILES, Histogram
 from quorate.raft.state_machine.interface import CommittedBatch
-from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
-from quorate.simulation.brokers.broker_scenario import QUICK
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace, logs_into
 from quorate.types import Epoch, Offset
+from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
+from tests.simulator.brokers.broker_scenario import QUICK
 
 KIP_835 = {
     "kafka_server_brokermetadatametrics_last_applied_record_offset",

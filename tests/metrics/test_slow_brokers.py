@@ -9,10 +9,10 @@ import trio
 from prometheus_client import CollectorRegistry
 
 from quorate.broker.controller.rpc.rpc import Assignment, CreateTopicsRequest, NewTopic
-from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
-from quorate.simulation.brokers.broker_scenario import QUICK
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace, logs_into
+from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
+from tests.simulator.brokers.broker_scenario import QUICK
 
 PATIENT = QUICK | {"broker.session.timeout.ms": "20000"}
 BEHIND = "a broker is behind with the state changes of its replicas"

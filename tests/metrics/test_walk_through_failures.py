@@ -29,10 +29,10 @@ from quorate.broker.controller.state_machines import (
 )
 from quorate.broker.metadata.image import MetadataImage
 from quorate.metrics.declarations import CONTROLLER
-from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
-from quorate.simulation.brokers.broker_scenario import QUICK
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace, logs_into
+from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
+from tests.simulator.brokers.broker_scenario import QUICK
 
 SERVED = {each.bean: f"{each.kafkas}_total" if each.is_rate else each.kafkas for each in CONTROLLER}
 REPLICAS = "kafka_server_replicamanager"

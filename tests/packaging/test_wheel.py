@@ -19,7 +19,7 @@ from quorate.metrics import RaftMetrics
 from quorate.raft import NodeId, Quorum, QuorumConfig, format_folder, parse_voters
 from quorate.runtime.real import SyncStrategy, real_runtime
 from prometheus_client import CollectorRegistry
-import quorate, quorate.log, quorate.quorum_state, quorate.simulation.world
+import quorate, quorate.log, quorate.quorum_state, quorate.simulation
 
 class Counter:
     total = 0
@@ -69,8 +69,9 @@ def test_an_embedded_quorum_runs_on_the_core_alone_and_prints_nothing_of_its_own
 
 def test_a_simulated_quorum_runs_on_the_core_alone(python: Path, tmp_path: Path) -> None:
     program = """
-from quorate.simulation.seeds import Subject, run_seeds
-assert run_seeds(range(1, 2), what=Subject.QUORUM, verbose=False, say=print) == []
+import random
+from quorate.simulation import QuorumRun, QuorumRunSettings
+assert QuorumRun(1, QuorumRunSettings.draw(random.Random("quorum-settings/1"))).execute().committed
 """
     done = run(python, "-c", program, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -98,22 +99,11 @@ def test_a_part_whose_extra_is_missing_says_what_to_install(
     )
 
 
-@pytest.mark.parametrize(
-    ("program", "told"),
-    [
-        (
-            ["-c", "from quorate.cli.entry import main; main()"],
-            "The quorate command needs typer, which is not installed",
-        ),
-        (["-m", "quorate.simulation"], "quorate.simulation needs typer"),
-    ],
-)
-def test_a_command_whose_extra_is_missing_ends_with_one_sentence(
-    python: Path, tmp_path: Path, program: list[str], told: str
-) -> None:
-    done = run(python, *program, cwd=tmp_path)
+def test_the_command_whose_extra_is_missing_ends_with_one_sentence(python: Path, tmp_path: Path) -> None:
+    done = run(python, "-c", "from quorate.cli.entry import main; main()", cwd=tmp_path)
     assert done.returncode != 0
-    assert (done.stdout, done.stderr) == ("", f"{told}: pip install 'quorate[cli]'\n")
+    told = "The quorate command needs typer, which is not installed: pip install 'quorate[cli]'\n"
+    assert (done.stdout, done.stderr) == ("", told)
 
 
 def test_no_folder_on_the_path_joins_the_package(python: Path, tmp_path: Path) -> None:
@@ -163,23 +153,15 @@ def test_links_of_the_readme_lead_to_the_repository_where_a_package_index_shows_
     assert metadata["Description-Content-Type"] == "text/markdown"
 
 
-def test_the_explorer_is_in_the_sdist_and_not_in_the_wheel(built: Path, wheel: Path) -> None:
-    """It is for developers of the core, who have a checkout; what users simulate with is in both."""
+def test_the_wheel_simulates_what_users_simulate(wheel: Path) -> None:
+    """Brokers, cores alone and the explorers are for developers of quorate, in `tests/simulator`."""
     with zipfile.ZipFile(wheel) as opened:
-        in_wheel = {name.rpartition("/")[0] for name in opened.namelist()}
-    (sdist,) = built.glob("*.tar.gz")
-    with tarfile.open(sdist) as opened_sdist:
-        in_sdist = {name.partition("/")[2].rpartition("/")[0] for name in opened_sdist.getnames()}
-    below = "quorate/simulation"
-    explorer = {
-        str(path.parent.relative_to(ROOT))
-        for name in ("explorer", "isr_explorer")
-        for path in (ROOT / below / name).rglob("__init__.py")
+        folders = {name.rpartition("/")[0] for name in opened.namelist()}
+    simulation = "quorate/simulation"
+    assert {each for each in folders if each.startswith(simulation)} == {
+        simulation,
+        *(f"{simulation}/{part}" for part in ("checkers", "faults", "histories", "quorum", "world")),
     }
-    assert {f"{below}/explorer/node", f"{below}/core", f"{below}/world"} <= in_sdist
-    assert explorer <= in_sdist
-    assert {f"{below}/core", f"{below}/world", f"{below}/quorum", f"{below}/histories"} <= in_wheel
-    assert not explorer & in_wheel
 
 
 def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Path) -> None:
@@ -198,12 +180,11 @@ def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Path) 
 
 
 def test_wheel_and_sdist_hold_every_module_once(built: Path, wheel: Path, source: Path) -> None:
-    """Not by the links at the top of the repository, too. The explorer is in the sdist alone."""
+    """Not by the links at the top of the repository, too."""
     modules = sorted(str(path.relative_to(source)) for path in (source / "quorate").rglob("*.py"))
     with zipfile.ZipFile(wheel) as opened:
         in_wheel = sorted(name for name in opened.namelist() if name.endswith(".py"))
-    explorers = ("quorate/simulation/explorer/", "quorate/simulation/isr_explorer/")
-    assert in_wheel == [name for name in modules if not name.startswith(explorers)]
+    assert in_wheel == modules
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as opened:
         files = [each.name.partition("/")[2] for each in opened.getmembers() if not each.isdir()]

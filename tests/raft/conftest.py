@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import trio
+from captured_logs import captured_logs
 
 from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.quorum import Quorum
@@ -15,7 +16,6 @@ from quorate.raft.storage.storage import format_folder
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import Runtime
 from quorate.runtime.network import Address, Stream
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_network import SimulatedNetwork
 from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import NodeId, VoterSet

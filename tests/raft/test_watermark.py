@@ -5,11 +5,11 @@ import random
 import pytest
 import trio
 import trio.testing
+from captured_logs import captured_logs
 
 from quorate.log.checkpoints import UnreadableCheckpointError
 from quorate.raft.storage.watermark import WatermarkCheckpoint, load_high_watermark
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset
 

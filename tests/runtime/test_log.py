@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from captured_logs import captured_logs
 
 from quorate.runtime.event_log import get_logger
-from quorate.simulation.world.logs import captured_logs
 
 log = get_logger("quorate.tests.log")
 

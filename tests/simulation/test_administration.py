@@ -26,7 +26,9 @@ from quorate.broker.metadata import (
     UnregisterBroker,
 )
 from quorate.broker.replication.storage import PartitionIdentity
-from quorate.simulation.administration import (
+from quorate.simulation.violations import SafetyViolation
+from quorate.types import Epoch
+from tests.simulator.administration import (
     AdminHistory,
     Answer,
     Folder,
@@ -51,8 +53,6 @@ from quorate.simulation.administration import (
     unregister_broker,
     update_feature,
 )
-from quorate.simulation.violations import SafetyViolation
-from quorate.types import Epoch
 
 ID, OTHER = uuid.UUID(int=1000), uuid.UUID(int=1001)
 RETENTION = Config(resource_type=ConfigType.TOPIC, resource_name="t", name="retention.ms", value="1")

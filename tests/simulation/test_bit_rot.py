@@ -8,15 +8,15 @@ import trio
 
 from quorate.broker.wire import WireClient
 from quorate.broker.wire.codecs import FetchedPartition
-from quorate.simulation.brokers.bit_rot import ROT_VALUES, RotSettings
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_cluster import MORE
-from quorate.simulation.brokers.broker_run import BrokerRun
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults import FOLDER
 from quorate.simulation.faults.faults import Fault, FaultSettings
-from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import SafetyViolation
+from tests.simulator.brokers.bit_rot import ROT_VALUES, RotSettings
+from tests.simulator.brokers.broker_clients import BrokerClientSettings
+from tests.simulator.brokers.broker_cluster import MORE
+from tests.simulator.brokers.broker_run import BrokerRun
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
+from tests.simulator.seeds import broker_run
 
 
 def with_bit_rot(seed: int, *kinds: Fault, mends_itself: bool, lines: list[str]) -> BrokerRun:

@@ -9,13 +9,13 @@ from quorate.raft.core.events import AddVoter, VoterChange
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
 from quorate.raft.core.roles.tracker import Replicas
 from quorate.raft.membership import Membership
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_run import BrokerRun
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.faults.voter_faults import VotersIn
-from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import LivenessViolation
 from quorate.types import ReplicaKey, Voter
+from tests.simulator.brokers.broker_clients import BrokerClientSettings
+from tests.simulator.brokers.broker_run import BrokerRun
+from tests.simulator.seeds import broker_run
 
 SEEDS_MAX = 30
 FAULTS = (Fault.LOST_DISK, Fault.CRASH, Fault.PARTITION)

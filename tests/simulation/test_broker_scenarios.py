@@ -13,15 +13,15 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.kafka_client import open_client
 from quorate.log.batches.records import build_batch
-from quorate.simulation.brokers.broker_admin import Administrator
-from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.brokers.broker_cluster import AGAIN, MORE, BrokerHost
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
-from quorate.simulation.brokers.directory_faults import DirectoryFaults
-from quorate.simulation.brokers.loss_budget import LossBudget
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.histories.history import AppendOutcome
 from quorate.simulation.world.simulated_runtime import DiskSpeed
+from tests.simulator.brokers.broker_admin import Administrator
+from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
+from tests.simulator.brokers.broker_cluster import AGAIN, MORE, BrokerHost
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
+from tests.simulator.brokers.directory_faults import DirectoryFaults
+from tests.simulator.brokers.loss_budget import LossBudget
 
 PATIENCE_S = 60.0
 SLEEP_S = 30.0

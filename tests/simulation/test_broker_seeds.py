@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from quorate.simulation.seeds import Subject, run_seeds
+from tests.simulator.seeds import Subject, run_seeds
 
 SEEDS = 16
 PARTS = 8
@@ -21,7 +21,7 @@ def test_every_seed_keeps_what_clients_were_told(part: int) -> None:
 
 @pytest.mark.slow
 def test_a_broker_seed_has_the_same_trace_in_two_fresh_processes() -> None:
-    program = "from quorate.simulation.seeds import broker_run; print(broker_run(3).execute())"
+    program = "from tests.simulator.seeds import broker_run; print(broker_run(3).execute())"
     outputs = [
         subprocess.run(
             [sys.executable, "-c", program],

@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from quorate.broker.metadata.batch_loader import BatchLoader
-from quorate.simulation.brokers.broker_admin import Administrator
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
+from tests.simulator.brokers.broker_admin import Administrator
+from tests.simulator.brokers.broker_clients import BrokerClientSettings
+from tests.simulator.brokers.broker_cluster import BrokerHost
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
 
 PATIENCE_S = 60.0
 PARTITIONS = 12

@@ -7,11 +7,11 @@ from planted import shown_by_a_seed
 
 from quorate.raft.core.events import Propose
 from quorate.raft.driver.driver import Driver
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_run import BrokerRun
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.faults.voter_faults import VotersIn
-from quorate.simulation.seeds import broker_run
+from tests.simulator.brokers.broker_clients import BrokerClientSettings
+from tests.simulator.brokers.broker_run import BrokerRun
+from tests.simulator.seeds import broker_run
 
 SEEDS_MAX = 30
 

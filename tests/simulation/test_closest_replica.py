@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from quorate.broker.settings import RACK_AWARE
-from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
+from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
 
 CLIENTS = BrokerClientSettings(idempotent=1, plain=0, consumers=1)
 

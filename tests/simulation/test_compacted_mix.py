@@ -4,11 +4,11 @@ import random
 
 import trio
 
-from quorate.simulation.brokers.broker_admin import Administrator
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
-from quorate.simulation.brokers.compacted_mix import COMPACTING, CompactedMix
-from quorate.simulation.brokers.compacted_topic import COMPACTED, CompactedSettings
+from tests.simulator.brokers.broker_admin import Administrator
+from tests.simulator.brokers.broker_clients import BrokerClientSettings
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
+from tests.simulator.brokers.compacted_mix import COMPACTING, CompactedMix
+from tests.simulator.brokers.compacted_topic import COMPACTED, CompactedSettings
 
 PATIENCE_S = 60.0
 

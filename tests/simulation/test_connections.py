@@ -14,11 +14,11 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import open_client
 from quorate.runtime import Address
-from quorate.simulation.brokers.broker_cluster import AGAIN, BrokerCluster, BrokerClusterSettings
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.world import Scheduler, Trace, logs_into, run
 from quorate.simulation.world.network_ends import SimulatedStream
 from quorate.simulation.world.simulated_network import SimulatedNetwork
+from tests.simulator.brokers.broker_cluster import AGAIN, BrokerCluster, BrokerClusterSettings
 
 Pair = tuple[str, str]
 MOST = 5

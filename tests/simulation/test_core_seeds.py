@@ -15,15 +15,15 @@ from quorate.raft.core.messages import Request
 from quorate.raft.core.roles.read_index import ReadIndexRounds
 from quorate.raft.core.roles.voter_changes import VoterChanges
 from quorate.raft.core.shared_state import NodeState
-from quorate.simulation import seeds
-from quorate.simulation.core.core_node import CoreNode
-from quorate.simulation.core.core_run import CoreRun
-from quorate.simulation.core.core_swarm import CoreSwarm
-from quorate.simulation.core.core_swarm_settings import CoreFault, CoreSwarmSettings
-from quorate.simulation.seeds import Subject, run_many, run_quietly
-from quorate.simulation.shrinking import shrink
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.types import Offset
+from tests.simulator import seeds
+from tests.simulator.core.core_node import CoreNode
+from tests.simulator.core.core_run import CoreRun
+from tests.simulator.core.core_swarm import CoreSwarm
+from tests.simulator.core.core_swarm_settings import CoreFault, CoreSwarmSettings
+from tests.simulator.seeds import Subject, run_many, run_quietly
+from tests.simulator.shrinking import shrink
 
 SEEDS = 200
 PARTS = 4
@@ -76,8 +76,7 @@ def test_every_kind_of_trouble_is_drawn_and_happens() -> None:
 
 def test_a_seed_has_the_same_run_in_two_fresh_processes() -> None:
     program = (
-        "from quorate.simulation.seeds import core_run\n"
-        "for seed in range(1, 9): print(core_run(seed).execute())"
+        "from tests.simulator.seeds import core_run\nfor seed in range(1, 9): print(core_run(seed).execute())"
     )
     outputs = [
         subprocess.run(
@@ -97,7 +96,7 @@ def test_a_run_of_cores_loads_neither_brokers_nor_an_event_loop() -> None:
     """Swarms start in processes of their own by the dozen."""
     program = (
         "import sys\n"
-        "from quorate.simulation.seeds import core_run\n"
+        "from tests.simulator.seeds import core_run\n"
         "core_run(1).execute()\n"
         "print([name for name in ('kio', 'trio', 'quorate.broker', 'quorate.log') if name in sys.modules])"
     )
@@ -214,7 +213,7 @@ def test_a_failing_seed_is_told_with_few_faults_and_in_little_time(monkeypatch: 
         monkeypatch.setattr(run, "_core", ForgetsItsVote)
         return run
 
-    monkeypatch.setattr("quorate.simulation.seeds.core_run", broken)
+    monkeypatch.setattr("tests.simulator.seeds.core_run", broken)
     said: list[str] = []
     assert shrink(3, what=Subject.CORE, say=said.append)
     assert any(line.startswith("  and without ") for line in said)

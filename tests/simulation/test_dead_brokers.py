@@ -11,10 +11,10 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import open_client
-from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_members import GROUP, GroupMembers
-from quorate.simulation.brokers.broker_scenario import BrokerScene, Scenario, run_scenario
+from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
+from tests.simulator.brokers.broker_cluster import BrokerHost
+from tests.simulator.brokers.broker_members import GROUP, GroupMembers
+from tests.simulator.brokers.broker_scenario import BrokerScene, Scenario, run_scenario
 
 CLIENTS = BrokerClientSettings(idempotent=1, plain=0, consumers=1)
 SESSION_S = 9.0

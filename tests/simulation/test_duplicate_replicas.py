@@ -5,12 +5,12 @@ import random
 import trio
 
 from quorate.broker.wire import open_client
-from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.brokers.broker_cluster import MORE
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
-from quorate.simulation.brokers.operating import operator_requests as requests
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.world import DiskOperation
+from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
+from tests.simulator.brokers.broker_cluster import MORE
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
+from tests.simulator.brokers.operating import operator_requests as requests
 
 PATIENCE_S = 60.0
 PARTITIONS = 4

@@ -11,11 +11,11 @@ import pytest
 from quorate.raft.core import Core, Effect, Send, VoteRequest, effects
 from quorate.raft.core.events import Event, Timer, TimerKind
 from quorate.raft.driver.driver import Driver
-from quorate.simulation.core.core_world import CoreInterpreter, CoreWorld
-from quorate.simulation.effect_interpreter import EffectInterpreter
-from quorate.simulation.explorer.node.interpreter import Interpreter
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import NodeId, Offset
+from tests.simulator.core.core_world import CoreInterpreter, CoreWorld
+from tests.simulator.effect_interpreter import EffectInterpreter
+from tests.simulator.explorer.node.interpreter import Interpreter
 
 EFFECTS = {each.__name__ for each in get_args(Effect)}
 

@@ -6,14 +6,14 @@ from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Send, SendRecords
 from quorate.raft.core.events import Event, Propose, Resign
 from quorate.raft.core.roles.tracker import Replicas
-from quorate.simulation.explorer import counterexample
-from quorate.simulation.explorer.bounds import Bound, Budgets
-from quorate.simulation.explorer.initial_states import begin
-from quorate.simulation.explorer.search import explore, reachable
-from quorate.simulation.explorer.suites import SMALL
-from quorate.simulation.explorer.symmetry import Symmetry
-from quorate.simulation.explorer.world import World
 from quorate.types import NodeId, Offset
+from tests.simulator.explorer import counterexample
+from tests.simulator.explorer.bounds import Bound, Budgets
+from tests.simulator.explorer.initial_states import begin
+from tests.simulator.explorer.search import explore, reachable
+from tests.simulator.explorer.suites import SMALL
+from tests.simulator.explorer.symmetry import Symmetry
+from tests.simulator.explorer.world import World
 
 REDUCED = {
     "elected": Bound(initial="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=4),

@@ -14,9 +14,9 @@ from quorate.broker.metadata.metadata_records import (
     RemoveTopic,
     Topic,
 )
-from quorate.simulation.brokers.metadata_invariants import MetadataChangesAreLegal
 from quorate.simulation.checkers.committed_log import CommittedLog
 from quorate.simulation.violations import SafetyViolation
+from tests.simulator.brokers.metadata_invariants import MetadataChangesAreLegal
 
 TOPIC, HERE, THERE = uuid.UUID(int=1000), uuid.UUID(int=1001), uuid.UUID(int=1002)
 WHY = ChangeReason.BROKER_FENCED

@@ -10,14 +10,14 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.metadata import BrokerRegistrationChange, ConfigResource, ConfigType
-from quorate.simulation.administration import AdminHistory, Answer, alter_config, unregister_broker
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_run import BrokerRun, BrokerRunResult
-from quorate.simulation.brokers.metadata_invariants import MetadataChangesAreLegal
-from quorate.simulation.brokers.operating.operator_client import OperatorClient
-from quorate.simulation.brokers.operating.operators import OperatorSettings
-from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import SafetyViolation
+from tests.simulator.administration import AdminHistory, Answer, alter_config, unregister_broker
+from tests.simulator.brokers.broker_clients import BrokerClientSettings
+from tests.simulator.brokers.broker_run import BrokerRun, BrokerRunResult
+from tests.simulator.brokers.metadata_invariants import MetadataChangesAreLegal
+from tests.simulator.brokers.operating.operator_client import OperatorClient
+from tests.simulator.brokers.operating.operators import OperatorSettings
+from tests.simulator.seeds import broker_run
 
 SEEDS = (*range(19, 40), 45)
 """Each planted fault of administration shows in at least one of them."""

@@ -22,12 +22,12 @@ from quorate.broker.replication.replica.partition_replica import PartitionReplic
 from quorate.broker.replication.storage import directory_files, directory_scan
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.runtime.disk import read_file
-from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.brokers.broker_run import BrokerRun
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults.faults import Fault, FaultSettings
-from quorate.simulation.seeds import broker_run
 from quorate.types import ElectionState
+from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
+from tests.simulator.brokers.broker_run import BrokerRun
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
+from tests.simulator.seeds import broker_run
 
 SEEDS_MAX = 60
 SCENARIO_SEEDS_MAX = 16

@@ -26,9 +26,9 @@ from quorate.raft.state_machine.applier import Applier
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.quorum.quorum_clients import ClientSettings
 from quorate.simulation.quorum.quorum_run import QuorumRun
-from quorate.simulation.seeds import quorum_run
 from quorate.simulation.world.simulated_disk import SimulatedFile
 from quorate.types import ElectionState, Epoch, Offset
+from tests.simulator.seeds import quorum_run
 
 SEEDS_MAX = 60
 

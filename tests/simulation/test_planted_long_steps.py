@@ -12,11 +12,11 @@ from quorate.log.batches.records import build_batch
 from quorate.log.log import Log
 from quorate.log.segments.walk import HeaderWalk, read_now
 from quorate.raft.quorum_errors import QuorumError
-from quorate.simulation.brokers.broker_admin import Administrator
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.types import Offset
+from tests.simulator.brokers.broker_admin import Administrator
+from tests.simulator.brokers.broker_clients import BrokerClientSettings
+from tests.simulator.brokers.broker_cluster import BrokerHost
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
 
 SEEDS = (1, 2, 3)
 CLIENTS = BrokerClientSettings(idempotent=1, plain=0, think_max_s=2.0)

@@ -7,8 +7,8 @@ import pytest
 from quorate.raft.quorum import Quorum
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.quorum.quorum_run import RunResult
-from quorate.simulation.seeds import quorum_run
 from quorate.simulation.violations import SafetyViolation
+from tests.simulator.seeds import quorum_run
 
 
 def faulty(seed: int, *kinds: Fault, voters: int = 3, observers: int = 1) -> RunResult:

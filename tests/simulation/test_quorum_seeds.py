@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from quorate.simulation.seeds import quorum_run, run_seeds
+from tests.simulator.seeds import quorum_run, run_seeds
 
 SEEDS = 30
 PARTS = 10
@@ -21,7 +21,7 @@ def test_every_seed_keeps_the_invariants_and_recovers(part: int) -> None:
 
 def test_a_seed_has_the_same_trace_in_two_fresh_processes() -> None:
     program = (
-        "from quorate.simulation.seeds import quorum_run\n"
+        "from tests.simulator.seeds import quorum_run\n"
         "for seed in (1, 6, 10): print(quorum_run(seed).execute())"
     )
     outputs = [
@@ -52,4 +52,4 @@ def test_a_failing_seed_says_how_to_run_it_again(monkeypatch: pytest.MonkeyPatch
     said: list[str] = []
     assert run_seeds([3], verbose=False, say=said.append) == [3]
     assert said[0].startswith("seed 3 --quorum")
-    assert "python -m quorate.simulation --quorum --seed 3 --verbose" in said[-1]
+    assert "python -m tests.simulator --quorum --seed 3 --verbose" in said[-1]

@@ -6,11 +6,11 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire import open_client
-from quorate.simulation.brokers.broker_admin import Administrator
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
-from quorate.simulation.brokers.operating import operator_requests as requests
-from quorate.simulation.brokers.settled_cluster import check_work_ends
+from tests.simulator.brokers.broker_admin import Administrator
+from tests.simulator.brokers.broker_clients import BrokerClientSettings
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
+from tests.simulator.brokers.operating import operator_requests as requests
+from tests.simulator.brokers.settled_cluster import check_work_ends
 
 OWN = "own"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from quorate.raft import leadership
-from quorate.simulation.seeds import Subject
-from quorate.simulation.shrinking import shrink
+from tests.simulator.seeds import Subject
+from tests.simulator.shrinking import shrink
 
 FIRST_SEED, SEEDS_MAX = 30, 20
 

@@ -3,10 +3,10 @@
 import pytest
 
 from quorate.raft.core.replica_log import ReplicaLog
-from quorate.simulation.core.core_world import CoreWorld
-from quorate.simulation.explorer.run import Task, run
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import EpochEnd, NodeId, Offset
+from tests.simulator.core.core_world import CoreWorld
+from tests.simulator.explorer.run import Task, run
 
 NODE = NodeId(1)
 

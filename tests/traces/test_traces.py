@@ -31,9 +31,9 @@ from quorate.raft.core.events import (
 )
 from quorate.raft.core.invariant import InvariantError
 from quorate.raft.core.messages import FetchRequest, FetchResponse, Message, Request
-from quorate.simulation.core.core_node import CoreDisk, CoreRecord
-from quorate.simulation.core.core_world import CoreWorld
 from quorate.types import ElectionState, Endpoint, Epoch, EpochEnd, NodeId, Offset, Voter
+from tests.simulator.core.core_node import CoreDisk, CoreRecord
+from tests.simulator.core.core_world import CoreWorld
 
 TRACES = sorted(Path(__file__).parent.glob("*.txt"))
 

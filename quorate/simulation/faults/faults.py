@@ -93,6 +93,8 @@ _BETWEEN_NODES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSettings:
+    """The kinds of faults of a run, how often one begins and how long it lasts."""
+
     kinds: tuple[Fault, ...] = tuple(Fault)
     mean_interval_s: float = 1.5
     mean_duration_s: float = 2.0

@@ -1,17 +1,26 @@
-"""The checks of clients' histories: linearizability, anomalies of logs."""
+"""The checks of clients' histories: is there an order that explains every answer?"""
 
+from quorate.simulation.histories import models
 from quorate.simulation.histories.history import AppendCall, AppendOutcome, ClientRead, History
-from quorate.simulation.histories.linearizability import Operation, check_history
-from quorate.simulation.histories.models import AppendBatch, KnownLog, Read
+from quorate.simulation.histories.linearizability import (
+    UNKNOWN,
+    Model,
+    Operation,
+    Report,
+    Verdict,
+    check_history,
+)
 
 __all__ = [
-    "AppendBatch",
+    "UNKNOWN",
     "AppendCall",
     "AppendOutcome",
     "ClientRead",
     "History",
-    "KnownLog",
+    "Model",
     "Operation",
-    "Read",
+    "Report",
+    "Verdict",
     "check_history",
+    "models",
 ]

@@ -45,6 +45,7 @@ class Operation(Generic[Request, Answer]):
 
     @property
     def has_returned(self) -> bool:
+        """Return whether the client got an answer."""
         return not math.isinf(self.returned_at)
 
     def __str__(self) -> str:
@@ -54,7 +55,9 @@ class Operation(Generic[Request, Answer]):
 class Model(Protocol[State, RequestIn, AnswerIn]):
     """A model of one object's answers to one client at a time. States are immutable and hashable."""
 
-    def initial(self) -> State: ...
+    def initial(self) -> State:
+        """Return the state before the first operation."""
+        ...
 
     def step(self, state: State, request: RequestIn, answer: AnswerIn | Unknown) -> tuple[bool, State]:
         """Return whether `answer` is right in `state`, and the state after it. An unknown answer always
@@ -67,6 +70,8 @@ class Model(Protocol[State, RequestIn, AnswerIn]):
 
 
 class Verdict(enum.Enum):
+    """The outcome of a check: some order explains every answer, or none does."""
+
     LINEARIZABLE = "linearizable"
     NOT_LINEARIZABLE = "not linearizable"
     UNDECIDED = "undecided"
@@ -75,7 +80,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Generic[Request, Answer]):
-    """The result of `check_history`."""
+    """The result of `check_history`, with the smallest counterexample found."""
 
     verdict: Verdict
     operations: int

@@ -14,7 +14,6 @@ from quorate.simulation.histories import AppendOutcome, History
 from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
 from quorate.simulation.quorum.quorum_faults import QuorumFaults
-from quorate.simulation.totals import Counts
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.simulation.world import (
     DiskSpeed,
@@ -30,6 +29,8 @@ _CONVERGE_TIMEOUTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumRunSettings(ClusterRunSettings):
+    """The quorum of a run, its clients and its faults."""
+
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     clients: ClientSettings = field(default_factory=ClientSettings)
     blackout_at_end: bool = True
@@ -37,6 +38,7 @@ class QuorumRunSettings(ClusterRunSettings):
 
     @classmethod
     def draw(cls, source: random.Random) -> "QuorumRunSettings":
+        """Return settings that `source` draws: other sizes, timeouts and faults for each seed."""
         fetch_timeout_ms = source.choice((600, 1000, 2000))
         faults = FaultSettings.draw(source, tuple(Fault))
         dynamic = source.random() < 0.5
@@ -96,12 +98,10 @@ class RunResult:
     epoch: int
     faults: dict[str, int]
 
-    @property
-    def counts(self) -> Counts:
-        return Counts(self.events, self.virtual_s, self.committed, self.faults)
-
 
 class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
+    """A seed's run of a whole quorum: broken, healed, and checked throughout."""
+
     name = "quorum"
     limit_s = 600.0
 

@@ -82,6 +82,7 @@ class Scheduler(random.Random):
             trio_run.GLOBAL_RUN_CONTEXT.runner.runq.extend(held)  # pyright: ignore[reportAttributeAccessIssue]
 
     def is_paused(self, name: str) -> bool:
+        """Return whether `pause` holds the process."""
         return name in self._paused
 
     def make_busy(self, name: str, seconds: float) -> None:
@@ -124,7 +125,7 @@ class Scheduler(random.Random):
     # For trio
 
     def shuffle(self, x: Any) -> None:
-        """trio calls this with the tasks that it is about to run, in the order of their creation."""
+        """Shuffle the tasks that trio is about to run; it names them in the order of their creation."""
         now = self.clock.now
         if now != self._pass_time:
             self._pass_time = now
@@ -174,6 +175,7 @@ class Scheduler(random.Random):
         self._scope.cancel()
 
     async def main(self, program: "Callable[[Scheduler], Awaitable[T]]") -> T:
+        """Run the program until it ends or is stuck. Raises `StuckError`."""
         quicken(trio_run.GLOBAL_RUN_CONTEXT.runner, self.costs)  # pyright: ignore[reportAttributeAccessIssue]
         try:
             with self._scope:

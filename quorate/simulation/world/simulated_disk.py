@@ -116,19 +116,14 @@ class SimulatedDisk:
 
     @property
     def is_stalled(self) -> bool:
+        """Return whether operations wait for `release`."""
         return self._released is not None
 
     def release(self) -> None:
+        """End a `stall`: the operations that wait go on."""
         if self._released is not None:
             self._released.set()
             self._released = None
-
-    def overtake(self) -> trio.Event:
-        """Release the operations from now on. Those that wait already go on waiting until the event is set.
-        Only while stalled."""
-        assert self._released is not None
-        released, self._released = self._released, None
-        return released
 
     def cut(self) -> None:
         """Raise `DiskError` in every operation from now on, until a crash or power loss, and in those that a
@@ -355,6 +350,7 @@ class SimulatedDisk:
     # For files
 
     def enter(self, operation: DiskOperation | None, path: str) -> str:
+        """Begin an operation: return the path in its normal form. Raises the `DiskError` of a fault."""
         if self._cut:
             raise DiskError("the disk is gone", path=path)
         if operation is not None:
@@ -362,6 +358,7 @@ class SimulatedDisk:
         return _normal(path)
 
     def check_alive(self, boots: int, path: str) -> None:
+        """Raise `DiskError` if the process that began in boot `boots` has lost the disk."""
         if self._cut or boots != self._boots:
             raise DiskError("the disk is gone", path=path)
 
@@ -379,10 +376,12 @@ class SimulatedDisk:
         return self._sync_number
 
     async def wait_for_reads(self) -> None:
+        """Wait while a `stall` holds up reads."""
         if self._released is not None and self._stall_reads:
             await self._released.wait()
 
     async def wait_for_sync(self, path: str) -> None:
+        """Wait for as long as a sync of `path` takes, and while a `stall` holds it up."""
         delay = self.sync_delay(path) if callable(self.sync_delay) else self.sync_delay
         if self._released is not None and self._stall_syncs:
             await self._released.wait()

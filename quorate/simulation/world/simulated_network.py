@@ -52,6 +52,7 @@ class SimulatedNetwork:
         """Called for what a receiver gets: source, target, bytes. For traces."""
 
     def for_node(self, name: str) -> NodeNetwork:
+        """Return the network as the node sees it."""
         return NodeNetwork(self, name)
 
     # Faults
@@ -129,6 +130,7 @@ class SimulatedNetwork:
     # What streams and listeners call
 
     def listen(self, node: str, address: Address) -> SimulatedListener:
+        """Open a listener. Raises `AddressInUseError`, or `NetworkError` on a node that is down."""
         if node in self._down:
             raise NetworkError(f"{address}: {node} is down")
         if address.port == 0:
@@ -145,9 +147,11 @@ class SimulatedNetwork:
         return self._next_port
 
     def unlisten(self, address: Address) -> None:
+        """Close the listener at `address`, if there is one."""
         self._listeners.pop(address, None)
 
     async def connect(self, node: str, address: Address) -> SimulatedStream:
+        """Open a stream, after both latencies. Raises `ConnectRefusedError`, `NetworkError`."""
         owner = self._owners.get(address)
         await trio.sleep(self._latency(node, owner or node))
         while owner is not None and self._unreachable(node, owner):
@@ -175,6 +179,7 @@ class SimulatedNetwork:
         )
 
     def send_nowait(self, pipe: Pipe, data: bytes, peer: str) -> int:
+        """Send as many bytes as the window takes, and return their number. Raises `NetworkError`."""
         if pipe.send_error is not None:
             raise NetworkError(f"{peer}: {pipe.send_error}")
         deaf_at = self._deaf_at(pipe)
@@ -188,6 +193,7 @@ class SimulatedNetwork:
         return len(segment)
 
     async def send(self, pipe: Pipe, data: bytes, peer: str) -> None:
+        """Send all bytes, and wait while the window is full. Raises `NetworkError`."""
         await trio.lowlevel.checkpoint()
         while True:
             data = data[self.send_nowait(pipe, data, peer) :]
@@ -199,6 +205,7 @@ class SimulatedNetwork:
         return None if (pipe.target, pipe.source) in self._blocked else pipe.deaf_at
 
     async def receive(self, pipe: Pipe, max_bytes: int, peer: str) -> bytes:
+        """Return the bytes that have arrived, none at the end of the stream. Raises `NetworkError`."""
         await trio.lowlevel.checkpoint()
         while True:
             if pipe.receive_error is not None:

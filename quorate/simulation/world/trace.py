@@ -1,15 +1,18 @@
 """The trace of a run: a line per event in order, and a hash that distinguishes two runs."""
 
 import hashlib
+import logging
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
 
-from quorate.simulation.world.logs import LogEntry, taking_logs
+from quorate.runtime import ROOT
 
 _ERRORS = ("error", "critical")
+LogEntry = dict[str, object]
+"""The fields of a log line, with the line's constant text as `event` and its level as `log_level`."""
 
 
 class Trace:
@@ -40,6 +43,31 @@ class Trace:
     @property
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+
+class _Taker(logging.Handler):
+    def __init__(self, take: Callable[[LogEntry], None]) -> None:
+        super().__init__()
+        self._take = take
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = getattr(record, "quorate", {"event": record.getMessage()})
+        self._take({**fields, "log_level": record.levelname.lower()})
+
+
+@contextmanager
+def taking_logs(take: Callable[[LogEntry], None]) -> Iterator[None]:
+    """Every line of any level goes to `take`, instead of where it usually goes."""
+    logger = logging.getLogger(ROOT)
+    kept = (list(logger.handlers), logger.level, logger.propagate)
+    logger.handlers[:] = [_Taker(take)]
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.handlers[:], logger.propagate = kept[0], kept[2]
+        logger.setLevel(kept[1])
 
 
 @contextmanager

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import trio
+from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.coordinator import java_hash, partition_of
 from quorate.broker.groups.group import GroupState
 from quorate.broker.groups.group_messages import JoinResult, MemberRef
-from quorate.simulation.world.logs import captured_logs
 
 Cluster = Any
 """Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.lowlevel
 import trio.testing
+from captured_logs import captured_logs
 from gaps import within_gap
 from kio.schema.errors import ErrorCode
 
@@ -32,7 +33,6 @@ from quorate.broker.groups.shards import Shards
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import Record, RecordContent, build_keyed_batch
 from quorate.runtime.real import short_collections
-from quorate.simulation.world.logs import captured_logs
 
 Cluster = Any
 """Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""

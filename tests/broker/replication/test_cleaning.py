@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import trio
+from captured_logs import captured_logs
 
 from quorate.broker.replication.replica.compaction_gate import CompactionPass, CompactionStoppedError
 from quorate.broker.replication.replication_config import ReplicationConfig
@@ -13,7 +14,6 @@ from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import RecordContent, build_keyed_batch, records_of
 from quorate.log.checkpoints import CLEANED, UnreadableCheckpointError, load_offsets
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_disk import DiskOperation
 
 PATH = f"data/{CLEANED}"

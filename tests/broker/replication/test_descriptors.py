@@ -1,9 +1,9 @@
 """A process that may open no more files has a whole disk, and goes on with what is open."""
 
 import trio
+from captured_logs import captured_logs
 
 from quorate.error_code import ErrorCode
-from quorate.simulation.world.logs import captured_logs
 
 
 async def test_a_log_that_can_not_be_opened_for_want_of_descriptors_is_opened_later(

@@ -4,6 +4,7 @@ import uuid
 import pytest
 import trio
 import trio.testing
+from captured_logs import captured_logs
 
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.metadata_records import Partition, PartitionChange, Topic
@@ -13,7 +14,6 @@ from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
 from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_disk import DiskOperation
 
 MARK = "data/.kafka_cleanshutdown"

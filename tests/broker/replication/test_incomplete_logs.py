@@ -3,12 +3,12 @@ that were acknowledged. All are above the recovery point, where a start cuts the
 
 import pytest
 import trio
+from captured_logs import captured_logs
 
 from quorate.broker.metadata.metadata_records import NO_LEADER
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, load_offsets
-from quorate.simulation.world.logs import captured_logs
 
 FIRST = "data/t-0/00000000000000000000.log"
 VALUES = [f"{value}" for value in range(5)]

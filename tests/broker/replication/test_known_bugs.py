@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.lowlevel
 import trio.testing
+from captured_logs import captured_logs
 
 from quorate.broker.apis import fetch as fetch_api
 from quorate.broker.replication.following import taking_in
@@ -25,7 +26,6 @@ from quorate.log.batches.batch import read_header
 from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import write_file_atomically
 from quorate.runtime.slices import at_once
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_disk import DiskOperation
 
 CLEAN = "data/.kafka_cleanshutdown"

@@ -5,12 +5,12 @@ import trio
 
 from quorate.broker.replication import ReplicaManager
 from quorate.broker.replication.storage.log_directory import LogDirectory
-from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.brokers.broker_cluster import BrokerHost
-from quorate.simulation.brokers.broker_scenario import BrokerScene, run_scenario
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.histories.history import AppendOutcome
 from quorate.simulation.world.disk_faults import DiskOperation
+from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
+from tests.simulator.brokers.broker_cluster import BrokerHost
+from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
 
 PARTITIONS = 8
 

@@ -2,12 +2,12 @@
 
 import pytest
 import trio
+from captured_logs import captured_logs
 
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse
 from quorate.broker.metadata.metadata_records import LOST, LeaderRecoveryState
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.error_code import ErrorCode
-from quorate.simulation.world.logs import captured_logs
 
 FIRST = "data/t-0/00000000000000000000.log"
 

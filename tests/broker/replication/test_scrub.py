@@ -1,11 +1,11 @@
 """Damage at rest: the scrub finds it, only that replica suffers, and what is whole is served."""
 
 import trio
+from captured_logs import captured_logs
 
 from quorate.broker.replication.damage.scrub_progress import SCRUB_CHECKPOINT
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, load_offsets, store_offsets
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_disk import DiskOperation
 
 SCRUB = {"scrub_interval_ms": 5000}

@@ -1,11 +1,11 @@
 """A directory that is almost full is told of before it is full, once for each crossing."""
 
 import trio
+from captured_logs import captured_logs
 
 from quorate.error_code import ErrorCode
 from quorate.runtime.disk import DiskSpace
 from quorate.simulation.world.disk_faults import DiskOperation
-from quorate.simulation.world.logs import captured_logs
 
 
 async def told(cluster, monkeypatch, spaces, **config):

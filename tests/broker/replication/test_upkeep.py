@@ -2,6 +2,7 @@ import random
 
 import pytest
 import trio
+from captured_logs import captured_logs
 
 from quorate.broker.metadata.metadata_records import NO_LEADER, PartitionChange
 from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
@@ -13,7 +14,6 @@ from quorate.log.checkpoints import (
     load_offsets,
 )
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_disk import DiskOperation
 
 

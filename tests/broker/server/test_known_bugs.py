@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import trio
+from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.replication.storage.directory_files import CLEAN_SHUTDOWN
 from quorate.broker.wire.api import ApiKey
 from quorate.runtime.network import NetworkError
-from quorate.simulation.world.logs import captured_logs
 
 MakeNodes = Callable[..., Any]
 JOINING = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from captured_logs import captured_logs
 
 from quorate.broker.controller.rpc.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.image import MetadataImage
@@ -16,7 +17,6 @@ from quorate.error_code import ErrorCode
 from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import DiskLockedError
 from quorate.runtime.real import SyncStrategy, real_runtime
-from quorate.simulation.world.logs import captured_logs
 
 MakeNodes = Callable[..., Any]
 

@@ -22,7 +22,7 @@ from quorate.broker.wire.request_codec import decode_request
 
 ROOT = Path(__file__).parents[3]
 TYPED = [*sorted((ROOT / "quorate/broker/apis").glob("*.py")), Path(error_responses.__file__)]
-CLIENTS = sorted((ROOT / "quorate/simulation/brokers").glob("*.py"))
+CLIENTS = sorted((ROOT / "tests/simulator/brokers").glob("*.py"))
 SERVED = [
     (api.key, version)
     for api in APIS.values()

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
@@ -47,7 +48,6 @@ from quorate.broker.wire.wire_errors import (
 )
 from quorate.runtime import at_once
 from quorate.runtime.network import Address, NetworkError
-from quorate.simulation.world.logs import captured_logs
 from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
 
 HOME = Address("broker", 9092)

@@ -17,12 +17,12 @@ from quorate.raft.core.effects import Effect, Persist, Role, Send, Truncate
 from quorate.raft.core.events import Durable, Event, Timer, TimerKind
 from quorate.raft.core.messages import VoteRequest
 from quorate.raft.core.roles.leader import Leader
-from quorate.simulation import seeds
-from quorate.simulation.core.core_node import CoreFactory, CoreRecord
-from quorate.simulation.core.core_run import CoreRun
-from quorate.simulation.core.core_world import CoreWorld
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.types import ElectionState, Epoch, NodeId, Offset
+from tests.simulator import seeds
+from tests.simulator.core.core_node import CoreFactory, CoreRecord
+from tests.simulator.core.core_run import CoreRun
+from tests.simulator.core.core_world import CoreWorld
 
 SEEDS_MAX = 60
 

@@ -6,11 +6,11 @@ import pytest
 
 from quorate.raft.core.effects import Effect
 from quorate.raft.core.events import Event
-from quorate.simulation.core.core_clients import CoreClients
-from quorate.simulation.core.core_faults import CoreFaults
-from quorate.simulation.core.core_swarm import CoreSwarm
-from quorate.simulation.seeds import core_run
 from quorate.types import NodeId
+from tests.simulator.core.core_clients import CoreClients
+from tests.simulator.core.core_faults import CoreFaults
+from tests.simulator.core.core_swarm import CoreSwarm
+from tests.simulator.seeds import core_run
 
 STEPS = 400
 

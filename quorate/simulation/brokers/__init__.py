@@ -1,5 +1,0 @@
-"""Whole broker clusters in simulation: nodes, clients, faults, a run."""
-
-from quorate.simulation.brokers.broker_run import BrokerRun, BrokerRunResult, BrokerRunSettings
-
-__all__ = ["BrokerRun", "BrokerRunResult", "BrokerRunSettings"]

@@ -1,5 +1,0 @@
-"""Operators who administer a simulated cluster, and the requests that they make."""
-
-from quorate.simulation.brokers.operating.operators import Operators, OperatorSettings
-
-__all__ = ["OperatorSettings", "Operators"]

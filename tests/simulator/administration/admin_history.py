@@ -1,0 +1,121 @@
+"""The history of administrative calls against the committed metadata, checked while it grows.
+
+What was answered without an error is in the image at some time between the call and the answer. What was
+refused has changed nothing: each change that only an administrator can cause has a call that was not refused.
+A call without an answer may have had its effect, may have it later, or never.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from quorate.broker.metadata import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    ConfigType,
+    MetadataImage,
+    Record,
+)
+from quorate.simulation.violations import SafetyViolation
+from tests.simulator.administration.admin_changes import (
+    AdminChange,
+    ChangeReader,
+    ConfigSet,
+    FeatureSet,
+)
+from tests.simulator.administration.intents import Intent
+
+
+class Answer(enum.Enum):
+    DONE = "done"
+    ALREADY = "already so"
+    """Refused because there was nothing to do, as by an earlier attempt that the broker made: the image was
+    as was asked for, whoever had changed it."""
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    """No answer, or one that does not tell."""
+
+
+@dataclass(slots=True, eq=False)
+class AdminCall:
+    client: str
+    intent: Intent
+    seen: bool
+    """The image was as the call wants it, at some time since it was made; or was for a moment, between two
+    records (`Intent.passes`)."""
+    answer: Answer | None = None
+    may_have_caused: list[AdminChange] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.client}: {self.intent.what}"
+
+
+class AdminHistory:
+    """Methods raise `SafetyViolation`. `owned`: whether all changes of the topic of that name come from calls
+    of this history; other topics have other administrators."""
+
+    def __init__(self, *, owned: Callable[[str], bool]) -> None:
+        self._owned = owned
+        self._image = MetadataImage()
+        self._reader = ChangeReader()
+        self._calls: list[AdminCall] = []
+        self._open: list[AdminCall] = []
+        self.counts: dict[Answer, int] = {}
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed image. It changes."""
+        return self._image
+
+    def invoke(self, client: str, intent: Intent) -> AdminCall:
+        call = AdminCall(client, intent, seen=intent.holds(self._image))
+        self._calls.append(call)
+        self._open.append(call)
+        return call
+
+    def answered(self, call: AdminCall, answer: Answer) -> None:
+        self._open.remove(call)
+        call.answer = answer
+        self.counts[answer] = self.counts.get(answer, 0) + 1
+        if answer in (Answer.DONE, Answer.ALREADY) and not call.seen:
+            raise SafetyViolation(
+                f"AnsweredIsInTheImage: {call} was answered with {answer.value!r}, and no committed image "
+                "from the call to the answer shows it"
+            )
+        if answer is Answer.REFUSED:
+            self._calls.remove(call)
+            for change in call.may_have_caused:
+                self._explain(change)
+
+    def committed(self, records: Sequence[Record], image: MetadataImage) -> None:
+        """Take records that became visible together, and the image with them."""
+        self._image = image
+        for call in self._open:
+            call.seen = call.seen or call.intent.holds(image)
+        for change in self._reader.read(records, image):
+            for call in self._open:
+                call.seen = call.seen or (call.intent.passes and call.intent.explains(change))
+            if self._has_a_cause_among_calls(change):
+                self._explain(change)
+
+    def _has_a_cause_among_calls(self, change: AdminChange) -> bool:
+        match change:
+            case FeatureSet():
+                # A new cluster's controller sets it.
+                return (change.feature, change.level) != (METADATA_VERSION, LATEST_METADATA_VERSION)
+            case ConfigSet(resource=resource):
+                return resource.type is not ConfigType.TOPIC or self._owned(resource.name)
+            case _:
+                topic = getattr(change, "topic", None)
+                return topic is None or self._owned(topic)
+
+    def _explain(self, change: AdminChange) -> None:
+        causes = [call for call in self._calls if call.intent.explains(change)]
+        if not causes:
+            raise SafetyViolation(
+                f"RefusedIsNotInTheImage: {change} was committed, and no call asked for it but such as were "
+                "refused"
+            )
+        for call in causes:
+            if call.answer is None:
+                call.may_have_caused.append(change)

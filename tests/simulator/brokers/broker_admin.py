@@ -1,0 +1,161 @@
+"""An administrator of a simulated broker cluster, who creates and deletes topics while things go wrong."""
+
+import enum
+import random
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, cast
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.runtime import NetworkError
+from quorate.simulation.cluster_run import Clients
+from quorate.simulation.violations import SafetyViolation
+from tests.simulator.brokers.broker_cluster import BrokerCluster
+
+if TYPE_CHECKING:
+    from kio.schema.create_topics.v7.response import CreateTopicsResponse
+    from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
+
+_REQUEST_TIMEOUT_S: Final = 3.0
+
+
+class TopicFate(enum.Enum):
+    """The administrator's knowledge of a topic."""
+
+    ASKED_FOR = "asked for"
+    CREATED = "created"
+    DOOMED = "doomed"
+    """The topic's deletion was requested."""
+    DELETED = "deleted"
+
+
+class Administrator(Clients[BrokerCluster]):
+    """Every topic's name is used once, so "already exists" and "unknown" tell what an earlier attempt did."""
+
+    def __init__(self, cluster: BrokerCluster, source: random.Random) -> None:
+        super().__init__(cluster, source)
+        self.fates: dict[str, TopicFate] = {}
+
+    async def create(
+        self, name: str, *, partitions: int, configs: Mapping[str, str] = MappingProxyType({})
+    ) -> bool:
+        """Ask one broker after the other until it exists. Whether one request did it: of several, one may
+        be under way still."""
+        await self._settled()
+        self._decide(name, TopicFate.ASKED_FOR)
+        asked = 0
+
+        async def ask(connection: WireClient) -> ErrorCode:
+            nonlocal asked
+            asked += 1
+            received = await connection.call(
+                ApiKey.CREATE_TOPICS,
+                topics=[
+                    {
+                        "name": name,
+                        "num_partitions": partitions,
+                        "replication_factor": self._cluster.settings.brokers,
+                        "assignments": (),
+                        "configs": [{"name": key, "value": value} for key, value in configs.items()],
+                    }
+                ],
+                timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
+            )
+            answer = cast("CreateTopicsResponse", received)
+            return answer.topics[0].error_code
+
+        self._cluster.creating += 1
+        try:
+            await self._until(ask, (ErrorCode.none, ErrorCode.topic_already_exists))
+        finally:
+            self._cluster.creating -= 1
+        self._decide(name, TopicFate.CREATED)
+        return asked == 1
+
+    async def _settled(self) -> None:
+        """Wait until no broker is registered with a lost directory, or losing its registration. A partition
+        that was created on such a broker alone would wait for what it lost, and rightly so."""
+        while not self._cluster.may_create():  # noqa: ASYNC110
+            await trio.sleep(0.1)
+
+    async def delete(self, name: str) -> None:
+        """Ask one broker after the other until it does not exist. It must have been created."""
+        self._decide(name, TopicFate.DOOMED)
+
+        async def ask(connection: WireClient) -> ErrorCode:
+            received = await connection.call(
+                ApiKey.DELETE_TOPICS,
+                topics=[{"name": name, "topic_id": None}],
+                timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
+            )
+            answer = cast("DeleteTopicsResponse", received)
+            return answer.responses[0].error_code
+
+        await self._until(ask, (ErrorCode.none, ErrorCode.unknown_topic_or_partition))
+        self._decide(name, TopicFate.DELETED)
+
+    async def churn(self, pause_max_s: float = 3.0) -> None:
+        """Create topics and delete some of them until `finish`."""
+        number = 0
+        while not self._finish.is_set():
+            await self._pause(self._random, pause_max_s)
+            if self._finish.is_set():
+                return
+            number += 1
+            name = f"topic-{number}"
+            once = await self.create(name, partitions=1 + number % 3)
+            if once and self._random.random() < 0.6:
+                await trio.sleep(self._random.choice((0.0, 0.0, 0.5)))
+                await self.delete(name)
+
+    def _decide(self, name: str, fate: TopicFate) -> None:
+        self.fates[name] = fate
+        self._cluster.trace.add("admin", f"{name} {fate.value}")
+
+    async def _until(
+        self, ask: Callable[[WireClient], Awaitable[ErrorCode]], wanted: tuple[ErrorCode, ...]
+    ) -> None:
+        while True:
+            host = self._random.choice(self._cluster.nodes)
+            try:
+                async with open_client(
+                    self._cluster.network.for_node("admin"), host.address, timeout_s=_REQUEST_TIMEOUT_S
+                ) as connection:
+                    error = await ask(connection)
+                    if error in wanted:
+                        return
+                    self._cluster.trace.add("admin", f"{host.name} {error.name}")
+            except (NetworkError, KafkaError):
+                pass
+            await trio.sleep(0.2)
+
+    async def check(self, *, within_s: float) -> None:
+        """Every node comes to have what was created, and nothing of what was deleted, not even on its disk.
+        Raises `SafetyViolation`."""
+        wrong: list[str] = []
+        with trio.move_on_after(within_s):
+            while True:
+                wrong = list(self._wrong())
+                if not wrong:
+                    return
+                await trio.sleep(0.1)
+        if wrong:
+            raise SafetyViolation(f"TopicsAreAsAnswered: {within_s:g} s after the last fault {wrong}")
+
+    def _wrong(self) -> Iterator[str]:
+        for node in self._cluster.nodes:
+            names = set(node.image.topic_names())
+            folders = [folder for path in node.log_dirs for folder in node.disk.list(path)]
+            for name, fate in self.fates.items():
+                if fate is TopicFate.CREATED and name not in names:
+                    yield f"{node.name} lacks {name}, which was created"
+                if fate is TopicFate.DELETED:
+                    if name in names:
+                        yield f"{node.name} has {name}, which was deleted"
+                    left = [folder for folder in folders if folder.startswith(f"{name}-")]
+                    if left:
+                        yield f"{node.name} keeps {left} of {name}, which was deleted"

@@ -1,0 +1,119 @@
+"""Operators commit offsets for groups without members, and delete the offsets and the groups."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire import WireClient
+from quorate.simulation.violations import SafetyViolation
+from tests.simulator.administration import Answer, GroupOffset
+from tests.simulator.brokers.broker_clients import TOPIC
+from tests.simulator.brokers.broker_cluster import BrokerHost
+from tests.simulator.brokers.operating import offset_requests as requests
+from tests.simulator.brokers.operating.operator_client import OperatorClient, answer_of
+
+_GROUPS_MAX = 4
+"""Of one operator at a time that it still uses."""
+_PARTITION = 0
+_MAY_BE_STORED: Final = frozenset(
+    {ErrorCode.coordinator_not_available, ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress}
+)
+"""Answers of a coordinator that appended, and was deposed before it knew what became of that."""
+
+
+async def use_group(operator: OperatorClient) -> None:
+    """Commit an offset, delete it, or delete the group; half of the time one of a group that has one."""
+    known = [group for group in operator.groups if group.known]
+    if len(known) < _GROUPS_MAX:
+        known.append(GroupOffset(operator.new_name()))
+        operator.groups.append(known[-1])
+    group = operator.random.choice(known)
+    if group.offset == requests.NO_OFFSET or operator.random.random() < 0.5:
+        await _commit(operator, group)
+    elif operator.random.random() < 0.5:
+        await _delete_offset(operator, group)
+    else:
+        await _delete_group(operator, group)
+
+
+async def _commit(operator: OperatorClient, group: GroupOffset) -> None:
+    offset = operator.serial()
+    await _ask(
+        operator,
+        group,
+        offset,
+        lambda connection: requests.commit(connection, group.group, TOPIC, _PARTITION, offset),
+    )
+
+
+async def _delete_offset(operator: OperatorClient, group: GroupOffset) -> None:
+    await _ask(
+        operator,
+        group,
+        requests.NO_OFFSET,
+        lambda connection: requests.delete_offset(connection, group.group, TOPIC, _PARTITION),
+    )
+
+
+async def _delete_group(operator: OperatorClient, group: GroupOffset) -> None:
+    await _ask(
+        operator,
+        group,
+        requests.NO_OFFSET,
+        lambda connection: requests.delete_group(connection, group.group),
+    )
+
+
+async def _ask(
+    operator: OperatorClient,
+    group: GroupOffset,
+    wanted: int,
+    send: Callable[[WireClient], Awaitable[ErrorCode]],
+) -> None:
+    """Ask the group's coordinator, if one is known, for what leaves the group at the offset `wanted`."""
+    coordinator = await _coordinator(operator, group.group)
+    if coordinator is None:
+        return
+    code = await operator.connected(send, to=coordinator)
+    operator.cluster.trace.add(
+        operator.name, f"{group.group} to {wanted}: {'no answer' if code is None else code.name}"
+    )
+    if code is ErrorCode.group_id_not_found:
+        try:
+            group.not_there()
+        except SafetyViolation as violation:
+            operator.cluster.found("Administration", violation)
+        return
+    group.answered(wanted, Answer.UNKNOWN if code in _MAY_BE_STORED else answer_of(code))
+
+
+async def _coordinator(operator: OperatorClient, group: str) -> BrokerHost | None:
+    found = await operator.connected(lambda connection: requests.coordinator_of(connection, group))
+    return None if found is None or found < 1 else operator.cluster.nodes[found - 1]
+
+
+async def offsets_topic(operator: OperatorClient) -> None:
+    """See to it that the topic of committed offsets is there before faults begin: it is created when it is
+    first asked for, and must not be on a broker alone that is about to lose a directory."""
+    while await _coordinator(operator, operator.name) is None:  # noqa: ASYNC110
+        await trio.sleep(0.1)
+
+
+async def check_groups(operator: OperatorClient) -> None:
+    """Each group has the offset that the answers say. For a cluster that is idle. Raises
+    `SafetyViolation`."""
+    for group in operator.groups:
+        while (held := await _held(operator, group.group)) is None:  # noqa: ASYNC110
+            await trio.sleep(0.1)
+        group.check(held)
+
+
+async def _held(operator: OperatorClient, group: str) -> int | None:
+    coordinator = await _coordinator(operator, group)
+    if coordinator is None:
+        return None
+    return await operator.connected(
+        lambda connection: requests.committed(connection, group, TOPIC, _PARTITION), to=coordinator
+    )

@@ -1,0 +1,228 @@
+"""Operators create topics, delete, grow and shrink them, reassign their replicas and elect leaders."""
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire import WireClient
+from quorate.raft import OutcomeUnknownError
+from quorate.runtime import Address, NetworkError
+from tests.simulator.administration import (
+    Answer,
+    Intent,
+    create_topic,
+    delete_topic,
+    elect_leader,
+    grow_topic,
+    reassign,
+    shrink_topic,
+)
+from tests.simulator.brokers.broker_cluster import CLUSTER_ID, CONTROLLER_PORT
+from tests.simulator.brokers.operating import operator_requests as requests
+from tests.simulator.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
+
+_TOPICS_MAX: Final = 3
+"""Of one operator at a time: each partition costs every step of the run."""
+_PARTITIONS_MAX: Final = 5
+_UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+async def create(operator: OperatorClient) -> None:
+    """Ask for one topic or two, until there is an answer."""
+    if len(operator.topics) >= _TOPICS_MAX or not await operator.settled():
+        return
+    asked = [_drawn_topic(operator) for _ in range(operator.random.choice((1, 1, 2)))]
+    intents = {topic.name: _creation(operator, topic) for topic in asked}
+    ids = {}
+
+    async def send(connection: WireClient) -> list[ErrorCode]:
+        answers = await requests.create_topics(connection, asked)
+        ids.update({name: topic_id for name, (_, topic_id) in answers.items()})
+        return [answers[topic.name][0] for topic in asked]
+
+    with operator.creating():
+        answers = await operator.ask_for_all(list(intents.values()), send)
+        for topic, (answer, code) in zip(asked, answers, strict=True):
+            times = 1
+            if answer is Answer.UNKNOWN:
+                answer, code, times = await _create_again(operator, topic, intents[topic.name])
+            if code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+                continue
+            operator.topics.append(
+                OwnTopic(
+                    name=topic.name,
+                    topic_id=ids.get(topic.name),
+                    partitions=len(topic.assignments) or topic.num_partitions,
+                    unclean=_UNCLEAN in (topic.configs or {}),
+                    once=times == 1,
+                )
+            )
+
+
+async def _create_again(
+    operator: OperatorClient, topic: requests.NewTopicAsked, intent: Intent
+) -> tuple[Answer, ErrorCode | None, int]:
+    codes: list[ErrorCode | None] = []
+
+    async def ask() -> tuple[Answer, ErrorCode | None]:
+        async def send(connection: WireClient) -> ErrorCode:
+            return (await requests.create_topics(connection, [topic]))[topic.name][0]
+
+        answer, code = await operator.ask(intent, send)
+        codes.append(code)
+        return answer, code
+
+    answer, times = await operator.insist(ask)
+    return answer, codes[-1], 1 + times
+
+
+def _drawn_topic(operator: OperatorClient) -> requests.NewTopicAsked:
+    random = operator.random
+    configs: dict[str, str] = {}
+    if random.random() < 0.3:
+        configs["retention.ms"] = str(30 * 86_400_000 + operator.serial())
+    if random.random() < 0.2:
+        configs[_UNCLEAN] = "true"
+    partitions = random.choice((1, 2, 3, _PARTITIONS_MAX))
+    name = operator.new_name()
+    if random.random() < 0.3:
+        first = operator.some_replicas()
+        brokers = range(1, operator.cluster.settings.brokers + 1)
+        others = [tuple(random.sample(brokers, len(first))) for _ in range(partitions - 1)]
+        return requests.NewTopicAsked(name=name, assignments=(first, *others), configs=configs)
+    return requests.NewTopicAsked(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=len(operator.some_replicas()),
+        configs=configs,
+    )
+
+
+def _creation(operator: OperatorClient, topic: requests.NewTopicAsked) -> Intent:
+    manual = topic.assignments
+    return create_topic(
+        topic.name,
+        partitions=len(manual) or topic.num_partitions,
+        replication_factor=len(manual[0]) if manual else topic.replication_factor,
+        assignments=manual,
+        configs=topic.configs,
+    )
+
+
+async def delete(operator: OperatorClient) -> None:
+    """Delete by name or by id, once. Whatever the answer is, the topic is out of use then."""
+    topic = operator.some_topic(lambda topic: topic.once)
+    if topic is None:
+        return
+    operator.topics.remove(topic)
+    by_id = topic.topic_id if operator.random.random() < 0.5 else None
+    name = topic.name if by_id is None else None
+    await operator.ask(
+        delete_topic(topic.name, by_id),
+        lambda connection: requests.delete_topic(connection, name, by_id),
+    )
+
+
+async def grow(operator: OperatorClient) -> None:
+    topic = operator.some_topic(
+        lambda topic: topic.counted is not Counted.UNSURE and topic.partitions < _PARTITIONS_MAX
+    )
+    if topic is not None:
+        await _grow(operator, topic)
+
+
+async def _grow(operator: OperatorClient, topic: OwnTopic) -> None:
+    """Ask for more partitions until there is an answer."""
+    if not await operator.settled():
+        return
+    count = operator.random.randint(topic.partitions + 1, _PARTITIONS_MAX)
+    name = topic.name
+    intent = grow_topic(name, count=count)
+
+    async def ask() -> tuple[Answer, ErrorCode | None]:
+        return await operator.ask(
+            intent, lambda connection: requests.create_partitions(connection, name, count)
+        )
+
+    with operator.creating():
+        topic.drained.clear()
+        answer, times = await operator.insist(ask)
+    if answer is Answer.DONE or times > 1:
+        # Refused after a request without an answer: that one did it.
+        topic.partitions = count
+    if times > 1:
+        topic.counted = Counted.GROWN
+
+
+async def shrink(operator: OperatorClient) -> None:
+    """Shrink a topic, and often let it grow again at once: brokers that were away see both together."""
+    topic = operator.some_topic(lambda topic: topic.counted is Counted.SURE and topic.partitions > 1)
+    if topic is None:
+        return
+    count = operator.random.randint(1, topic.partitions - 1)
+    answer = await _shrink(operator, topic, count)
+    if answer is Answer.DONE:
+        for partition_id in range(count, topic.partitions):
+            topic.records_of(partition_id).removed()
+        topic.partitions = count
+        if operator.random.random() < 0.5:
+            await _grow(operator, topic)
+    elif answer is Answer.UNKNOWN:
+        topic.counted = Counted.UNSURE
+
+
+async def _shrink(operator: OperatorClient, topic: OwnTopic, count: int) -> Answer:
+    """Ask one controller after the other until one leads."""
+    cluster = operator.cluster
+    network = cluster.network.for_node(operator.name)
+
+    async def ask() -> list[ErrorCode] | None:
+        try:
+            for host in operator.random.sample(cluster.nodes, len(cluster.nodes)):
+                controller = Address(host.name, CONTROLLER_PORT)
+                code = await requests.shrink_topic(network, controller, CLUSTER_ID, topic.name, count)
+                if code is not None:
+                    return [code]
+        except (NetworkError, OutcomeUnknownError):
+            pass
+        return None
+
+    return (await operator.record([shrink_topic(topic.name, count=count)], ask))[0][0]
+
+
+async def reassign_replicas(operator: OperatorClient) -> None:
+    """Begin a reassignment; sometimes another one right behind it, or its cancellation."""
+    topic = operator.some_topic(lambda topic: topic.counted is not Counted.UNSURE)
+    if topic is None:
+        return
+    partition_id = operator.random.randrange(topic.partitions)
+    target: tuple[int, ...] | None = operator.some_replicas()
+    while True:
+        await _reassign(operator, topic, partition_id, target)
+        if operator.random.random() < 0.6:
+            return
+        target = operator.some_replicas() if operator.random.random() < 0.5 else None
+
+
+async def _reassign(
+    operator: OperatorClient, topic: OwnTopic, partition_id: int, target: tuple[int, ...] | None
+) -> None:
+    topic.drained.clear()
+    answer, _ = await operator.ask(
+        reassign(topic.name, partition_id, target),
+        lambda connection: requests.reassign_partition(connection, topic.name, partition_id, target),
+    )
+    topic.placed = topic.placed and answer is not Answer.UNKNOWN
+
+
+async def elect(operator: OperatorClient) -> None:
+    """Ask for a preferred leader; for any at all only where the topic allows it."""
+    topic = operator.some_topic(lambda topic: topic.counted is not Counted.UNSURE)
+    if topic is None:
+        return
+    name, partition_id = topic.name, operator.random.randrange(topic.partitions)
+    unclean = topic.unclean and operator.random.random() < 0.5
+    await operator.ask(
+        elect_leader(name, partition_id, unclean=unclean),
+        lambda connection: requests.elect_leader(connection, name, partition_id, unclean=unclean),
+    )

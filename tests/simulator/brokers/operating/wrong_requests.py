@@ -1,0 +1,241 @@
+"""Requests that operators get wrong, and such as only validate: each has its error code, and leaves
+nothing."""
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.metadata import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    PRODUCER_BYTE_RATE,
+    ConfigResource,
+    ConfigType,
+    QuotaEntity,
+)
+from quorate.broker.wire import WireClient
+from quorate.simulation.violations import SafetyViolation
+from tests.simulator.administration import Answer, nothing
+from tests.simulator.brokers.operating import operator_requests as requests
+from tests.simulator.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
+from tests.simulator.brokers.operating.operator_requests import NewTopicAsked
+
+_NOBODY: Final = 77
+"""An id that no broker has."""
+_NO_TOPIC: Final = "op-none"
+_BY_NOTHING: Final = "by nothing"
+
+Send = Callable[[WireClient], Awaitable[ErrorCode]]
+
+
+async def ask_wrongly(operator: OperatorClient) -> None:
+    """Ask for something wrong: it must be refused as Kafka refuses it. Or only validate what is right."""
+    topic = operator.some_topic(lambda topic: topic.counted is Counted.SURE and topic.once)
+    cases = wrong_creations(operator.new_name()) | (wrong_in_general() if topic is None else wrong_of(topic))
+    what = operator.random.choice(list(cases))
+    expected, send = cases[what]
+    answer, code = await operator.ask(nothing(what), send)
+    if code is ErrorCode.throttling_quota_exceeded:
+        return  # the operator is above its controller_mutation_rate, whatever it asks for
+    if code is ErrorCode.invalid_replication_factor and operator.budget.is_one_unregistered:
+        return  # there may be fewer brokers than replicas
+    if what.endswith(_BY_NOTHING) and code is ErrorCode.none:
+        return  # it was passed on twice: without the first answer, it may be what the first has done
+    if answer is not Answer.UNKNOWN and code is not expected:
+        operator.cluster.found(
+            "Administration",
+            SafetyViolation(
+                f"WrongRequestsAreRefused: {operator.name}: {what}: answered with {code and code.name}, not "
+                f"{expected.name}"
+            ),
+        )
+
+
+Cases = Mapping[str, tuple[ErrorCode, Send]]
+
+
+def wrong_creations(name: str) -> dict[str, tuple[ErrorCode, Send]]:
+    """Wrong requests for a topic of that name, and one that is right and only validates, with the code of
+    each."""
+
+    def asked(
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        assignments: Sequence[Sequence[int]] = (),
+        configs: Mapping[str, str] | None = None,
+    ) -> NewTopicAsked:
+        return NewTopicAsked(
+            name=name,
+            num_partitions=num_partitions,
+            replication_factor=replication_factor,
+            assignments=assignments,
+            configs=configs,
+        )
+
+    wrong = {
+        "an unknown broker": (ErrorCode.invalid_replica_assignment, asked(assignments=[[1, _NOBODY]])),
+        "a broker twice": (ErrorCode.invalid_replica_assignment, asked(assignments=[[1, 1]])),
+        "no replicas": (ErrorCode.invalid_replica_assignment, asked(assignments=[[1, 2], []])),
+        "partitions of different factors": (
+            ErrorCode.invalid_replica_assignment,
+            asked(assignments=[[1, 2], [1]]),
+        ),
+        "no partitions": (ErrorCode.invalid_partitions, asked(0, 2)),
+        "a replication factor of 0": (ErrorCode.invalid_replication_factor, asked(1, 0)),
+        "more replicas than brokers": (ErrorCode.invalid_replication_factor, asked(1, 99)),
+        "numbers beside an assignment": (ErrorCode.invalid_request, asked(1, assignments=[[1, 2]])),
+        "an unknown config": (ErrorCode.invalid_config, asked(1, 2, configs={"no.such.key": "1"})),
+        "a bad value of a config": (ErrorCode.invalid_config, asked(1, 2, configs={"retention.ms": "soon"})),
+        "a bad name": (
+            ErrorCode.invalid_topic_exception,
+            NewTopicAsked(name=f"{name}?", num_partitions=1, replication_factor=2),
+        ),
+        "a name that is too long": (
+            ErrorCode.invalid_topic_exception,
+            NewTopicAsked(name=name + 250 * "x", num_partitions=1, replication_factor=2),
+        ),
+    }
+    cases = {f"create {name} with {what}": (code, _creation(topic)) for what, (code, topic) in wrong.items()}
+    cases[f"validate {name}"] = (ErrorCode.none, _creation(asked(3, 2), validate_only=True))
+    return cases
+
+
+def _creation(topic: NewTopicAsked, *, validate_only: bool = False) -> Send:
+    async def send(connection: WireClient) -> ErrorCode:
+        answers = await requests.create_topics(connection, [topic], validate_only=validate_only)
+        return answers[topic.name][0]
+
+    return send
+
+
+def wrong_in_general() -> dict[str, tuple[ErrorCode, Send]]:
+    """Wrong requests that need no topic."""
+    missing = ErrorCode.unknown_topic_or_partition
+    nobody = ConfigResource(ConfigType.BROKER, str(_NOBODY))
+    client = QuotaEntity(client_id=_NO_TOPIC)
+    return {
+        "delete a topic that is not there": (missing, partial(requests.delete_topic, name=_NO_TOPIC)),
+        "delete an id that is not there": (
+            ErrorCode.unknown_topic_id,
+            partial(requests.delete_topic, name=None, topic_id=uuid.UUID(int=_NOBODY)),
+        ),
+        "grow a topic that is not there": (
+            missing,
+            partial(requests.create_partitions, name=_NO_TOPIC, count=3),
+        ),
+        "reassign a topic that is not there": (
+            missing,
+            partial(requests.reassign_partition, name=_NO_TOPIC, partition_id=0, replicas=(1, 2)),
+        ),
+        "elect a leader of a topic that is not there": (
+            missing,
+            partial(requests.elect_leader, name=_NO_TOPIC, partition_id=0),
+        ),
+        "configure a topic that is not there": (
+            missing,
+            partial(
+                requests.alter_configs,
+                resource=ConfigResource(ConfigType.TOPIC, _NO_TOPIC),
+                changes={"retention.ms": "1"},
+            ),
+        ),
+        "configure an unknown broker": (
+            ErrorCode.invalid_request,
+            partial(
+                requests.alter_configs, resource=nobody, changes={"producer.id.expiration.ms": "86400000"}
+            ),
+        ),
+        "a quota of 0": (
+            ErrorCode.invalid_request,
+            partial(requests.alter_quota, entity=client, changes={PRODUCER_BYTE_RATE: 0.0}),
+        ),
+        "an unknown quota": (
+            ErrorCode.invalid_request,
+            partial(requests.alter_quota, entity=client, changes={"bytes": 1.0}),
+        ),
+        "an unknown quota beside one that is known": (
+            ErrorCode.invalid_request,
+            partial(requests.alter_quota, entity=client, changes={PRODUCER_BYTE_RATE: 1e6, "bytes": 1.0}),
+        ),
+        "validate a quota": (
+            ErrorCode.none,
+            partial(
+                requests.alter_quota, entity=client, changes={PRODUCER_BYTE_RATE: 1e6}, validate_only=True
+            ),
+        ),
+        "a version of metadata that is not known": (
+            ErrorCode.invalid_update_version,
+            partial(requests.update_feature, feature=METADATA_VERSION, level=99),
+        ),
+        "a version of metadata that nobody supports any more": (
+            ErrorCode.invalid_update_version,
+            partial(requests.update_feature, feature=METADATA_VERSION, level=0),
+        ),
+        "a feature that is not known": (
+            ErrorCode.invalid_update_version,
+            partial(requests.update_feature, feature="no.such.feature", level=1),
+        ),
+        "a level that the quorum does not know": (
+            ErrorCode.invalid_update_version,
+            partial(requests.update_feature, feature=KRAFT_VERSION, level=2),
+        ),
+        "validate the voters in the log": (
+            ErrorCode.none,
+            partial(requests.update_feature, feature=KRAFT_VERSION, level=1, validate_only=True),
+        ),
+        "unregister an unknown broker": (
+            ErrorCode.broker_id_not_registered,
+            partial(requests.unregister_broker, broker_id=_NOBODY),
+        ),
+    }
+
+
+def wrong_of(topic: OwnTopic) -> dict[str, tuple[ErrorCode, Send]]:
+    """Wrong requests for a topic that is there."""
+    name = topic.name
+    assignment = ErrorCode.invalid_replica_assignment
+    resource = ConfigResource(ConfigType.TOPIC, name)
+
+    def reassignment(replicas: Sequence[int]) -> Send:
+        return partial(requests.reassign_partition, name=name, partition_id=0, replicas=replicas)
+
+    def growth(count: int, **more: object) -> Send:
+        return partial(requests.create_partitions, name=name, count=count, **more)  # type: ignore[arg-type]
+
+    return {
+        f"create {name} again": (
+            ErrorCode.topic_already_exists,
+            _creation(NewTopicAsked(name=name, num_partitions=1, replication_factor=2)),
+        ),
+        f"grow {name} {_BY_NOTHING}": (ErrorCode.invalid_partitions, growth(topic.partitions)),
+        f"grow {name} to 0": (ErrorCode.invalid_partitions, growth(0)),
+        f"grow {name} on an unknown broker": (
+            assignment,
+            growth(topic.partitions + 1, assignments=[[1, _NOBODY]]),
+        ),
+        f"validate the growth of {name}": (ErrorCode.none, growth(topic.partitions + 1, validate_only=True)),
+        f"reassign {name} to an unknown broker": (assignment, reassignment((1, _NOBODY))),
+        f"reassign {name} to a broker twice": (assignment, reassignment((1, 2, 1))),
+        f"reassign {name} to nobody": (assignment, reassignment(())),
+        f"reassign a partition that {name} lacks": (
+            ErrorCode.unknown_topic_or_partition,
+            partial(requests.reassign_partition, name=name, partition_id=_NOBODY, replicas=(1, 2)),
+        ),
+        f"elect a leader of a partition that {name} lacks": (
+            ErrorCode.unknown_topic_or_partition,
+            partial(requests.elect_leader, name=name, partition_id=_NOBODY),
+        ),
+        f"configure {name} badly": (
+            ErrorCode.invalid_config,
+            partial(requests.alter_configs, resource=resource, changes={"retention.ms": "soon"}),
+        ),
+        f"validate a config of {name}": (
+            ErrorCode.none,
+            partial(
+                requests.alter_configs, resource=resource, changes={"retention.ms": "-1"}, validate_only=True
+            ),
+        ),
+    }

@@ -1,0 +1,101 @@
+"""An administrator of a simulated broker cluster, who moves replicas while things go wrong."""
+
+import random
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, cast
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire import ApiKey, KafkaError, open_client
+from quorate.runtime import NetworkError
+from quorate.simulation.cluster_run import Clients
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from tests.simulator.brokers.broker_cluster import BrokerCluster
+
+if TYPE_CHECKING:
+    from kio.schema.alter_partition_reassignments.v1.response import AlterPartitionReassignmentsResponse
+
+_REQUEST_TIMEOUT_S: Final = 3.0
+_REFUSED: Final = (ErrorCode.invalid_replica_assignment, ErrorCode.no_reassignment_in_progress)
+"""Answers that say that nothing happened."""
+
+
+class Reassigner(Clients[BrokerCluster]):
+    """Adds, removes, replaces and cancels replicas of a topic's partitions, never fewer than
+    min.insync.replicas of them: the budget of faults counts on these. At the end every broker has one
+    again."""
+
+    def __init__(self, cluster: BrokerCluster, topic: str, source: random.Random) -> None:
+        super().__init__(cluster, source)
+        self._topic = topic
+        self.begun = 0
+        """The moves and cancellations that were granted."""
+
+    async def run(self, pause_max_s: float = 1.5) -> None:
+        """Move replicas until `finish`; then give every broker one."""
+        settings = self._cluster.settings
+        brokers = range(1, settings.brokers + 1)
+        while not self._finish.is_set():
+            await self._pause(self._random, pause_max_s)
+            partition = self._random.randrange(settings.partitions)
+            if self._random.random() < 0.25:
+                await self._ask(partition, None)
+                continue
+            count = self._random.randint(min(settings.min_isr, settings.brokers), settings.brokers)
+            await self._ask(partition, tuple(self._random.sample(brokers, count)))
+        for partition in range(settings.partitions):
+            while not await self._ask(partition, tuple(brokers)):  # noqa: ASYNC110
+                await trio.sleep(0.2)
+
+    async def _ask(self, partition: int, replicas: tuple[int, ...] | None) -> bool:
+        """Ask one broker after the other until there is an answer; whether it was granted."""
+        while True:
+            host = self._random.choice(self._cluster.nodes)
+            try:
+                async with open_client(
+                    self._cluster.network.for_node("reassigner"), host.address, timeout_s=_REQUEST_TIMEOUT_S
+                ) as connection:
+                    received = await connection.call(
+                        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+                        topics=[
+                            {
+                                "name": self._topic,
+                                "partitions": [{"partition_index": partition, "replicas": replicas}],
+                            }
+                        ],
+                        timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
+                    )
+            except (NetworkError, KafkaError):
+                await trio.sleep(0.2)
+                continue
+            answer = cast("AlterPartitionReassignmentsResponse", received)
+            error = answer.error_code
+            if error is ErrorCode.none:
+                error = answer.responses[0].partitions[0].error_code
+            wanted = "cancel" if replicas is None else replicas
+            self._cluster.trace.add("reassigner", f"{self._topic}-{partition} {wanted} {error.name}")
+            if error is ErrorCode.none:
+                self.begun += 1
+                return True
+            if error in _REFUSED:
+                return False
+            await trio.sleep(0.2)
+
+    async def check(self, *, within_s: float) -> None:
+        """No move is left, anywhere, and what was asked for last is in every image. Raises
+        `LivenessViolation` and `SafetyViolation`."""
+        wanted = tuple(range(1, self._cluster.settings.brokers + 1))
+        with trio.move_on_after(within_s) as patience:
+            while any(node.image.reassigning_count for node in self._cluster.nodes):  # noqa: ASYNC110
+                await trio.sleep(0.1)
+        if patience.cancelled_caught:
+            moving = {node.name: node.image.reassigning_count for node in self._cluster.nodes}
+            raise LivenessViolation(
+                f"MovesEnd: partitions are left moving {within_s:g} s after the last fault: {moving}"
+            )
+        for partition, state in self._cluster.states(self._topic).items():
+            if state.replicas != wanted:
+                raise SafetyViolation(
+                    f"MovesAreAsAnswered: {self._topic}-{partition} has {state.replicas}, not {wanted}"
+                )

@@ -1,0 +1,91 @@
+"""The explorations of the ISR protocol that are run together. Figures: docs/explanation/verification."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from tests.simulator.isr_explorer.isr_bounds import Allowances, IsrBound
+
+IsrSuite = Mapping[str, IsrBound]
+
+_PAIR: Final = IsrBound(
+    allowances=Allowances(), brokers=2, replicas=(1, 2), isr=(1, 2), victims=(1,), records=1
+)
+"""Both are in sync, and the follower has not heard that the record is committed."""
+_ALONE: Final = replace(_PAIR, isr=(1,), victims=(2,))
+"""The follower has nothing yet."""
+_MIN_TWO: Final = replace(_PAIR, min_isr=2)
+"""Who leaves the ISR stays eligible (KIP-966)."""
+_MOVING: Final = replace(_PAIR, brokers=3, targets=((1, 3),))
+_TRIO: Final = IsrBound(allowances=Allowances(), isr=(1, 2), victims=(1,), records=1)
+"""The third is behind."""
+
+
+def _bounded(bound: IsrBound, **allowances: int) -> IsrBound:
+    return replace(bound, allowances=Allowances(**allowances))
+
+
+_SMALL: Final[IsrSuite] = {
+    "join": _bounded(_ALONE, produces=1, lags=1),
+    "shrink": _bounded(_PAIR, produces=1, lags=1),
+    "fence": _bounded(_PAIR, produces=1, fences=1),
+    "kill": _bounded(replace(_ALONE, victims=(1,)), kills=1, fences=1),
+    "power": _bounded(replace(_ALONE, victims=(1,)), power_losses=1),
+    "directory": _bounded(replace(_PAIR, directories=2), kills=1, folders=1),
+    "reassignment": _bounded(_MOVING, reassignments=1),
+}
+"""Seconds, for the suite of tests."""
+
+_CI: Final[IsrSuite] = {
+    "three brokers": _bounded(replace(_TRIO, isr=(1, 2, 3)), produces=1, given_up=1),
+    "first offset of an epoch": replace(_bounded(replace(_TRIO, min_isr=2), fences=1), steps=18),
+    "killed leader": _bounded(_PAIR, produces=1, kills=1, fences=1),
+    "killed follower": _bounded(replace(_PAIR, victims=(2,)), produces=1, kills=1, lags=1),
+    "power of the leader": _bounded(_PAIR, produces=1, power_losses=1),
+    "power of the follower": _bounded(_ALONE, power_losses=1, given_up=1),
+    "power of a lone leader": _bounded(replace(_ALONE, victims=(1,)), produces=1, power_losses=1, fences=1),
+    "power of an eligible replica": _bounded(_MIN_TWO, power_losses=1, fences=1),
+    "failing directory": _bounded(replace(_PAIR, directories=2), produces=1, folders=1),
+    "lost directory": _bounded(replace(_ALONE, victims=(1,), directories=2), kills=1, folders=1, fences=1),
+    "lost directory of an eligible replica": _bounded(
+        replace(_MIN_TWO, directories=2), kills=1, folders=1, fences=1
+    ),
+    "replaced disk": _bounded(_PAIR, produces=1, kills=1, folders=1),
+    "late registration": _bounded(replace(_ALONE, victims=(1,)), kills=2, fences=1),
+    "unregistered broker": _bounded(
+        replace(_MIN_TWO, victims=(2,)), kills=1, fences=1, folders=1, unregistrations=1
+    ),
+    "refused question": _bounded(_ALONE, produces=1, fences=1),
+    "late question": _bounded(_ALONE, produces=1, fences=1, given_up=1),
+    "question without an answer": _bounded(_ALONE, produces=1, lags=1, given_up=1),
+    "diverging logs": _bounded(_PAIR, produces=2, fences=1),
+    "unclean election": _bounded(replace(_ALONE, victims=(1,), unclean=True), produces=1, fences=1),
+    "two unclean elections": _bounded(replace(_PAIR, victims=(1, 2), unclean=True), fences=2),
+    "controlled shutdown": _bounded(_MIN_TWO, produces=1, shutdowns=1),
+    "settings": _bounded(replace(_MIN_TWO, victims=(2,), at_once=False), produces=1, fences=1, configs=1),
+    "reassignment": _bounded(_MOVING, produces=1, reassignments=2),
+    "reassignment and a fence": _bounded(_MOVING, reassignments=1, fences=1),
+    "chores that another takes over": _bounded(replace(_PAIR, at_once=False), kills=1, fences=1, takeovers=1),
+}
+"""A minute or two."""
+
+_LARGE: Final[IsrSuite] = {
+    "three brokers": replace(
+        _bounded(replace(_TRIO, isr=(1, 2, 3)), produces=1, lags=1, given_up=1), steps=22
+    ),
+    "first offset of an epoch": _bounded(replace(_TRIO, min_isr=2), fences=1),
+    "killed leader": _bounded(_PAIR, produces=2, kills=1, fences=2),
+    "killed pair": _bounded(replace(_PAIR, victims=(1, 2)), produces=1, kills=2, fences=1),
+    "power and kills": _bounded(_MIN_TWO, produces=1, power_losses=1, kills=1, fences=1),
+    "lost directory of an eligible replica": _bounded(
+        replace(_MIN_TWO, directories=2), produces=1, kills=1, folders=2, fences=1
+    ),
+    "late question": _bounded(_ALONE, produces=2, fences=1, lags=1, given_up=1),
+    "late registration": _bounded(replace(_ALONE, victims=(1,)), kills=3, fences=1),
+    "chores that another takes over": _bounded(
+        replace(_PAIR, at_once=False), produces=1, kills=1, fences=1, takeovers=1
+    ),
+}
+"""An hour or so; no run has seen its end."""
+
+ISR_SUITES: Final[Mapping[str, IsrSuite]] = {"small": _SMALL, "ci": _CI, "large": _LARGE}

@@ -1,0 +1,150 @@
+"""Seeds from the command line: run them, say what each one drew, and how to run a failing one again."""
+
+import enum
+import gc
+import multiprocessing
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from quorate.simulation.violations import LivenessViolation, SafetyViolation, StuckError
+from tests.simulator.core import CoreRun, CoreSwarmSettings
+from tests.simulator.totals import Totals
+
+# What a core needs to run starts in a fifth of the time of the rest.
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from quorate.simulation.quorum import QuorumRun
+    from tests.simulator.brokers import BrokerRun
+
+    Run = CoreRun | QuorumRun | BrokerRun
+
+_COLLECT_EVERY = 20
+"""Runs between two garbage collections: a run makes little garbage, and looking for it takes a tenth."""
+
+
+class Subject(enum.Enum):
+    """The system that a seed breaks."""
+
+    CORE = "core"
+    """The protocol alone, without disks, sockets or trio: quick."""
+    QUORUM = "quorum"
+    BROKER = "broker"
+
+
+FAILURES = (SafetyViolation, LivenessViolation, StuckError)
+"""The errors that a run raises at a violation. Any other error is a bug of the simulation, or of code that no
+invariant covers; it counts as a failure too."""
+
+Show = Callable[[str], None]
+
+
+def core_run(seed: int, *, show: Show | None = None) -> CoreRun:
+    """The run that `seed` means: nothing but the seed and the code decides it."""
+    return CoreRun(seed, CoreSwarmSettings.draw(random.Random(f"core-settings/{seed}")), show=show)
+
+
+def quorum_run(seed: int, *, show: Show | None = None) -> "QuorumRun":
+    """Prepare a run as `core_run`, of the whole quorum."""
+    from quorate.simulation.quorum import QuorumRun, QuorumRunSettings
+
+    return QuorumRun(seed, QuorumRunSettings.draw(random.Random(f"quorum-settings/{seed}")), show=show)
+
+
+def broker_run(seed: int, *, show: Show | None = None) -> "BrokerRun":
+    """Prepare a run as `core_run`, of a broker cluster."""
+    from tests.simulator.brokers import BrokerRun, BrokerRunSettings
+
+    return BrokerRun(seed, BrokerRunSettings.draw(random.Random(f"broker-settings/{seed}")), show=show)
+
+
+def run_of(what: Subject, seed: int, *, show: Show | None = None) -> "Run":
+    match what:
+        case Subject.CORE:
+            return core_run(seed, show=show)
+        case Subject.QUORUM:
+            return quorum_run(seed, show=show)
+        case Subject.BROKER:
+            return broker_run(seed, show=show)
+
+
+def run_seeds(
+    seeds: Sequence[int], *, what: Subject = Subject.QUORUM, verbose: bool, say: Callable[[str], None]
+) -> list[int]:
+    """Run the seeds and return those that failed. Says the seed, its draws, and the result; every event too
+    if `verbose`."""
+    failed = []
+    for seed in seeds:
+        run = run_of(what, seed, show=say if verbose else None)
+        say(f"seed {seed} --{what.value}\n{describe(run.settings)}")
+        try:
+            say(f"  passed: {run.execute()}")
+        except Exception as error:
+            failed.append(seed)
+            say(f"  FAILED: {type(error).__name__}: {error}")
+            say(f"  replay: {replay_of(what, seed)}")
+            if not isinstance(error, FAILURES):
+                raise
+    return failed
+
+
+def describe(settings: "DataclassInstance") -> str:
+    """Describe a run's settings, one line per part."""
+    return "\n".join(f"  {part.name}: {getattr(settings, part.name)}" for part in fields(settings))
+
+
+def replay_of(what: Subject, seed: int) -> str:
+    return f"python -m tests.simulator --{what.value} --seed {seed} --verbose"
+
+
+def run_quietly(what: Subject, seeds: Iterable[int]) -> Totals:
+    """Run seeds, count, and note what fails."""
+    totals = Totals()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for seed in seeds:
+            if totals.runs % _COLLECT_EVERY == 0:
+                gc.collect()
+            totals.runs += 1
+            try:
+                totals.count(run_of(what, seed).execute())
+            except Exception as error:
+                totals.failures[seed] = f"{type(error).__name__}: {error}"
+    finally:
+        if collecting:
+            gc.enable()
+    return totals
+
+
+def run_many(seeds: Sequence[int], *, what: Subject, jobs: int, say: Callable[[str], None]) -> Totals:
+    """Run seeds in `jobs` processes. Says each failure with how to replay it, some progress, and at last all
+    counts, and how often each kind of fault was done."""
+    began = time.monotonic()
+    size = max(1, min(200, len(seeds) // (4 * jobs)))
+    chunks = [(what, seeds[start : start + size]) for start in range(0, len(seeds), size)]
+    totals = Totals()
+    said = 0
+    # A forked child has the locks that other threads of this process held, and waits for them for ever.
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for part in pool.imap_unordered(_chunk, chunks):
+            totals.add(part)
+            for seed, failure in part.failures.items():
+                say(f"seed {seed} FAILED: {failure[:500]}\n  replay: {replay_of(what, seed)}")
+            if totals.runs >= said + len(seeds) // 20 and totals.runs < len(seeds):
+                said = totals.runs
+                say(f"  {totals.runs:,} runs after {time.monotonic() - began:.0f} s")
+    took = time.monotonic() - began
+    say(
+        f"--{what.value} seeds {seeds[0]} to {seeds[-1]}: {totals}; {took:.0f} s, "
+        f"{totals.runs / took:.1f} runs/s with {jobs} processes"
+    )
+    say(f"  faults: {totals.faults_by_kind or 'none'}")
+    return totals
+
+
+def _chunk(work: tuple[Subject, Sequence[int]]) -> Totals:
+    return run_quietly(*work)
