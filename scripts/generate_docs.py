@@ -31,8 +31,8 @@ from quorate.raft.core.roles.transitions import ALLOWED
 from quorate.spark_source.source_options import KNOWN, ViewName
 from quorate.spark_source.source_options import SourceOptions as SparkOptions
 from quorate.spark_source.views.registry import new_view
-from tests.simulator.explorer.suites import SUITES
-from tests.simulator.isr_explorer.isr_suites import ISR_SUITES
+from tests.simulator.explorer.core_model.bounds import SUITES
+from tests.simulator.explorer.isr_model.isr_bounds import ISR_SUITES
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

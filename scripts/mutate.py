@@ -100,8 +100,9 @@ def _environment(tree: Path) -> dict[str, str]:
 def commands(finder: Finder, where: Sequence[str]) -> Iterator[list[str]]:
     match finder:
         case Finder.EXPLORER | Finder.ISR_EXPLORER:
-            module = "explorer" if finder is Finder.EXPLORER else "isr_explorer"
-            explorer = [sys.executable, "-m", f"tests.simulator.{module}"]
+            explorer = [sys.executable, "-m", "tests.simulator.explorer"]
+            if finder is Finder.ISR_EXPLORER:
+                explorer.append("--isr")
             yield [*explorer, "--bound", "small"]
             for name in where:
                 yield [*explorer, "--bound", "ci", "--only", name]

@@ -11,14 +11,15 @@ from quorate.raft.core.events import Event
 from quorate.raft.core.messages import Response
 from quorate.types import Offset
 from tests.simulator.explorer import counterexample
-from tests.simulator.explorer.bounds import Bound, Budgets
-from tests.simulator.explorer.canonical import STALE
-from tests.simulator.explorer.coverage import KINDS, UNREACHABLE
-from tests.simulator.explorer.initial_states import INITIAL_STATES
-from tests.simulator.explorer.run import Task, run
-from tests.simulator.explorer.search import Violation, explore, reachable
-from tests.simulator.explorer.suites import SMALL, SUITES
-from tests.simulator.explorer.world import World
+from tests.simulator.explorer.core_model.actions import Action
+from tests.simulator.explorer.core_model.bounds import SMALL, SUITES, Bound, Budgets
+from tests.simulator.explorer.core_model.canonical import STALE
+from tests.simulator.explorer.core_model.core_model import CoreModel
+from tests.simulator.explorer.core_model.coverage import KINDS, UNREACHABLE
+from tests.simulator.explorer.core_model.initial_states import INITIAL_STATES
+from tests.simulator.explorer.exploration import Task, run
+from tests.simulator.explorer.model import Violation
+from tests.simulator.explorer.search import explore, reachable
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -36,7 +37,7 @@ def test_exploring_again_finds_the_same_states() -> None:
 def test_every_initial_state_of_a_suite_exists_and_comes_about() -> None:
     assert {bound.initial for suite in SUITES.values() for bound in suite.values()} <= set(INITIAL_STATES)
     for initial_state in INITIAL_STATES:
-        found = explore(World(Bound(initial=initial_state, budgets=Budgets())), states_max=2)
+        found = explore(CoreModel(Bound(initial=initial_state, budgets=Budgets())), states_max=2)
         assert found.violation is None, initial_state
 
 
@@ -52,14 +53,14 @@ LITTLE = (
 @pytest.mark.parametrize("bound", LITTLE, ids=lambda bound: bound.initial)
 def test_omitting_stale_answers_omits_no_other_state(bound: Bound) -> None:
     """All states without the reduction, with those answers struck out, are the states with it."""
-    whole = World(bound, reduce=False)
-    reduced = World(bound, reduce=True)
+    whole = CoreModel(bound, reduce=False)
+    reduced = CoreModel(bound, reduce=True)
     without, with_it = _in_full(whole), _in_full(reduced)
     assert len(without) > 10
     assert without == with_it
 
 
-def _in_full(world: World) -> set[object]:
+def _in_full(world: CoreModel) -> set[object]:
     """Each state by what it is, not by numbers, which depend on the way there."""
     names = len(world.names)
     return {
@@ -104,14 +105,15 @@ def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
 def test_a_way_to_a_violation_can_be_gone_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_handlers, "_is_up_to_date", lambda roles, request: True)
     bound = Bound(initial="short candidate", budgets=Budgets())
-    world = World(bound)
+    world = CoreModel(bound)
     violation = explore(world).violation
     assert violation is not None
-    again, repeated = counterexample.replay(bound, counterexample.path_of(world, violation))
+    again = CoreModel(bound)
+    repeated = counterexample.replay(again, counterexample.path_of(world, violation))
     assert repeated is not None
     assert list(counterexample.lines_of(again, repeated)) == list(counterexample.lines_of(world, violation))
     with pytest.raises(ValueError, match="nothing called ffffff can happen after 0 steps"):
-        counterexample.replay(bound, "ffffff")
+        counterexample.replay(CoreModel(bound), "ffffff")
 
 
 def test_a_step_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,8 +134,8 @@ def test_the_list_of_unreachable_cases_names_real_events() -> None:
     assert all(reason for reason in UNREACHABLE.values())
 
 
-def _violation(bound: Bound) -> tuple[Violation, list[str]]:
-    world = World(bound)
+def _violation(bound: Bound) -> tuple[Violation[Action], list[str]]:
+    world = CoreModel(bound)
     violation = explore(world).violation
     assert violation is not None
     return violation, list(counterexample.lines_of(world, violation))

@@ -8,27 +8,29 @@ import trio
 from quorate.broker.metadata import MetadataImage
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
-from tests.simulator.isr_explorer import isr_counterexample
-from tests.simulator.isr_explorer.broker_steps import StepClock
-from tests.simulator.isr_explorer.explored_broker import Process
-from tests.simulator.isr_explorer.isr_bounds import Allowance, Allowances, IsrBound
-from tests.simulator.isr_explorer.isr_run import IsrTask, run_isr
-from tests.simulator.isr_explorer.isr_search import explore_isr
-from tests.simulator.isr_explorer.isr_suites import ISR_SUITES
-from tests.simulator.isr_explorer.isr_world import IsrWorld
+from tests.simulator.explorer import counterexample
+from tests.simulator.explorer.exploration import Report, Subject, Task, run
+from tests.simulator.explorer.isr_model.explored_broker import Process
+from tests.simulator.explorer.isr_model.isr_bounds import ISR_SUITES, Allowance, Allowances, IsrBound
+from tests.simulator.explorer.isr_model.isr_model import IsrModel
+from tests.simulator.explorer.search import explore
 
 SMALL = ISR_SUITES["small"]
 
 
+def run_small(name: str) -> Report:
+    return run(Task(subject=Subject.ISR, suite="small", name=name))
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_the_isr_protocol_keeps_its_invariants_in_every_state_of_the_small_bound(name: str) -> None:
-    report = run_isr(IsrTask(suite="small", name=name))
+    report = run_small(name)
     assert not report.counterexample, "\n".join(report.counterexample)
     assert report.complete
 
 
 def test_exploring_the_isr_protocol_again_finds_the_same_states() -> None:
-    first, second = (run_isr(IsrTask(suite="small", name="shrink")) for _ in range(2))
+    first, second = (run_small("shrink") for _ in range(2))
     assert (first.states, first.transitions, first.depth) == (second.states, second.transitions, second.depth)
 
 
@@ -50,18 +52,20 @@ def test_a_member_that_does_not_bind_yet_is_found_and_told_and_its_path_can_be_g
 
     monkeypatch.setattr(IsrState, "propose", propose)
     bound = SMALL["join"]
-    found = explore_isr(bound)
-    assert found.breach is not None
-    assert "who is in the ISR or the ELR has every committed record: broker 2" in found.breach.invariant
-    lines = list(isr_counterexample.lines_of(found.world, found.breach))
+    model = IsrModel(bound)
+    violation = explore(model).violation
+    assert violation is not None
+    assert "who is in the ISR or the ELR has every committed record: broker 2" in violation.invariant
+    lines = list(counterexample.lines_of(model, violation))
     assert lines[0].startswith("BROKEN: ")
-    assert len(found.breach.way) < 20
+    assert len(violation.path) < 20
     assert any("broker 2 fetches" in line for line in lines)
-    again, repeated = isr_counterexample.replayed(bound, isr_counterexample.way_of(found.world, found.breach))
+    again = IsrModel(bound)
+    repeated = counterexample.replay(again, counterexample.path_of(model, violation))
     assert repeated is not None
-    assert list(isr_counterexample.lines_of(again, repeated)) == lines
+    assert list(counterexample.lines_of(again, repeated)) == lines
     with pytest.raises(ValueError, match="nothing called ffffff can happen after 0 steps"):
-        isr_counterexample.replayed(bound, "ffffff")
+        counterexample.replay(IsrModel(bound), "ffffff")
 
 
 def test_a_step_of_a_replica_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,9 +73,9 @@ def test_a_step_of_a_replica_that_fails_is_told_as_one(monkeypatch: pytest.Monke
         raise KeyError("planted")
 
     monkeypatch.setattr(PartitionReplica, "scan_isr", failing)
-    breach = explore_isr(SMALL["shrink"]).breach
-    assert breach is not None
-    assert breach.invariant == "no step fails: KeyError: 'planted'"
+    violation = explore(IsrModel(SMALL["shrink"])).violation
+    assert violation is not None
+    assert violation.invariant == "no step fails: KeyError: 'planted'"
 
 
 def test_a_second_leader_in_an_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,25 +86,26 @@ def test_a_second_leader_in_an_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -
         return begin(self, state._replace(leader=self.broker_id), now)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(PartitionReplica, "_begin_epoch", planted)
-    breach = explore_isr(replace(SMALL["fence"], behind=3)).breach
-    assert breach is not None
-    assert "one leader in an epoch" in breach.invariant
+    violation = explore(IsrModel(replace(SMALL["fence"], behind=3))).violation
+    assert violation is not None
+    assert "one leader in an epoch" in violation.invariant
 
 
 def test_an_image_is_never_changed_after_it_has_a_number() -> None:
     """What is decided from it is computed once, however many states have it."""
-    world = explore_isr(SMALL["fence"]).world
-    images = world.tables.images
+    model = IsrModel(SMALL["fence"])
+    explore(model)
+    images = model.tables.images
     for number, image in enumerate(images.all):
         assert isinstance(image, MetadataImage)
         assert images.number(image) == number
 
 
 def test_a_process_that_is_copied_is_the_same_to_the_explorer_and_changes_alone() -> None:
-    world = IsrWorld(IsrBound(allowances=Allowances(), records=1), StepClock())
+    model = IsrModel(IsrBound(allowances=Allowances(), records=1))
 
     async def begin() -> Process:
-        process = world.tables.scene(world.begin()).machine(1).process
+        process = model.tables.scene(model.begin()).machine(1).process
         assert process is not None
         return process
 

@@ -15,7 +15,7 @@ from quorate.simulation.violations import SafetyViolation
 from quorate.types import NodeId, Offset
 from tests.simulator.core.core_world import CoreInterpreter, CoreWorld
 from tests.simulator.effect_interpreter import EffectInterpreter
-from tests.simulator.explorer.node.interpreter import Interpreter
+from tests.simulator.explorer.core_model.interpreter import Interpreter
 
 EFFECTS = {each.__name__ for each in get_args(Effect)}
 

@@ -8,12 +8,11 @@ from quorate.raft.core.events import Event, Propose, Resign
 from quorate.raft.core.roles.tracker import Replicas
 from quorate.types import NodeId, Offset
 from tests.simulator.explorer import counterexample
-from tests.simulator.explorer.bounds import Bound, Budgets
-from tests.simulator.explorer.initial_states import begin
+from tests.simulator.explorer.core_model.bounds import SMALL, Bound, Budgets
+from tests.simulator.explorer.core_model.core_model import CoreModel
+from tests.simulator.explorer.core_model.initial_states import begin
+from tests.simulator.explorer.core_model.symmetry import Symmetry
 from tests.simulator.explorer.search import explore, reachable
-from tests.simulator.explorer.suites import SMALL
-from tests.simulator.explorer.symmetry import Symmetry
-from tests.simulator.explorer.world import World
 
 REDUCED = {
     "elected": Bound(initial="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=4),
@@ -29,22 +28,22 @@ REDUCED = {
 
 @pytest.mark.parametrize("bound", REDUCED.values(), ids=REDUCED)
 def test_the_states_stood_for_are_those_without_symmetry(bound: Bound) -> None:
-    world = World(bound)
+    world = CoreModel(bound)
     assert reachable(world, symmetric=True) == reachable(world)
-    found = explore(World(bound))
-    whole = explore(World(bound), symmetric=False)
+    found = explore(CoreModel(bound))
+    whole = explore(CoreModel(bound), symmetric=False)
     assert found.states < 0.6 * whole.states
     assert (found.stands_for, found.depth) == (whole.states, whole.depth)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_so_they_are_in_every_small_bound(name: str) -> None:
-    world = World(SMALL[name])
+    world = CoreModel(SMALL[name])
     assert reachable(world, symmetric=True) == reachable(world)
 
 
 def test_a_renamed_state_is_another_and_its_own_namesakes_are_the_same() -> None:
-    world = World(REDUCED["four voters"])
+    world = CoreModel(REDUCED["four voters"])
     beginning = begin(world)
     symmetry = Symmetry(world, beginning)
     assert symmetry.namesakes(beginning) == {beginning}
@@ -85,10 +84,10 @@ def _is_for_3(effect: Effect) -> bool:
 @pytest.mark.parametrize("name", ["elected", "transfer", "snapshots"])
 def test_symmetry_reduction_omits_no_state_where_the_core_compares_ids(name: str) -> None:
     bound = REDUCED[name]
-    world = World(bound, core=SlightsOne)
+    world = CoreModel(bound, core=SlightsOne)
     stood_for, every_state = reachable(world, symmetric=True), reachable(world)
     assert stood_for == every_state
-    found = explore(World(bound, core=SlightsOne))
+    found = explore(CoreModel(bound, core=SlightsOne))
     assert found.states < found.stands_for == len(every_state)
 
 
@@ -115,7 +114,7 @@ def test_a_fault_is_found_in_as_many_steps_as_without_symmetry(
     nodes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant_one_voter_enough(monkeypatch, *nodes)
-    found, whole = (explore(World(FAULTY), symmetric=symmetric).violation for symmetric in (True, False))
+    found, whole = (explore(CoreModel(FAULTY), symmetric=symmetric).violation for symmetric in (True, False))
     assert found is not None
     assert whole is not None
     assert len(found.path) == len(whole.path)
@@ -124,9 +123,10 @@ def test_a_fault_is_found_in_as_many_steps_as_without_symmetry(
 
 def test_the_way_to_a_violation_is_told_in_its_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     plant_one_voter_enough(monkeypatch, 3)
-    world = World(FAULTY)
+    world = CoreModel(FAULTY)
     violation = explore(world).violation
     assert violation is not None
-    again, repeated = counterexample.replay(FAULTY, counterexample.path_of(world, violation))
+    again = CoreModel(FAULTY)
+    repeated = counterexample.replay(again, counterexample.path_of(world, violation))
     assert repeated is not None
     assert list(counterexample.lines_of(again, repeated)) == list(counterexample.lines_of(world, violation))

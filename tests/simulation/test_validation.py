@@ -6,7 +6,7 @@ from quorate.raft.core.replica_log import ReplicaLog
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import EpochEnd, NodeId, Offset
 from tests.simulator.core.core_world import CoreWorld
-from tests.simulator.explorer.run import Task, run
+from tests.simulator.explorer.exploration import Task, run
 
 NODE = NodeId(1)
 

@@ -1,10 +1,6 @@
-"""Exhaustive model checking of the shipped core: every interleaving of what can happen, within stated bounds.
+"""Exhaustive model checking of shipped code: every interleaving of what can happen, within stated bounds.
 
-`machine` carries out one node's effects, `world` says what may happen next, `search` visits every state once,
-breadth first, `symmetry` says which of them stand for others, and `counterexample` describes the shortest way
-to a violation.
+One search for two models. `model` says what a model is, `search` visits every state of it once, breadth
+first, `counterexample` describes the shortest path to a violation, and `exploration` runs the suites of both:
+`core_model` is the quorum's core, `isr_model` is the replication of one partition.
 """
-
-from tests.simulator.explorer.interning import Table
-
-__all__ = ["Table"]

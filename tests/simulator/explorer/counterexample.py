@@ -1,153 +1,56 @@
-"""A violation, event by event, and how to see it again."""
+"""A violation, action by action, and how to see it again."""
 
-import dataclasses
 import hashlib
 from collections.abc import Iterator
 
-from quorate.raft.core import Durable, Event, Message, RequestFailed, TimerFired
-from tests.simulator.explorer.actions import Action, Broken
-from tests.simulator.explorer.bounds import Bound
-from tests.simulator.explorer.initial_states import begin
-from tests.simulator.explorer.node import Machine, Packet
-from tests.simulator.explorer.search import Violation
-from tests.simulator.explorer.world import State, World
+import trio
 
-_HIDDEN = frozenset(
-    (
-        "source",
-        "destination",
-        "correlation",
-        "cluster_id",
-        "leader_endpoint",
-        "endpoint",
-        "max_wait_ms",
-        "max_bytes",
-        "records",
-        "chunk",
-        "voter",
-        "candidate",
-        "replica",
-        "batches",
-    )
-)
+from tests.simulator.explorer.model import Action, Broken, Model, State, Violation
 
 
-def describe(world: World, action: Action) -> str:
-    """Describe an action. The text tells it from any other in the same state."""
-    node = world.names[action.node]
-    match action.what:
-        case "deliver":
-            text = f"node {node} receives {_packet(world.packets[action.event])}"
-        case "repeat":
-            text = f"node {node} receives a copy of {_packet(world.packets[action.event])}"
-        case "lose":
-            text = f"{_packet(world.packets[action.event])} to node {node} is lost"
-        case "start":
-            text = f"node {node} starts"
-        case "crash":
-            text = f"node {node}'s process is killed"
-        case "power":
-            text = f"node {node} loses power, and all but the first {action.keep} batches of its log"
-        case _:
-            text = _event(node, world.events[action.event])
-    if action.crash_point >= 0:
-        text += f", and is killed before it has done all of it (point {action.crash_point + 1})"
-    return text
-
-
-def token(world: World, action: Action) -> str:
-    """Name the action for a replay."""
-    return hashlib.blake2b(describe(world, action).encode(), digest_size=3).hexdigest()
-
-
-def lines_of(world: World, violation: Violation) -> Iterator[str]:
-    """Yield a line for each action, with the resulting node."""
+def lines_of(model: Model[Action], violation: Violation[Action]) -> Iterator[str]:
+    """Yield a line for each action, and for what it changes."""
     yield f"BROKEN: {violation.invariant}"
     if not violation.path:
-        yield f"It happens on the way to the initial state '{world.bound.initial}'."
+        yield f"It happens on the way to {model.beginning}."
         return
-    yield f"It takes {len(violation.path)} steps from the initial state '{world.bound.initial}':"
-    first = violation.path[0][0]
-    for machine in world.machines_of(first):
-        yield f"    {_machine(machine)}"
+    yield f"It takes {len(violation.path)} steps from {model.beginning}:"
     states = [state for state, _ in violation.path]
-    for index, (_, action) in enumerate(violation.path):
-        yield f"{index + 1:3}. {describe(world, action)}"
+    for line in model.describe_state(states[0]):
+        yield f"    {line}"
+    for index, (state, action) in enumerate(violation.path):
+        yield f"{index + 1:3}. {model.describe(action)}"
         if index + 1 < len(states):
-            machine = world.machines_of(states[index + 1])[action.node]
-            if machine is not world.machines_of(states[index])[action.node]:
-                yield f"     -> {_machine(machine)}"
+            for line in model.describe_step(state, action, states[index + 1]):
+                yield f"     -> {line}"
 
 
-def path_of(world: World, violation: Violation) -> str:
-    return ".".join(token(world, action) for _, action in violation.path)
+def path_of(model: Model[Action], violation: Violation[Action]) -> str:
+    """Name the path to a violation, for `replay`."""
+    return ".".join(_token(model, action) for _, action in violation.path)
 
 
-def replay(bound: Bound, path: str, *, reduce: bool = True) -> tuple[World, Violation | None]:
-    """Repeat the path. Raises ValueError if this code has no such path."""
-    world = World(bound, reduce=reduce)
-    state = begin(world)
-    done: list[tuple[State, Action]] = []
-    for step in path.split("."):
-        try:
-            action, after = next(
-                (action, after) for action, after in world.successors(state) if token(world, action) == step
-            )
-        except Broken as broken:
-            return world, Violation(broken.invariant, (*done, (state, broken.action)))
-        except StopIteration:
-            raise ValueError(f"nothing called {step} can happen after {len(done)} steps") from None
-        done.append((state, action))
-        state = after
-    return world, None
+def _token(model: Model[Action], action: Action) -> str:
+    return hashlib.blake2b(model.describe(action).encode(), digest_size=3).hexdigest()
 
 
-def _event(node: int, event: Event) -> str:
-    match event:
-        case TimerFired():
-            of = f" for node {event.timer.node}" if event.timer.node is not None else ""
-            return f"node {node}'s {event.timer.kind.value} timer{of} fires"
-        case Durable():
-            return f"node {node} has synced its log below {event.end_offset} (generation {event.generation})"
-        case RequestFailed():
-            return f"node {node} gives up its request to node {event.destination}"
-        case _:
-            return f"node {node} is given {event}"
+def replay(model: Model[Action], path: str) -> Violation[Action] | None:
+    """Repeat a path; return the violation at its end. Raises ValueError if this code has no such path."""
 
+    async def repeat() -> Violation[Action] | None:
+        state = model.begin()
+        done: list[tuple[State, Action]] = []
+        for step in path.split("."):
+            try:
+                successors = iter(await model.next_states(state))
+                found = next((each for each in successors if _token(model, each[0]) == step), None)
+            except Broken as broken:
+                return Violation(broken.invariant, (*done, (state, broken.action)))
+            if found is None:
+                raise ValueError(f"nothing called {step} can happen after {len(done)} steps")
+            action, after = found
+            done.append((state, action))
+            state = after
+        return None
 
-def _packet(packet: Packet) -> str:
-    message = packet.message
-    fields = [
-        f"{each.name}={_value(getattr(message, each.name))}"
-        for each in dataclasses.fields(message)
-        if each.name not in _HIDDEN and getattr(message, each.name) not in (None, False)
-    ]
-    if packet.history:
-        fields.append("[" + " ".join(f"{batch.base_offset}:e{batch.epoch}" for batch in packet.history) + "]")
-    stale = "" if message.correlation else ", which nobody waits for"
-    return f"{_kind(message)}({', '.join(fields)}) from node {message.source}{stale}"
-
-
-def _kind(message: Message) -> str:
-    return type(message).__name__
-
-
-def _value(value: object) -> str:
-    return str(getattr(value, "name", value))
-
-
-def _machine(machine: Machine) -> str:
-    disk, core = machine.disk, machine.core
-    log = " ".join(
-        f"{batch.base_offset}:e{batch.epoch}{'' if batch.end_offset <= disk.synced else '?'}"
-        for batch in disk.history
-    )
-    stored = f"log [{log}]"
-    if disk.log_start_offset:
-        stored += f" from {disk.log_start_offset}"
-    if core is None:
-        return f"node {machine.key.id}: down, epoch {disk.election.epoch}, {stored}"
-    return (
-        f"node {machine.key.id}: {core.role.value}, epoch {core.epoch}, leader {core.leader}, "
-        f"{stored}, high watermark {core.high_watermark}"
-    )
+    return trio.run(repeat, clock=model.clock)

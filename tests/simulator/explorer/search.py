@@ -1,71 +1,69 @@
-"""Every state, breadth first, so that the first violation found is one of the nearest."""
+"""Every state of a model, breadth first, so that the first violation found is one of the nearest."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Generic
 
-from tests.simulator.explorer.actions import Action, Broken
-from tests.simulator.explorer.initial_states import InitialStateError, begin
-from tests.simulator.explorer.symmetry import Symmetry
-from tests.simulator.explorer.world import State, World
+import trio
 
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    invariant: str
-    path: tuple[tuple[State, Action], ...]
-    """Each state from the initial one on, and the action in it."""
+from tests.simulator.explorer.model import Action, Broken, Model, State, Violation
 
 
 @dataclass(slots=True)
-class Found:
+class Found(Generic[Action]):
     """The result of an exploration."""
 
     states: int
     """The distinct states, where one that stands for its namesakes counts once."""
     stands_for: int
-    """States that there would be without `Symmetry`."""
+    """States that there would be without symmetry."""
     transitions: int
     depth: int
     """Steps from the initial state to the farthest state."""
     complete: bool
     """The search left out nothing within the bound."""
-    violation: Violation | None
+    violation: Violation[Action] | None
 
 
 def explore(
-    world: World,
+    model: Model[Action],
     *,
     states_max: int | None = None,
     progress: Callable[[int, int, int], None] | None = None,
     symmetric: bool = True,
-) -> Found:
+) -> Found[Action]:
     """Visit what can be reached. `progress` gets (states, transitions, depth) after each level.
 
-    Memory: about 300 bytes per state, and a few kilobytes per distinct machine."""
-    try:
-        beginning = begin(world)
-    except Broken as broken:
-        return Found(0, 0, 0, 0, False, Violation(broken.invariant, ()))
-    except InitialStateError as error:
-        return Found(0, 0, 0, 0, False, Violation(f"the initial state comes about: {error}", ()))
-    return _Search(world, beginning, symmetric=symmetric).run(states_max, progress)
+    Memory: about 300 bytes per state, and what the model keeps in its tables."""
+
+    async def search() -> Found[Action]:
+        try:
+            beginning = model.begin()
+        except Broken as broken:
+            return Found(0, 0, 0, 0, False, Violation(broken.invariant, ()))
+        return await _Search(model, beginning, symmetric=symmetric).run(states_max, progress)
+
+    return trio.run(search, clock=model.clock)
 
 
-def reachable(world: World, *, symmetric: bool = False) -> set[State]:
-    """All states, whole; with `symmetric`, found as `explore` does. For small worlds."""
-    search = _Search(world, begin(world), symmetric=symmetric)
-    search.run(None, None)
-    return set(search.states())
+def reachable(model: Model[Action], *, symmetric: bool = False) -> set[State]:
+    """All states, whole; with `symmetric`, found as `explore` does. For small models."""
+
+    async def search() -> set[State]:
+        found = _Search(model, model.begin(), symmetric=symmetric)
+        await found.run(None, None)
+        return set(found.states())
+
+    return trio.run(search, clock=model.clock)
 
 
-class _Search:
+class _Search(Generic[Action]):
     """A state that stands for its namesakes too is free, until a step is not alike for all of them."""
 
-    def __init__(self, world: World, beginning: State, *, symmetric: bool) -> None:
-        self._world = world
-        symmetry = Symmetry(world, beginning) if symmetric else None
-        self._symmetry = symmetry if symmetry else None
+    def __init__(self, model: Model[Action], beginning: State, *, symmetric: bool) -> None:
+        self._model = model
+        self._symmetry = model.symmetry(beginning) if symmetric else None
         self._numbers: dict[bytes, int] = {}
         """The number of each state by its content; a free one has a mark at the end."""
         self._parents = array("I")
@@ -79,55 +77,55 @@ class _Search:
         else:
             self._reach_free(beginning, 0)
 
-    def run(self, states_max: int | None, progress: Callable[[int, int, int], None] | None) -> Found:
-        world = self._world
+    async def run(
+        self, states_max: int | None, progress: Callable[[int, int, int], None] | None
+    ) -> Found[Action]:
         depth = 0
-        steps = world.bound.steps
-        while self._level and (steps is None or depth < steps):
+        steps_max = self._model.steps_max
+        while self._level and (steps_max is None or depth < steps_max):
             level, self._level = self._level, []
             for number, state, is_free in level:
                 at = state
                 try:
                     if is_free:
-                        for at in self._expand_free(number, state):
-                            self._expand_unlike(number, at)
+                        for at in await self._expand_free(number, state):
+                            await self._expand_unlike(number, at)
                     else:
-                        self._expand(number, state)
+                        await self._expand(number, state)
                 except Broken as broken:
-                    path = self._path(number, at)
+                    path = await self._path(number, at)
                     return self._found(depth + 1, Violation(broken.invariant, (*path, (at, broken.action))))
                 if states_max is not None and len(self._parents) >= states_max:
                     return self._found(depth + 1, None)
             depth += 1 if self._level else 0
             if progress is not None:
                 progress(len(self._parents) - self._covered, self._transitions, depth)
-        for machine, action in world.heeded_answers():
-            return self._found(depth, self._heeded(machine, action))
+        for invariant, action, breaks in self._model.violations_of_all():
+            return self._found(depth, await self._first(invariant, action, breaks))
         return self._found(depth, None, complete=True)
 
     def states(self) -> Iterator[State]:
         """All that were visited or stood for."""
         for packed in self._numbers:
-            state, is_free = _unpacked(packed)
-            yield from self._alike(state) if is_free else (state,)
+            yield from self._alike(*_unpacked(packed))
 
     # --- from one state to the next ---
 
-    def _expand(self, number: int, state: State) -> None:
+    async def _expand(self, number: int, state: State) -> None:
         numbers = self._numbers
-        for _, after in self._world.successors(state):
+        for _, after in await self._model.next_states(state):
             self._transitions += 1
             if self._symmetry is not None:
                 self._reach(after, number)
             elif (packed := _packed(after)) not in numbers:
                 self._add(packed, after, number, is_free=False)
 
-    def _expand_free(self, number: int, state: State) -> Iterable[State]:
+    async def _expand_free(self, number: int, state: State) -> Iterable[State]:
         """Return the states, of this and its namesakes, from which to take steps that are not alike."""
         symmetry = self._symmetry
         assert symmetry is not None
         is_alike = True
-        for action, after in self._world.successors(state):
+        for action, after in await self._model.next_states(state):
             self._transitions += 1
             if symmetry.keeps(state, action):
                 self._reach_free(after, number)
@@ -135,10 +133,10 @@ class _Search:
                 is_alike = False
         return () if is_alike else sorted(symmetry.namesakes(state))
 
-    def _expand_unlike(self, number: int, state: State) -> None:
+    async def _expand_unlike(self, number: int, state: State) -> None:
         symmetry = self._symmetry
         assert symmetry is not None
-        for action, after in self._world.successors(state):
+        for action, after in await self._model.next_states(state):
             if not symmetry.keeps(state, action):
                 self._transitions += 1
                 self._reach(after, number)
@@ -169,42 +167,46 @@ class _Search:
         self._level.append((number, state, is_free))
         self._parents.append(parent)
 
-    # --- what it came to ---
+    # --- the result ---
 
-    def _found(self, depth: int, violation: Violation | None, *, complete: bool = False) -> Found:
+    def _found(
+        self, depth: int, violation: Violation[Action] | None, *, complete: bool = False
+    ) -> Found[Action]:
         states = len(self._parents) - self._covered
         return Found(states, states + self._namesakes, self._transitions, depth, complete, violation)
 
-    def _alike(self, state: State) -> Iterable[State]:
-        return (state,) if self._symmetry is None else sorted(self._symmetry.namesakes(state))
+    def _alike(self, state: State, is_free: bool) -> Iterable[State]:
+        """Return the state, and if it is free its namesakes."""
+        if self._symmetry is None or not is_free:
+            return (state,)
+        return sorted(self._symmetry.namesakes(state))
 
-    def _heeded(self, machine: int, action: Action) -> Violation:
-        invariant = "an answer that nobody waits for is ignored"
+    async def _first(
+        self, invariant: str, action: Action, breaks: Callable[[State], bool]
+    ) -> Violation[Action]:
         for number, packed in enumerate(self._numbers):
-            state, is_free = _unpacked(packed)
-            for at in self._alike(state) if is_free else (state,):
-                if self._world.machine_of(at, action.node) == machine:
-                    return Violation(invariant, (*self._path(number, at), (at, action)))
-        return Violation(invariant, ())  # only states out of bounds have that machine
+            for at in self._alike(*_unpacked(packed)):
+                if breaks(at):
+                    return Violation(invariant, (*await self._path(number, at), (at, action)))
+        return Violation(invariant, ())  # only states out of bounds
 
-    def _path(self, number: int, state: State) -> tuple[tuple[State, Action], ...]:
+    async def _path(self, number: int, state: State) -> tuple[tuple[State, Action], ...]:
         """Return the steps by which the state, or the namesake that stands for it, was first reached. In its
         own names: after a state that stands for several, the path goes on from the one that leads there."""
         packed = list(self._numbers)
         path: list[tuple[State, Action]] = []
         while number:
             number = self._parents[number]
-            parent, is_free = _unpacked(packed[number])
-            came = (
-                (before, action)
-                for before in (self._alike(parent) if is_free else (parent,))
-                for action, after in self._world.successors(before)
-                if after == state
-            )
-            step = next(came)
+            step = await anext(self._steps_to(state, self._alike(*_unpacked(packed[number]))))
             path.append(step)
             state = step[0]
         return tuple(reversed(path))
+
+    async def _steps_to(self, state: State, parents: Iterable[State]) -> AsyncIterator[tuple[State, Action]]:
+        for before in parents:
+            for action, after in await self._model.next_states(before):
+                if after == state:
+                    yield before, action
 
 
 _FREE = b"*"

@@ -1,0 +1,185 @@
+"""States that differ only by the names of nodes, taken for one wherever that leaves nothing out.
+
+The core is not blind to names: it walks voters in the order of their ids, and a node that knows no leader
+asks the lowest first. So a renamed state need not go on as its namesake does, and symmetry is never assumed
+here. It is asked of every step of the shipped core, once per (machine, event): the renamed machine, given the
+renamed event, must come to the renamed outcome, in what it stores, sends, arms and forgets.
+
+The group: renamings under which the exploration's initial state stays what it is (of an elected leader's two
+followers, say). As long as every step on the way to a state was alike under all of them, all its namesakes
+are reached just so: one of them, the least, stands for all. A state with a step that is not alike is where
+the symmetry ends: that step is taken from each namesake as it is, and what comes after it stands for itself
+alone. So the states stood for are exactly those that are visited without this reduction, not only up to
+names.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from tests.simulator.explorer.core_model.actions import Action, Transition
+from tests.simulator.explorer.core_model.renamed_core import renamed
+from tests.simulator.explorer.core_model.renaming import Renaming
+from tests.simulator.explorer.model import State
+
+if TYPE_CHECKING:
+    from tests.simulator.explorer.core_model.world import World
+
+_BY_ITSELF = ("lose", "crash", "power")
+"""Events that happen to a node whatever the core says."""
+
+
+class Symmetry:
+    """The renamings, but for the one that changes nothing, that leave `beginning` as it is."""
+
+    def __init__(self, world: "World", beginning: State) -> None:
+        self._world = world
+        others = [_Renamed(world, order) for order in _orders(world)]
+        self._renamings = [each for each in others if each.state(beginning) == beginning]
+        self._kept: dict[tuple[str, int, int], bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._renamings)
+
+    def least(self, state: State) -> State:
+        """The one that stands for this state and its namesakes."""
+        return min(state, *(each.state(state) for each in self._renamings))
+
+    def namesakes(self, state: State) -> set[State]:
+        """Return the state's namesakes, itself among them."""
+        return {state, *(each.state(state) for each in self._renamings)}
+
+    def keeps(self, state: State, action: Action) -> bool:
+        """Return whether this step is alike under all renamings."""
+        if action.what in _BY_ITSELF:
+            return True
+        number = self._world.machine_of(state, action.node)
+        what = "deliver" if action.what == "repeat" else action.what
+        kept = self._kept.get((what, number, action.event))
+        if kept is None:
+            kept = all(each.keeps(what, number, action.event) for each in self._renamings)
+            self._kept[what, number, action.event] = kept
+        return kept
+
+
+def _orders(world: "World") -> Iterator[tuple[int, ...]]:
+    """Yield the orders of the nodes, by index, in which voters stay voters; but for the present one."""
+    nodes, voters = len(world.names), world.bound.voters
+    for order in permutations(range(voters)):
+        for rest in permutations(range(voters, nodes)):
+            if (*order, *rest) != tuple(range(nodes)):
+                yield (*order, *rest)
+
+
+@dataclass(slots=True)
+class _Tables:
+    """Numbers of things, and of what they are renamed."""
+
+    machines: dict[int, int]
+    packets: dict[int, int]
+    events: dict[int, int]
+    pasts: dict[int, int]
+
+
+class _Renamed:
+    """A renaming of one world's things, by their numbers."""
+
+    def __init__(self, world: "World", order: tuple[int, ...]) -> None:
+        """The node at index i gets the name, and the place, of the one at `order[i]`."""
+        self._world = world
+        self._nodes = len(order)
+        self._from = tuple(order.index(index) for index in range(len(order)))
+        names = world.names
+        self._to = Renaming(
+            {names[old]: names[new] for old, new in enumerate(order)},
+            {
+                world.voter(names[old]).endpoint: world.voter(names[new]).endpoint
+                for old, new in enumerate(order)
+            },
+        )
+        self._known = _Tables({}, {}, {}, {})
+
+    def state(self, state: State) -> State:
+        after = 2 + self._nodes
+        packets = sorted(map(self.packet, state[after:])) if len(state) > after else ()
+        machines = [self.machine(state[2 + index]) for index in self._from]
+        return (state[0], self.past(state[1]), *machines, *packets)
+
+    def machine(self, number: int) -> int:
+        known = self._known.machines.get(number)
+        if known is None:
+            machine, to = self._world.machines[number], self._to
+            known = self._world.machines.number(
+                type(machine)(
+                    key=to.key(machine.key),
+                    core=None if machine.core is None else renamed(machine.core, to),
+                    disk=to.disk(machine.disk),
+                    timers=frozenset(map(to.timer, machine.timers)),
+                    syncs=machine.syncs,
+                    partial=None if machine.partial is None else to.snapshot(machine.partial),
+                    position=machine.position,
+                    checking=machine.checking,
+                )
+            )
+            self._known.machines[number] = known
+        return known
+
+    def packet(self, number: int) -> int:
+        known = self._known.packets.get(number)
+        if known is None:
+            known = self._world.packets.number(self._to.packet(self._world.packets[number]))
+            self._known.packets[number] = known
+        return known
+
+    def event(self, number: int) -> int:
+        known = self._known.events.get(number)
+        if known is None:
+            known = self._world.events.number(self._to.event(self._world.events[number]))
+            self._known.events[number] = known
+        return known
+
+    def past(self, number: int) -> int:
+        known = self._known.pasts.get(number)
+        if known is None:
+            known = self._world.pasts.number(self._to.past(self._world.pasts[number]))
+            self._known.pasts[number] = known
+        return known
+
+    def keeps(self, what: str, number: int, event: int) -> bool:
+        """Return whether the machine's namesake does the same, in the other names."""
+        world, namesake = self._world, self.machine(number)
+        match what:
+            case "deliver":
+                transition = world.receive(number, event)
+                other = world.receive(namesake, self.packet(event))
+            case "start":
+                transition, other = world.start(number), world.start(namesake)
+            case _:
+                transition, other = world.step(number, event), world.step(namesake, self.event(event))
+                if not self._may_do_alike(number, namesake):
+                    return False
+        return self._is_alike(transition, other)
+
+    def _may_do_alike(self, number: int, namesake: int) -> bool:
+        ours = {(self.event(event), cost) for event, cost in self._world.own_events(number)}
+        return ours == set(self._world.own_events(namesake))
+
+    def _is_alike(self, transition: Transition, other: Transition) -> bool:
+        if transition.broken or other.broken:
+            return bool(transition.broken) == bool(other.broken)
+        to = self._to
+        return (
+            self.machine(transition.machine) == other.machine
+            and self._packets(transition.sent) == sorted(other.sent)
+            and tuple(map(to.observation, transition.observations)) == other.observations
+            and set(map(to.node, transition.forgotten)) == set(other.forgotten)
+            and [
+                (to.disk(disk), self._packets(sent), tuple(map(to.observation, observations)))
+                for disk, sent, observations in transition.crash_points
+            ]
+            == [(disk, sorted(sent), observations) for disk, sent, observations in other.crash_points]
+        )
+
+    def _packets(self, numbers: tuple[int, ...]) -> list[int]:
+        return sorted(map(self.packet, numbers))

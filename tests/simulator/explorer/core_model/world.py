@@ -1,0 +1,377 @@
+"""All nodes together: what may happen next in a state, and what it comes to.
+
+A state is a short tuple of small numbers: the budgets left, the past, the machine of each node, and the
+messages under way (a multiset, so sorted). The numbers are names for things that are kept once, in tables.
+What a machine makes of an event is computed once, so most transitions are a few look-ups.
+
+Answers that nobody waits for are left out; they must do nothing (`InFlight.heeded_answers` checks that).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from quorate.raft.core import (
+    AddVoter,
+    ChangeVoters,
+    Core,
+    Event,
+    Propose,
+    ReadIndex,
+    RemoveVoter,
+    Request,
+    Role,
+)
+from quorate.simulation.violations import SafetyViolation
+from quorate.types import ReplicaKey
+from tests.simulator.core import CoreFactory
+from tests.simulator.explorer.core_model import explored_invariants as invariants
+from tests.simulator.explorer.core_model.actions import DIRECTORY, FREE, REQUEST, Action, Transition
+from tests.simulator.explorer.core_model.bounds import Bound, Budget
+from tests.simulator.explorer.core_model.explored_invariants import Past
+from tests.simulator.explorer.core_model.in_flight import InFlight
+from tests.simulator.explorer.core_model.machine import History, Machine, NodeDisk, Observation, Packet, up_to
+from tests.simulator.explorer.model import Broken, State, Table
+
+_MACHINES: Final = 2
+"""The index of the first machine in a State."""
+
+
+class World(InFlight):
+    """The transition system of one `Bound`. `core` is the shipped one, or a broken one for a test of the
+    tests."""
+
+    def __init__(self, bound: Bound, *, core: CoreFactory = Core, reduce: bool = True) -> None:
+        super().__init__(bound, core=core, reduce=reduce)
+        self.cut = 0
+        """Transitions that led out of bounds."""
+
+        self.pasts: Table[Past] = Table()
+        self.budgets: Table[tuple[int, ...]] = Table()
+
+        self._spent: dict[tuple[int, int], int] = {}
+        self._matched: dict[tuple[int, int], bool] = {}
+        self._histories: Table[History] = Table()
+        self._history_of: dict[int, int] = {}
+        self._heights: dict[int, tuple[int, int]] = {}
+
+        self._budgets_at_first = bound.budgets.counts()
+        self.epoch_max = self.batches_max = self.in_flight_max = 10**6
+
+    # --- the beginning ---
+
+    def down(self) -> State:
+        """Everybody is down, with empty disks; and no bound counts yet."""
+        self.epoch_max = self.batches_max = self.in_flight_max = 10**6
+        machines = tuple(
+            self.machines.number(Machine(ReplicaKey(each, DIRECTORY), None, NodeDisk()))
+            for each in self.names
+        )
+        return (self.budgets.number(self._budgets_at_first), self.pasts.number(Past()), *machines)
+
+    def limit(self, state: State) -> None:
+        """Begin the bound at this state, without the steps that the initial state needed."""
+        self.epoch_max = self.bound.epochs + max(m.disk.election.epoch for m in self.machines_of(state))
+        self.batches_max = self.bound.batches + max(len(m.disk.history) for m in self.machines_of(state))
+        self.in_flight_max = self.bound.in_flight
+
+    def machines_of(self, state: State) -> list[Machine]:
+        return [self.machines[number] for number in state[_MACHINES : _MACHINES + len(self.names)]]
+
+    def machine_of(self, state: State, node: int) -> int:
+        """Return the number of a node's machine. Nodes by index."""
+        return state[_MACHINES + node]
+
+    def packets_of(self, state: State) -> list[tuple[int, Packet]]:
+        return [(number, self.packets[number]) for number in state[_MACHINES + len(self.names) :]]
+
+    def happens(self, state: State, node: int, event: Event) -> State:
+        """Apply one event, whatever the budgets. For initial states. Raises Broken."""
+        number = self.events.number(event)
+        transition = self.step(state[_MACHINES + node], number)
+        return next(self._went(Action("step", node, number), state, node, transition, state[0], taken=None))[
+            1
+        ]
+
+    def arrives(self, state: State, packet: int) -> State:
+        """Deliver a packet. For initial states. Raises Broken."""
+        node = self.destination(packet)
+        transition = self.receive(state[_MACHINES + node], packet)
+        return next(
+            self._went(Action("deliver", node, packet), state, node, transition, state[0], taken=packet)
+        )[1]
+
+    def starts(self, state: State, node: int) -> State:
+        """Start a node. For initial states. Raises Broken."""
+        transition = self.start(state[_MACHINES + node])
+        return next(self._went(Action("start", node), state, node, transition, state[0], taken=None))[1]
+
+    def falls(self, state: State, node: int) -> State:
+        """A process crash. For initial states."""
+        number = state[_MACHINES + node]
+        down = self.crashed(number, len(self.machines[number].disk.history))
+        return self._fallen(state, node, down, state[0])
+
+    def vanishes(self, state: State, packet: int) -> State:
+        """The message is lost. For initial states."""
+        return self._without(state, packet, state[0])
+
+    # --- what may happen next ---
+
+    def successors(self, state: State) -> Iterator[tuple[Action, State]]:
+        """Every state that one thing can lead to, some more than once. Raises Broken."""
+        nodes = len(self.names)
+        budgets = state[0]
+        left = self.budgets[budgets]
+        machines = state[_MACHINES : _MACHINES + nodes]
+        packets = state[_MACHINES + nodes :]
+        can_crash = left[Budget.CRASHES] > 0
+        can_lose_power = left[Budget.POWER_LOSSES] > 0
+
+        before = -1
+        for packet in packets:
+            if packet == before:
+                continue
+            before = packet
+            node = self.destination(packet)
+            number = machines[node]
+            if left[Budget.LOSSES]:
+                after = self._without(state, packet, self._spend(budgets, Budget.LOSSES))
+                yield Action("lose", node, packet), after
+            if self.machines[number].core is None:
+                continue
+            transition = self.receive(number, packet)
+            action = Action("deliver", node, packet)
+            yield from self._went(action, state, node, transition, budgets, taken=packet)
+            if left[Budget.DUPLICATES]:
+                spent = self._spend(budgets, Budget.DUPLICATES)
+                yield from self._went(
+                    Action("repeat", node, packet), state, node, transition, spent, taken=None
+                )
+            if can_crash and transition.crash_points:
+                spent = self._spend(budgets, Budget.CRASHES)
+                yield from self._crashes_midway(action, state, node, transition, spent, taken=packet)
+
+        for node in range(nodes):
+            number = machines[node]
+            each = self.machines[number]
+            if each.core is None:
+                transition = self.start(number)
+                yield from self._went(Action("start", node), state, node, transition, budgets, taken=None)
+                if can_crash and transition.crash_points:
+                    spent = self._spend(budgets, Budget.CRASHES)
+                    yield from self._crashes_midway(
+                        Action("start", node), state, node, transition, spent, taken=None
+                    )
+                continue
+            for event, cost in self.enabled(number, left):
+                if cost == REQUEST:
+                    cost = FREE if self.is_lost(node, event, machines, packets) else Budget.TIMEOUTS
+                if cost != FREE and not left[cost]:
+                    continue
+                spent = budgets if cost == FREE else self._spend(budgets, cost)
+                action = Action("step", node, event)
+                transition = self.step(number, event)
+                yield from self._went(action, state, node, transition, spent, taken=None)
+                if can_crash and transition.crash_points and spent == budgets:
+                    spent = self._spend(spent, Budget.CRASHES)
+                    yield from self._crashes_midway(action, state, node, transition, spent, taken=None)
+            if can_crash:
+                down = self.crashed(number, len(each.disk.history))
+                spent = self._spend(budgets, Budget.CRASHES)
+                yield Action("crash", node), self._fallen(state, node, down, spent)
+            if can_lose_power:
+                disk = each.disk
+                spent = self._spend(budgets, Budget.POWER_LOSSES)
+                for keep in range(len(up_to(disk.history, disk.synced)), len(disk.history)):
+                    down = self.crashed(number, keep)
+                    yield Action("power", node, keep=keep), self._fallen(state, node, down, spent)
+
+    def enabled(self, number: int, left: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+        """(event, cost) of what may happen to a machine by itself."""
+        yield from self.own_events(number)
+        if self.machines[number].up.role is Role.LEADER:
+            if left[Budget.APPENDS]:
+                yield self.events.number(Propose(self._used(left, Budget.APPENDS), 1)), Budget.APPENDS
+            if left[Budget.READS]:
+                yield self.events.number(ReadIndex(self._used(left, Budget.READS) + 1)), Budget.READS
+            if left[Budget.VOTER_CHANGES]:
+                request = self._used(left, Budget.VOTER_CHANGES)
+                for change in self._changes(self.machines[number].up):
+                    yield self.events.number(ChangeVoters(request, change)), Budget.VOTER_CHANGES
+
+    def _used(self, left: tuple[int, ...], budget: Budget) -> int:
+        return self._budgets_at_first[budget] - left[budget]
+
+    def _changes(self, core: Core) -> Iterator[AddVoter | RemoveVoter]:
+        for voter in core.voters:
+            yield RemoveVoter(voter.key)
+        for each in self.names:
+            if each not in core.voters:
+                yield AddVoter(self.voter(each))
+
+    # --- what it comes to ---
+
+    def _went(
+        self,
+        action: Action,
+        state: State,
+        node: int,
+        transition: Transition,
+        budgets: int,
+        *,
+        taken: int | None,
+    ) -> Iterator[tuple[Action, State]]:
+        """Yield the one next state, or none if it is out of bounds."""
+        if transition.broken:
+            raise Broken(action, transition.broken)
+        nodes = len(self.names)
+        packets = list(state[_MACHINES + nodes :])
+        if taken is not None:
+            packets.remove(taken)
+        machines = list(state[_MACHINES : _MACHINES + nodes])
+        changed = machines[node] != transition.machine
+        machines[node] = transition.machine
+        if transition.forgotten:
+            packets = self.forget(node, transition.forgotten, packets, machines)
+        if transition.sent:
+            packets.extend(transition.sent)
+        if len(packets) and (transition.sent or transition.forgotten):
+            packets = self.settled(packets)
+        if changed:
+            epoch, height = self._height(transition.machine)
+            if epoch > self.epoch_max or height > self.batches_max:
+                self.cut += 1
+                return
+        if len(packets) > self.in_flight_max:
+            self.cut += 1
+            return
+        past = state[1]
+        if action.what == "step":
+            event = self.events[action.event]
+            if isinstance(event, ReadIndex):
+                asked = invariants.asked_to_read(self.pasts[past], self.names[node], event.read_round)
+                past = self.pasts.number(asked)
+        past = self._see(action, past, node, transition.observations, machines, state[_MACHINES + node])
+        packets.sort()
+        yield action, (budgets, past, *machines, *packets)
+
+    def _crashes_midway(
+        self,
+        action: Action,
+        state: State,
+        node: int,
+        transition: Transition,
+        budgets: int,
+        *,
+        taken: int | None,
+    ) -> Iterator[tuple[Action, State]]:
+        """Yield the states after a crash in the middle of the step."""
+        nodes = len(self.names)
+        number = state[_MACHINES + node]
+        for crash_point, (disk, sent, observations) in enumerate(transition.crash_points):
+            here = Action(action.what, action.node, action.event, crash_point=crash_point)
+            machines = list(state[_MACHINES : _MACHINES + nodes])
+            disk = replace(disk, synced=disk.end_offset)
+            machines[node] = self.machines.number(self.machines[number].down(disk))
+            past = self._see(here, state[1], node, observations, machines, number)
+            packets = list(state[_MACHINES + nodes :])
+            if taken is not None:
+                packets.remove(taken)
+            fallen = self._fallen((budgets, past, *machines, *packets, *sent), node, machines[node], budgets)
+            if len(fallen) - _MACHINES - nodes > self.in_flight_max:
+                self.cut += 1
+                continue
+            epoch, height = self._height(machines[node])
+            if epoch > self.epoch_max or height > self.batches_max:
+                self.cut += 1
+                continue
+            yield here, fallen
+
+    def _fallen(self, state: State, node: int, down: int, budgets: int) -> State:
+        """The node is down: its connections break, and with them end all answers on the way to it."""
+        nodes = len(self.names)
+        machines = list(state[_MACHINES : _MACHINES + nodes])
+        machines[node] = down
+        others = tuple(each for index, each in enumerate(self.names) if index != node)
+        packets = self.forget(node, others, list(state[_MACHINES + nodes :]), machines)
+        here = self.names[node]
+        kept = []
+        for packet in packets:
+            message = self.packets[packet].message
+            if message.destination != here or isinstance(message, Request):
+                kept.append(packet)
+        kept.sort()
+        past = self.pasts.number(invariants.crashed(self.pasts[state[1]], here))
+        return (budgets, past, *machines, *kept)
+
+    def _without(self, state: State, packet: int, budgets: int) -> State:
+        packets = list(state[_MACHINES + len(self.names) :])
+        packets.remove(packet)
+        return (budgets, *state[1 : _MACHINES + len(self.names)], *packets)
+
+    def _see(
+        self,
+        action: Action,
+        past: int,
+        node: int,
+        observations: tuple[Observation, ...],
+        machines: list[int],
+        before: int,
+    ) -> int:
+        number = machines[node]
+        changed = self._history(number) != self._history(before)
+        moved = self._height(number)[0] != self._height(before)[0]
+        if not (observations or changed or moved):
+            return past
+        now = self.pasts[past]
+        things = [self.machines[each] for each in machines]
+        try:
+            if observations:
+                now = invariants.seen(now, node, observations, things, self.static)
+        except SafetyViolation as violation:
+            raise Broken(action, str(violation)) from violation
+        if changed:
+            for other in machines:
+                if other != number and not self._logs_match(number, other):
+                    one, two = self.machines[number], self.machines[other]
+                    raise Broken(
+                        action,
+                        f"logs match up to where their epochs do: node {one.key.id} {one.disk.history}, "
+                        f"node {two.key.id} {two.disk.history}",
+                    )
+        return self.pasts.number(invariants.pruned(now, things))
+
+    def _logs_match(self, one: int, other: int) -> bool:
+        pair = self._history(one), self._history(other)
+        matched = self._matched.get(pair)
+        if matched is None:
+            matched = invariants.logs_match(self._histories[pair[0]], self._histories[pair[1]])
+            self._matched[pair] = matched
+        return matched
+
+    # --- look-ups ---
+
+    def _spend(self, budgets: int, budget: int) -> int:
+        after = self._spent.get((budgets, budget))
+        if after is None:
+            counts = list(self.budgets[budgets])
+            counts[budget] -= 1
+            after = self.budgets.number(tuple(counts))
+            self._spent[budgets, budget] = after
+        return after
+
+    def _history(self, number: int) -> int:
+        history = self._history_of.get(number)
+        if history is None:
+            history = self._histories.number(self.machines[number].disk.history)
+            self._history_of[number] = history
+        return history
+
+    def _height(self, number: int) -> tuple[int, int]:
+        height = self._heights.get(number)
+        if height is None:
+            disk = self.machines[number].disk
+            height = disk.election.epoch, len(disk.history)
+            self._heights[number] = height
+        return height

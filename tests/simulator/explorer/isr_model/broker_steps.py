@@ -1,0 +1,354 @@
+"""The steps of one broker, one for each event: the shipped code of its replica, on a copy of its state.
+
+What is not the replica's own is modelled here, after `ReplicaManager`, `Hosting`, `LogManager` and
+`BrokerLifecycle`: when metadata is acted upon, which directory a log is opened in, and what a process leaves
+on its disks.
+"""
+
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from typing import Final
+
+import trio
+
+from quorate.broker.controller.rpc import AlterPartitionItem, AlterPartitionResult
+from quorate.broker.metadata import MetadataImage, PartitionState, effective, is_reserved
+from quorate.broker.replication import (
+    FetchItem,
+    FetchOptions,
+    PartitionError,
+    Purgatory,
+    ReplicaFailedError,
+    ReplicationStats,
+)
+from quorate.broker.replication.following import asked_for, take_in
+from quorate.broker.replication.producing import CheckedBatches, ProduceRules
+from quorate.broker.replication.replica import (
+    FollowerState,
+    PartitionReplica,
+    ReplicationQuota,
+    ReplicationQuotas,
+    RoleChange,
+    isr_question,
+    may_join,
+    settle_isr,
+)
+from quorate.broker.replication.serving import FetchService, PartitionReader
+from quorate.broker.replication.storage import NO_PROOF, may_open
+from quorate.broker.wire import wire_code
+from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
+from quorate.error_code import ErrorCode
+from quorate.simulation.violations import SafetyViolation
+from quorate.simulation.world import SimulatedDisk
+from quorate.types import Offset
+from tests.simulator.explorer.isr_model.broker_disks import BrokerLives
+from tests.simulator.explorer.isr_model.explored_broker import (
+    LAG_SECONDS,
+    Asked,
+    ExploredBroker,
+    Process,
+    replace_folder,
+    with_folder,
+)
+from tests.simulator.explorer.isr_model.explored_images import TOPIC, TOPIC_ID, Images, partition_of
+from tests.simulator.explorer.isr_model.memory_log import MemoryLog, produced
+
+_MAX_BYTES: Final = 1 << 20
+
+
+class _Replica(PartitionReplica):
+    async def load_producers(self) -> None:
+        """Nobody produces idempotently here."""
+
+
+def _uncut(partition: PartitionReplica, offset: Offset) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
+class StepClock(trio.abc.Clock):
+    """Trio's clock while states are explored: it says what the step at hand says."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def start_clock(self) -> None:
+        """Nothing runs."""
+
+    def current_time(self) -> float:
+        return self.now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return 0.0
+
+
+class BrokerSteps(BrokerLives):
+    """Every method returns another machine, and leaves the one that it is given alone. Call them in a run of
+    trio with `clock`."""
+
+    def __init__(self, images: Images, clock: StepClock) -> None:
+        self._images = images
+        self._clock = clock
+        self._disk = SimulatedDisk()
+        self._stats = ReplicationStats()
+        self._quota = ReplicationQuota()
+        self._quotas = ReplicationQuotas(0)
+        self._rules = ProduceRules.of(effective(MetadataImage(), TOPIC, static={}))
+        self._min_isrs: dict[int, int] = {}
+
+    # The replica
+
+    def _begin(self, machine: ExploredBroker) -> tuple[Process, PartitionReplica]:
+        """Return a copy of the process, and the shipped replica in its state."""
+        assert machine.process is not None
+        process = machine.process.copied()
+        return process, self._replica(machine.id, process)
+
+    def _replica(self, broker_id: int, process: Process) -> PartitionReplica:
+        assert process.log is not None
+        self._clock.now = process.now
+
+        def eligible(each: int, broker_epoch: int) -> bool:
+            return may_join(self._images.all[process.view], TOPIC_ID, 0, each, broker_epoch)
+
+        replica = _Replica(
+            broker_id=broker_id,
+            topic=TOPIC,
+            topic_id=TOPIC_ID,
+            partition_id=0,
+            disk=self._disk,
+            log=process.log,
+            min_isr=self._min_isr(process.view),
+            rules=self._rules,
+            lag_s=LAG_SECONDS,
+            eligible=eligible,
+            propose=lambda partition, proposal: None,
+            stats=self._stats,
+            disk_failed=_disk_failed,
+        )
+        replica.role, replica.state = process.role, process.state
+        replica.failure = "its disk failed" if process.failure else None
+        return replica
+
+    def _min_isr(self, view: int) -> int:
+        found = self._min_isrs.get(view)
+        if found is None:
+            image = self._images.all[view]
+            found = self._min_isrs[view] = effective(image, TOPIC, static={}).min_insync_replicas
+        return found
+
+    def _end(self, machine: ExploredBroker, process: Process, replica: PartitionReplica) -> ExploredBroker:
+        if process.role is not replica.role:
+            # An answer from a leader counts for the role that it was asked for.
+            process.asked, process.stuck = None, False
+        process.role, process.state = replica.role, replica.state
+        return replace(machine, process=process)
+
+    def produce(self, machine: ExploredBroker, value: int) -> tuple[ExploredBroker, int] | None:
+        """Append a record with acks=all. None: it is refused."""
+        process, replica = self._begin(machine)
+        records, header = produced(value)
+        try:
+            replica.append(CheckedBatches(records, [header]), acks=-1)
+        except PartitionError:
+            return None
+        return self._end(machine, process, replica), value
+
+    def lag(self, machine: ExploredBroker) -> ExploredBroker:
+        """Let the lag time pass, and scan the ISR."""
+        process, _ = self._begin(machine)
+        process.now += 2 * LAG_SECONDS
+        replica = self._replica(machine.id, process)
+        replica.scan_isr()
+        return self._end(machine, process, replica)
+
+    # Following
+
+    def ask(self, machine: ExploredBroker) -> tuple[ExploredBroker, tuple[int, FetchPartition]]:
+        """Send the next fetch; to whom, and what it asks for."""
+        process, replica = self._begin(machine)
+        role = process.role
+        assert isinstance(role, FollowerState)
+        asked = asked_for(replica, role, max_bytes=_MAX_BYTES)
+        process.asked = Asked(role.leader, role.leader_epoch, asked.fetch_offset)
+        return replace(machine, process=process), (role.leader, asked)
+
+    async def fetched(
+        self, machine: ExploredBroker, asked: FetchPartition, *, follower: int, epoch: int
+    ) -> tuple[ExploredBroker, FetchedPartition]:
+        """Answer a follower's fetch, without a wait."""
+        assert machine.process is not None
+        if machine.process.log is None:
+            return machine, FetchedPartition(index=0, error=wire_code(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        process, replica = self._begin(machine)
+        reader = PartitionReader(
+            lambda topic, partition_id: replica,
+            disk_failed=_disk_failed,
+            damaged=_disk_failed,
+            cut_off=lambda partition: False,
+            quotas=self._quotas,
+            stats=self._stats,
+            image=MetadataImage,
+            selects=False,
+        )
+        item = FetchItem(
+            topic=TOPIC_ID,
+            partition_id=0,
+            fetch_offset=asked.fetch_offset,
+            max_bytes=asked.max_bytes,
+            current_leader_epoch=asked.current_leader_epoch,
+            last_fetched_epoch=asked.last_fetched_epoch,
+            log_start_offset=asked.log_start_offset,
+        )
+        options = FetchOptions(items=(item,), max_wait_ms=0, replica_id=follower, replica_epoch=epoch)
+        service = FetchService(reader, Purgatory(), max_bytes=_MAX_BYTES)
+        results = await service.begin(options)
+        assert isinstance(results, list)
+        (result,) = results
+        answer = FetchedPartition(
+            index=0,
+            error=wire_code(result.error),
+            high_watermark=result.high_watermark,
+            log_start_offset=result.log_start_offset,
+            diverging_epoch=result.diverging_epoch,
+            records=result.records,
+        )
+        return self._end(machine, process, replica), answer
+
+    async def take(self, machine: ExploredBroker, answer: FetchedPartition) -> ExploredBroker:
+        """Take in the answer to the fetch that is awaited."""
+        process, replica = self._begin(machine)
+        asked, role = process.asked, process.role
+        assert asked is not None
+        process.asked = None
+        if (
+            isinstance(role, FollowerState)
+            and not process.stuck
+            and (role.leader, role.leader_epoch) == asked[:2]
+            and replica.log.end_offset == asked.offset
+        ):
+            try:
+                await take_in(replica, role, answer, cutting=_uncut, quota=self._quota)
+            except ReplicaFailedError:
+                process.stuck = True
+        return self._end(machine, process, replica)
+
+    def give_up_fetch(self, machine: ExploredBroker) -> ExploredBroker:
+        """The connection to the leader breaks."""
+        assert machine.process is not None
+        process = machine.process.copied()
+        process.asked = None
+        return replace(machine, process=process)
+
+    # The ISR
+
+    def propose(self, machine: ExploredBroker) -> tuple[ExploredBroker, AlterPartitionItem] | None:
+        """Ask the controller for the pending change. None: there is none."""
+        process, replica = self._begin(machine)
+        leading = replica.leading
+        if leading is None or leading.isr.pending is None:
+            return None
+        process.question = leading.isr.pending
+        return replace(machine, process=process), isr_question(replica, process.question)
+
+    def settle(self, machine: ExploredBroker, result: AlterPartitionResult | None) -> ExploredBroker:
+        """Take the controller's answer. None: it refused the whole request, or it is given up."""
+        process, replica = self._begin(machine)
+        proposal, process.question = process.question, None
+        assert proposal is not None
+        if result is not None:
+            settle_isr(replica, proposal, result)
+        return self._end(machine, process, replica)
+
+    # Metadata
+
+    def apply(self, machine: ExploredBroker, images: int) -> ExploredBroker:
+        """Act upon the next `images` of the inbox as on one run of records."""
+        assert machine.process is not None
+        process = machine.process.copied()
+        before = process.view
+        process.view = process.inbox[images - 1]
+        process.inbox = process.inbox[images:]
+        process.owed = tuple((mark, max(0, left - images)) for mark, left in process.owed)
+        after = self._images.all[process.view]
+        state, own = partition_of(after), after.broker(machine.id)
+        if own is not None and own.epoch == process.epoch and not own.fenced:
+            process.proof = NO_PROOF
+        machine = replace(machine, process=process)
+        if machine.id not in state.replicas:
+            return self._dropped(machine, process)
+        machine = self._opened(machine, process, state)
+        if process.log is None:
+            return machine
+        replica = self._replica(machine.id, process)
+        if not process.failure:
+            change = replica.apply(state)
+            if change not in (RoleChange.NONE, RoleChange.ISR):
+                process.asked, process.stuck = None, False
+        if before >= 0 and self._images.all[before].brokers != after.brokers:
+            replica.advance_high_watermark()
+        if before >= 0 and self._min_isr(before) != self._min_isr(process.view):
+            replica.advance_high_watermark()
+        return self._end(machine, process, replica)
+
+    def _dropped(self, machine: ExploredBroker, process: Process) -> ExploredBroker:
+        process.state = process.role = process.log = process.asked = process.question = None
+        process.where, process.failure, process.stuck = -1, False, False
+        folders = tuple(
+            replace_folder(each, values=None) if each.online else each for each in machine.folders
+        )
+        return replace(machine, folders=folders)
+
+    def _opened(self, machine: ExploredBroker, process: Process, state: PartitionState) -> ExploredBroker:
+        if process.log is not None:
+            return machine
+        usable = [each for each in machine.folders if each.online and each.id not in process.failed]
+        found = next((each for each in machine.folders if each.online and each.values is not None), None)
+        own = frozenset(each.id for each in machine.folders if each.online)
+        allowed = may_open(
+            state,
+            machine.id,
+            found=None if found is None else found.id,
+            own=own,
+            all_usable=all(each.online for each in machine.folders),
+        )
+        if not allowed or not usable:
+            return machine
+        recorded = state.directory_of(machine.id)
+        if found is None:
+            if recorded in own and recorded not in {each.id for each in usable}:
+                return machine
+            named = None if is_reserved(recorded) else recorded
+            place = next((each for each in usable if each.id == named), usable[0])
+        elif found.id in process.failed:
+            return machine
+        else:
+            place = found
+        values = place.values or ()
+        process.where = machine.folders.index(place)
+        process.log = MemoryLog.opened(values, high_watermark=place.high_watermark)
+        # Opening makes durable what is there.
+        begun = replace_folder(place, values=values, high_watermark=place.high_watermark, synced=len(values))
+        return replace(machine, folders=with_folder(machine.folders, process.where, begun))
+
+    # Disks
+
+    def folder_failed(self, machine: ExploredBroker) -> ExploredBroker:
+        """The replica's directory fails under the process, which withdraws every proof."""
+        assert machine.process is not None
+        process = machine.process.copied()
+        failed = machine.folders[0]
+        process.failed = process.failed | {failed.id}
+        folders = machine.folders
+        if process.where == 0:
+            folders = machine.written_back(high_watermark=False, synced=False)
+            if process.log is not None:
+                replica = self._replica(machine.id, process)
+                replica.fail("its disk failed")
+                process.failure, process.role = True, replica.role
+                process.asked = None
+        folders = tuple(each._replace(proof=None, clean=False) for each in folders)
+        return replace(machine, folders=folders, process=process)
+
+
+def _disk_failed(partition: PartitionReplica, error: Exception) -> None:
+    raise SafetyViolation(f"no step fails: {type(error).__name__}: {error}")
