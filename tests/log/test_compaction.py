@@ -40,8 +40,8 @@ from quorate.log.compaction.offset_map import OffsetMap
 from quorate.log.compression import Codec, compress, decompress
 from quorate.log.log_errors import LogError, OffsetGapError
 from quorate.runtime import DescriptorsExhaustedError, DiskError, at_once
-from quorate.simulation.world.simulated_compute import InlineCompute
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
+from quorate.simulation.world.simulated_runtime import InlineCompute
 from quorate.types import Offset
 
 OpenLog = Callable[..., Awaitable[Log]]

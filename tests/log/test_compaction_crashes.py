@@ -14,8 +14,8 @@ from quorate.log.batches import Record, RecordContent, build_keyed_batch, read_b
 from quorate.log.compaction import CompactionBounds, CompactionRules, compact
 from quorate.log.segments import finish_swaps
 from quorate.runtime import DiskError
-from quorate.simulation.world.simulated_compute import InlineCompute
 from quorate.simulation.world.simulated_disk import DiskOperation
+from quorate.simulation.world.simulated_runtime import InlineCompute
 from quorate.types import Offset
 
 OpenLog = Callable[..., Awaitable[Log]]

@@ -12,8 +12,8 @@ from quorate.log import Log, LogConfig
 from quorate.log.batches import Batch, RecordContent, build_keyed_batch, read_batches, records_of
 from quorate.log.compaction import CompactionBounds, CompactionResult, CompactionRules, compact
 from quorate.log.log_errors import CompactionAbandonedError, DamagedLogError, OffsetOutOfRangeError
-from quorate.simulation.world.simulated_compute import InlineCompute
 from quorate.simulation.world.simulated_disk import SimulatedDisk
+from quorate.simulation.world.simulated_runtime import InlineCompute
 from quorate.types import Offset
 
 OpenLog = Callable[..., Awaitable[Log]]

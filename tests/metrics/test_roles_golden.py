@@ -24,7 +24,7 @@ from quorate.raft.quorum_config import QuorumConfig, parse_voters
 from quorate.raft.storage.storage import format_folder
 from quorate.raft.telemetry import NoTelemetry
 from quorate.runtime.network import Address
-from quorate.simulation.quorum.journal import Journal
+from quorate.simulation.quorum.quorum_cluster import Journal
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings, SimulatedNetwork
 from quorate.simulation.world.simulated_runtime import DiskSpeed, SimulatedRuntime

@@ -1,6 +1,6 @@
 """Which batches a new leader has to have."""
 
-from quorate.simulation.checkers.committed_log import CommittedLog, CommittedPiece
+from quorate.simulation.checkers.invariants import CommittedLog, CommittedPiece
 from quorate.types import Epoch, Offset
 
 

@@ -14,7 +14,7 @@ from quorate.broker.metadata.metadata_records import (
     RemoveTopic,
     Topic,
 )
-from quorate.simulation.checkers.committed_log import CommittedLog
+from quorate.simulation.checkers.invariants import CommittedLog
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.brokers.metadata_invariants import MetadataChangesAreLegal
 

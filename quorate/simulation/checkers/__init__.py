@@ -1,7 +1,6 @@
 """The invariants that a run checks at every step."""
 
-from quorate.simulation.checkers.committed_log import CommittedLog
-from quorate.simulation.checkers.invariants import Checker, Invariant, WatchedTelemetry
+from quorate.simulation.checkers.invariants import Checker, CommittedLog, Invariant, WatchedTelemetry
 from quorate.simulation.checkers.node_view import LostReplica, NodeView, RoleSeen, validate_quorum
 
 __all__ = [

@@ -1,15 +1,26 @@
 """The outside world of one simulated node: its disk, its view of the network, its clock, its entropy."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
 
-from quorate.runtime import Entropy, Runtime
-from quorate.simulation.world.simulated_compute import InlineCompute
+from quorate.runtime import Entropy, Result, Runtime
 from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.simulation.world.simulated_network import SimulatedNetwork
 from quorate.simulation.world.trace import Trace
+
+
+class InlineCompute:
+    """Computes on the loop: virtual time stands still meanwhile."""
+
+    __slots__ = ()
+
+    async def run(self, function: Callable[[], Result]) -> Result:
+        await trio.lowlevel.checkpoint()
+        return function()
+
 
 _EPOCH_MS = 1_700_000_000_000
 """Wall-clock time at virtual time 0."""

@@ -30,7 +30,7 @@ from quorate.log.batches.records import records_of
 from quorate.log.compression import Codec, compress, decompress
 from quorate.runtime.real.real_compute import ThreadCompute
 from quorate.runtime.slices import Slices
-from quorate.simulation.world.simulated_compute import InlineCompute
+from quorate.simulation.world.simulated_runtime import InlineCompute
 
 NOW_MS = 1_700_000_000_000
 LIMIT = 4 << 20

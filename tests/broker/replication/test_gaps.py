@@ -43,7 +43,7 @@ from quorate.log.batches.records import build_batch
 from quorate.runtime.entropy import Entropy
 from quorate.runtime.real import RealDisk, SyncStrategy
 from quorate.runtime.slices import in_slices
-from quorate.simulation.world.simulated_compute import InlineCompute
+from quorate.simulation.world.simulated_runtime import InlineCompute
 
 pytestmark = pytest.mark.real_time
 

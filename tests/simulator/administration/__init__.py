@@ -1,23 +1,12 @@
 """Administrative calls against the committed metadata: was what was answered done, and nothing else?"""
 
-from tests.simulator.administration.admin_changes import (
-    AdminChange,
-    BrokerUnregistered,
-    ChangeReader,
-    ConfigSet,
-    FeatureSet,
-    LeaderElected,
-    PartitionAdded,
-    QuotaSet,
-    ReplicasReassigned,
-    TopicCreated,
-    TopicRemoved,
-    TopicShrunk,
+from tests.simulator.administration.admin_history import AdminHistory, Answer
+from tests.simulator.administration.answered_state import GroupOffset, Held, KeptRecords
+from tests.simulator.administration.committed_rules import (
+    OneLeaderPerLeaderEpoch,
+    RemovedTopicsStayRemoved,
+    UnregisteredBrokersStayOut,
 )
-from tests.simulator.administration.admin_history import AdminCall, AdminHistory, Answer
-from tests.simulator.administration.drained_brokers import still_there
-from tests.simulator.administration.duplicate_replicas import duplicates, keep_one_of_two
-from tests.simulator.administration.group_offsets import GroupOffset
 from tests.simulator.administration.intents import (
     Intent,
     alter_config,
@@ -32,35 +21,24 @@ from tests.simulator.administration.intents import (
     unregister_broker,
     update_feature,
 )
-from tests.simulator.administration.kept_records import Held, KeptRecords
-from tests.simulator.administration.leader_epochs import OneLeaderPerLeaderEpoch
-from tests.simulator.administration.removed_topics import RemovedTopicsStayRemoved
-from tests.simulator.administration.stray_folders import Folder, stray_folders
-from tests.simulator.administration.unregistered_brokers import UnregisteredBrokersStayOut
+from tests.simulator.administration.replica_folders import (
+    Folder,
+    duplicates,
+    keep_one_of_two,
+    still_there,
+    stray_folders,
+)
 
 __all__ = [
-    "AdminCall",
-    "AdminChange",
     "AdminHistory",
     "Answer",
-    "BrokerUnregistered",
-    "ChangeReader",
-    "ConfigSet",
-    "FeatureSet",
     "Folder",
     "GroupOffset",
     "Held",
     "Intent",
     "KeptRecords",
-    "LeaderElected",
     "OneLeaderPerLeaderEpoch",
-    "PartitionAdded",
-    "QuotaSet",
     "RemovedTopicsStayRemoved",
-    "ReplicasReassigned",
-    "TopicCreated",
-    "TopicRemoved",
-    "TopicShrunk",
     "UnregisteredBrokersStayOut",
     "alter_config",
     "alter_quota",

@@ -35,8 +35,7 @@ from quorate.simulation.world import (
 )
 from quorate.types import Endpoint, ReplicaKey, Voter, VoterSet
 from tests.simulator.administration import OneLeaderPerLeaderEpoch, duplicates, keep_one_of_two
-from tests.simulator.brokers.committed_metadata import CommittedMetadata
-from tests.simulator.brokers.metadata_invariants import MetadataChangesAreLegal
+from tests.simulator.brokers.metadata_invariants import CommittedMetadata, MetadataChangesAreLegal
 
 CLUSTER_ID = "simulated-brokers-0001"
 CLIENT_PORT = 9092

@@ -37,11 +37,10 @@ from tests.simulator.brokers.broker_members import GroupMembers
 from tests.simulator.brokers.compacted_mix import COMPACTING, CompactedMix, draw_compacted
 from tests.simulator.brokers.compacted_topic import CompactedSettings
 from tests.simulator.brokers.directory_faults import DirectoryFaults
-from tests.simulator.brokers.directory_mover import DirectoryMover
 from tests.simulator.brokers.loss_budget import LossBudget
 from tests.simulator.brokers.lost_disks import LostDisks
 from tests.simulator.brokers.operating import Operators, OperatorSettings
-from tests.simulator.brokers.reassigner import Reassigner
+from tests.simulator.brokers.replica_moves import DirectoryMover, Reassigner
 from tests.simulator.brokers.settled_cluster import check_work_ends
 
 _PATIENCE_S = 60.0

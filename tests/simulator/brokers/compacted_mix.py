@@ -10,8 +10,7 @@ from quorate.simulation.cluster_run import derived
 from tests.simulator.brokers.broker_admin import Administrator
 from tests.simulator.brokers.broker_cluster import BrokerCluster
 from tests.simulator.brokers.compacted_topic import COMPACTED, CompactedSettings, CompactedTopic
-from tests.simulator.brokers.directory_mover import DirectoryMover
-from tests.simulator.brokers.reassigner import Reassigner
+from tests.simulator.brokers.replica_moves import DirectoryMover, Reassigner
 
 COMPACTING: Final = {
     "log.cleaner.backoff.ms": "200",

@@ -1,7 +1,7 @@
 """The invariants of the metadata log of a broker cluster, record by record, as soon as any node knows
 that it is committed: it says why, nobody is elected who can't lead, and the state machines change legally."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from quorate.broker.controller import (
     PARTITION_MOVES,
@@ -146,3 +146,32 @@ class MetadataChangesAreLegal(Invariant):
                 f"offset {offset} takes the replica of {key} on {broker_id} from {bad[0]} to {bad[1]}"
             )
         self._replicas[key, broker_id] = after
+
+
+Rule = Callable[[Sequence[Record], MetadataImage], None]
+"""Raises `SafetyViolation`, whose text begins with the name of what is violated."""
+
+
+class CommittedMetadata(Invariant):
+    """Comes behind `MetadataChangesAreLegal`, which reads the records. A transaction is visible at its
+    end, and never if it is aborted."""
+
+    def __init__(self, legal: MetadataChangesAreLegal, *rules: Rule) -> None:
+        self._legal = legal
+        self.rules = list(rules)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest, whichever nodes know it."""
+        return self._legal.image
+
+    @property
+    def in_transaction(self) -> bool:
+        """Return whether the newest committed record is within a transaction."""
+        return self._legal.in_transaction
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        records = self._legal.take_visible()
+        if records:
+            for rule in self.rules:
+                rule(records, self.image)

@@ -11,7 +11,7 @@ from quorate.simulation.violations import SafetyViolation
 from tests.simulator.administration import Answer, GroupOffset
 from tests.simulator.brokers.broker_clients import TOPIC
 from tests.simulator.brokers.broker_cluster import BrokerHost
-from tests.simulator.brokers.operating import offset_requests as requests
+from tests.simulator.brokers.operating import operator_requests as requests
 from tests.simulator.brokers.operating.operator_client import OperatorClient, answer_of
 
 _GROUPS_MAX = 4

@@ -19,24 +19,25 @@ from tests.simulator.administration import (
 )
 from tests.simulator.brokers.broker_clients import everything_of
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
-from tests.simulator.brokers.committed_metadata import CommittedMetadata
 from tests.simulator.brokers.loss_budget import LossBudget
+from tests.simulator.brokers.metadata_invariants import CommittedMetadata
 from tests.simulator.brokers.operating.broker_actions import drain, unregister
 from tests.simulator.brokers.operating.group_actions import check_groups, offsets_topic, use_group
 from tests.simulator.brokers.operating.operator_client import PREFIX, Counted, OperatorClient, OwnTopic
-from tests.simulator.brokers.operating.quota_actions import set_quotas
-from tests.simulator.brokers.operating.record_actions import delete_records, produce
 from tests.simulator.brokers.operating.setting_actions import (
     alter_broker_config,
     alter_group_config,
     alter_topic_config,
+    set_quotas,
     upgrade,
 )
 from tests.simulator.brokers.operating.topic_actions import (
     create,
     delete,
+    delete_records,
     elect,
     grow,
+    produce,
     reassign_replicas,
     shrink,
 )

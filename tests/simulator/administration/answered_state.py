@@ -1,8 +1,11 @@
-"""The records of partitions that shrink, grow again and have records deleted: what must be there at the end,
-and what must not."""
+"""The state that one client's answers describe: the records of its partitions, the offset of its group."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
+
+from quorate.simulation.violations import SafetyViolation
+from tests.simulator.administration.admin_history import Answer
 
 
 @dataclass(slots=True)
@@ -78,3 +81,41 @@ class KeptRecords:
         for each in self._kept:
             if each.offset >= self._asked_to_delete_below and values.get(each.offset) != each.value:
                 yield f"lacks {each.value!r}, which was acknowledged at offset {each.offset}"
+
+
+NONE: Final = -1
+
+
+@dataclass(slots=True)
+class GroupOffset:
+    """The committed offset of a group for one partition. The last request for it may be one
+    whose outcome is unknown."""
+
+    group: str
+    offset: int = NONE
+    may_be: int | None = None
+    """What the last request asked for, if its outcome is unknown."""
+
+    @property
+    def known(self) -> bool:
+        return self.may_be is None
+
+    def answered(self, asked: int, answer: Answer) -> None:
+        """Take the answer to a request after which the offset is `asked`; `NONE` for none."""
+        if answer is Answer.DONE:
+            self.offset = asked
+        elif answer is Answer.UNKNOWN:
+            self.may_be = asked
+
+    def not_there(self) -> None:
+        """Take the answer that there is no such group. Raises `SafetyViolation`."""
+        if self.offset != NONE:
+            raise SafetyViolation(f"GroupsAreAsAnswered: {self.group} is unknown, and has {self.offset}")
+
+    def check(self, held: int) -> None:
+        """`held`: the offset that the group has. Raises `SafetyViolation`."""
+        if held not in (self.offset, self.may_be):
+            more = "" if self.may_be is None else f" or {self.may_be}"
+            raise SafetyViolation(
+                f"GroupsAreAsAnswered: {self.group} is at {held}, and was answered as at {self.offset}{more}"
+            )
