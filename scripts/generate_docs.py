@@ -31,15 +31,17 @@ from quorate.raft.core.roles.transitions import ALLOWED
 from quorate.spark_source.source_options import KNOWN, ViewName
 from quorate.spark_source.source_options import SourceOptions as SparkOptions
 from quorate.spark_source.views.registry import new_view
-from tests.simulator.explorer.core_model.bounds import SUITES
-from tests.simulator.explorer.isr_model.isr_bounds import ISR_SUITES
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from mutate_table import MUTATIONS, Finder  # noqa: E402
 from package_rules import EVERYTHING, MAY_IMPORT, Source, reachable  # noqa: E402
 from page_parts import filled, table  # noqa: E402
+
+from tests.simulator.explorer.core_model.bounds import SUITES  # noqa: E402
+from tests.simulator.explorer.isr_model.isr_bounds import ISR_SUITES  # noqa: E402
 
 BY = "scripts/generate_docs.py"
 

@@ -135,8 +135,8 @@ class AppendBatch:
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """What `AppendLog` says of a log that is known at last. As the order of appends is known too, even very
-    long and concurrent histories are quickly checked.
+    """A log that is known when its history is checked, as `AppendLog` is not. The order of appends is known
+    too, so even very long and concurrent histories are quickly checked.
 
     `starts`: where each batch begins that any of the appends in the history left in the log, in order; of an
     append whose outcome is unknown, the log tells the answer. `Read` is answered with the end of what

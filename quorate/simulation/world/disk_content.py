@@ -111,12 +111,12 @@ class Renamed:
 class Removed:
     path: str
     content: FileContent | None = None
-    """With its folder: this file. One of a folder that is made anew in that place stays. None: any."""
+    """The file that goes with its folder: a file of a new folder in that place stays. None: any file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FolderRenamed:
-    """With everything in it."""
+    """A folder has another path, and with it everything in it."""
 
     old: str
     new: str

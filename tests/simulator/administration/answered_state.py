@@ -16,7 +16,7 @@ class _Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a replica holds from its log start on."""
+    """The records of a replica from its log start on."""
 
     log_start_offset: int
     records: tuple[tuple[int, bytes], ...]
@@ -94,7 +94,7 @@ class GroupOffset:
     group: str
     offset: int = NONE
     may_be: int | None = None
-    """What the last request asked for, if its outcome is unknown."""
+    """The offset that the last request asked for, if its outcome is unknown."""
 
     @property
     def known(self) -> bool:

@@ -29,11 +29,11 @@ class Intent:
     what: str
     """The call in words, for messages."""
     holds: Callable[[MetadataImage], bool]
-    """Whether the image is one that an answer without an error may be given on."""
+    """Returns whether an answer without an error fits the image."""
     explains: Callable[[AdminChange], bool]
-    """Whether the call may be the cause of a change."""
+    """Returns whether the call may be the cause of a change."""
     passes: bool = False
-    """What it explains may be undone, by the cluster itself or by another call, before any image shows it."""
+    """The cluster or another call may undo the change before any image shows it."""
     unregisters: bool = False
     """It is done where the broker is not registered."""
 
@@ -83,7 +83,7 @@ def create_topic(
 
 
 def delete_topic(name: str, topic_id: uuid.UUID | None = None) -> Intent:
-    """By its id where there is one."""
+    """Delete the topic, by its id if one is given."""
     return Intent(
         f"delete {name}" if topic_id is None else f"delete {name} by its id {topic_id}",
         holds=lambda image: image.topic(name) is None,

@@ -83,7 +83,7 @@ class BrokerHost(VotingNode):
         self._values = dict(values)
         self.log_dirs = log_dirs
         self.rotten = False
-        """Whether a bit has flipped in one of its replicas, which is still in use (`BitRot`)."""
+        """A bit has flipped in one of its replicas, which is still in use (`BitRot`)."""
         self.away: Volume | None = None
         """The contents of the second directory of log.dirs, while it is taken away."""
         self.server: BrokerServer | None = None
@@ -216,9 +216,9 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         self.unregistering = 0
         """Brokers whose registration an operator asked to remove, and no answer said what came of it."""
         self.has_flipped = False
-        """Whether a bit has ever flipped at rest (`BitRot`)."""
+        """A bit has flipped at rest (`BitRot`)."""
         self.fenced_dead = 0
-        """How often a controller has fenced a broker because its process was gone."""
+        """The number of brokers that a controller has fenced because their process was gone."""
 
     @property
     def voters(self) -> Sequence[BrokerHost]:
@@ -250,8 +250,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             self.found("OneLeaderPerLeaderEpoch", violation)
 
     def _fenced_dead(self, fields: LogEntry) -> None:
-        """What a controller takes for dead doesn't run: neither a pause nor any fault of the network shows
-        that a process has ended."""
+        """Check that a process which a controller takes for dead doesn't run: neither a pause nor a fault of
+        the network shows that it has ended."""
         self.fenced_dead += 1
         for node in self.running:
             broker = node.serving.broker

@@ -81,9 +81,9 @@ class GroupMembers(Clients[BrokerCluster]):
         self.commits = 0
         """The number of acknowledged commits."""
         self.outlived = 0
-        """How often a member went on in its generation with another coordinator."""
+        """The number of times that a member went on in its generation with another coordinator."""
         self._rounds = [0] * members
-        """By member: how often it was heard by its coordinator and had its commits acknowledged."""
+        """The number of times, by member, that its coordinator heard it and acknowledged its commits."""
         self._round_ended = trio.Event()
 
     async def run(self) -> None:

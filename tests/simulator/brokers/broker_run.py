@@ -149,7 +149,7 @@ class BrokerRunSettings(ClusterRunSettings):
     clients: BrokerClientSettings = field(default_factory=BrokerClientSettings)
     faults: FaultSettings = field(default_factory=lambda: FaultSettings(kinds=BROKER_FAULTS))
     reassigns: bool = False
-    """Whether replicas are moved meanwhile, between brokers and between directories."""
+    """Replicas are moved meanwhile, between brokers and between directories."""
     operators: OperatorSettings = field(default_factory=OperatorSettings)
     compacted: CompactedSettings | None = None
     """A compacted topic beside the other one; None: there is none."""
@@ -252,7 +252,7 @@ class BrokerRunResult:
     """The records that were read from followers (KIP-392)."""
     commits: int
     outlived: int
-    """How often a member of the group went on in its generation with another coordinator."""
+    """The number of times that a member of the group went on in its generation with another coordinator."""
     topics: int
     reassignments: int
     """The reassignments and cancellations that were granted."""

@@ -37,7 +37,7 @@ class CompactedSettings:
     max_lag_ms: int | None = None
     retention_ms: int = 20_000
     tombstones_go: bool = True
-    """Whether to wait at the end until all replicas have removed them."""
+    """The run waits at the end until all replicas have removed them."""
 
     @property
     def configs(self) -> Mapping[str, str]:
@@ -86,11 +86,11 @@ class CompactedTopic(PartitionClients):
         self._written: dict[int, list[_Written]] = {partition: [] for partition in partitions}
         self._missed: dict[int, list[_Missed]] = {partition: [] for partition in partitions}
         self._seen: dict[int, dict[int, tuple[bytes, bytes | None]]] = {each: {} for each in partitions}
-        """Of each partition: what was read at an offset, by anybody."""
+        """The record that any consumer read at an offset, by partition."""
         self._folded: dict[int, dict[bytes, bytes]] = {partition: {} for partition in partitions}
         """Each partition as its consumer knows it: the last value of each key."""
         self._positions = dict.fromkeys(partitions, 0)
-        """Where the consumers are."""
+        """The positions of the consumers."""
 
     async def produce(self) -> None:
         """Run a producer per partition until they have finished."""

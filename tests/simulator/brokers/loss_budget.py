@@ -28,14 +28,14 @@ class LossBudget:
         return True
 
     def take_for_good(self, node: BrokerHost) -> bool:
-        """As `take`, for a broker that loses its registration."""
+        """Do the same as `take`, for a broker that loses its registration."""
         if not self._has_room(node):
             return False
         self._unregistered.add(node)
         return True
 
     def take_alone(self, node: BrokerHost) -> bool:
-        """As `take`, for a broker beside which nobody else may have lost anything, until `is_whole_again`."""
+        """Do the same as `take`, for the only broker that may have lost anything until `is_whole_again`."""
         self._forget_who_recovered()
         if self._lost or self._unregistered or self._rotten is not None or not self.is_spare(node):
             return False

@@ -15,7 +15,7 @@ from tests.simulator.brokers.operating import operator_requests as requests
 from tests.simulator.brokers.operating.operator_client import OperatorClient, answer_of
 
 _GROUPS_MAX = 4
-"""Of one operator at a time that it still uses."""
+"""The number of groups that one operator uses at a time."""
 _PARTITION = 0
 _MAY_BE_STORED: Final = frozenset(
     {ErrorCode.coordinator_not_available, ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress}

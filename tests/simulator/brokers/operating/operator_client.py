@@ -41,13 +41,13 @@ _ALREADY: Final = frozenset(
     }
 )
 _FEWER_BROKERS: Final = frozenset({ErrorCode.broker_id_not_registered, ErrorCode.invalid_replica_assignment})
-"""What a second attempt is answered if a broker lost its registration after the first."""
+"""The answers to a second attempt if a broker lost its registration after the first."""
 PREFIX: Final = "op"
 """The names of operators' topics begin with it, and no others."""
 
 
 class Counted(enum.Enum):
-    """How sure an operator is of a topic's number of partitions."""
+    """The operator's knowledge of a topic's number of partitions."""
 
     SURE = "sure"
     GROWN = "grown"

@@ -77,7 +77,7 @@ async def _alter(
 
 
 async def upgrade(operator: OperatorClient) -> None:
-    """To the level that the cluster has: every broker supports it, and nothing changes."""
+    """Set the level that the cluster has: every broker supports it, and nothing changes."""
     await operator.ask(
         update_feature(METADATA_VERSION, LATEST_METADATA_VERSION),
         lambda connection: requests.update_feature(connection, METADATA_VERSION, LATEST_METADATA_VERSION),
@@ -87,9 +87,9 @@ async def upgrade(operator: OperatorClient) -> None:
 _CLIENTS: Final = ("idempotent-0-0", "consumer-0-0", "keyed-0")
 """Some of the clients that runs have."""
 _EVERYBODY: Final = ""
-"""Who has no quota of its own."""
+"""The default quota, for clients that have none of their own."""
 _USER: Final = "ANONYMOUS"
-"""Who all clients are."""
+"""The user of all clients."""
 _AMPLE_BYTES_PER_S: Final = 100_000_000
 _SCARCE: Final = {
     PRODUCER_BYTE_RATE: 200,
@@ -97,8 +97,8 @@ _SCARCE: Final = {
     REQUEST_PERCENTAGE: 10,
     CONTROLLER_MUTATION_RATE: 0.5,
 }
-"""What a busy client exceeds, but for the time of requests, which take none here. At the end of a run each
-partition is read whole, faster than that by what may be used at once."""
+"""Quotas that a busy client exceeds, except for the time of requests, which take none here. At the end of a
+run each partition is read whole, within what may be used at once."""
 
 
 async def set_quotas(operator: OperatorClient) -> None:

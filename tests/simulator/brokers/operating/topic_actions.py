@@ -26,7 +26,7 @@ from tests.simulator.brokers.operating import operator_requests as requests
 from tests.simulator.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
 
 _TOPICS_MAX: Final = 3
-"""Of one operator at a time: each partition costs every step of the run."""
+"""The number of topics of one operator at a time: each partition costs every step of the run."""
 _PARTITIONS_MAX: Final = 5
 _UNCLEAN: Final = "unclean.leader.election.enable"
 

@@ -112,7 +112,7 @@ class CommittedChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What came of one step."""
+    """The outcome of one step of the controller."""
 
     state: ControlState
     images: tuple[int, ...] = ()

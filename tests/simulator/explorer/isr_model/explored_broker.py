@@ -29,7 +29,7 @@ class ReplicaFolder(NamedTuple):
     high_watermark: int = 0
     """The checkpoint's."""
     synced: int = 0
-    """How much of `values` outlives a loss of power."""
+    """The number of `values` that outlive a loss of power."""
 
 
 class Asked(NamedTuple):
@@ -46,7 +46,7 @@ class Process:
 
     incarnation: int
     proof: Proof
-    """What it registers with."""
+    """The proof that it registers with."""
     epoch: int = -1
     """Its broker epoch; -1: not registered yet."""
     view: int = -1

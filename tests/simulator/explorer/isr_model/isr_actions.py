@@ -17,7 +17,7 @@ from tests.simulator.explorer.isr_model.scene import Scene
 
 
 class IsrAction(NamedTuple):
-    """What happens in a step: its kind, to whom, and with what."""
+    """An action: its kind, the broker or packet, and further details."""
 
     what: str
     broker: int = 0

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Allowance(enum.IntEnum):
-    """What may happen a limited number of times on the way to any state."""
+    """The actions that may happen a limited number of times on the way to any state."""
 
     PRODUCES = 0
     LAGS = 1
@@ -26,7 +26,7 @@ class Allowance(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowances:
-    """How often each may happen."""
+    """The number of times that each action may happen."""
 
     produces: int = 0
     """Records appended with acks=all."""
@@ -73,10 +73,10 @@ class IsrBound:
     min_isr: int = 1
     unclean: bool = False
     at_once: bool = True
-    """What an operation leaves to be done is done in its step, as in a small cluster; otherwise anything may
-    come between, as in a large one."""
+    """The chores of an operation are done in its step, as in a small cluster. Otherwise anything may come
+    between, as in a large one."""
     targets: tuple[tuple[int, ...], ...] = ()
-    """Of reassignments."""
+    """The targets of reassignments."""
     victims: tuple[int, ...] = (1, 2, 3)
     """The brokers that faults befall."""
     behind: int = 2
@@ -94,7 +94,7 @@ _PAIR: Final = IsrBound(
 _ALONE: Final = replace(_PAIR, isr=(1,), victims=(2,))
 """The follower has nothing yet."""
 _MIN_TWO: Final = replace(_PAIR, min_isr=2)
-"""Who leaves the ISR stays eligible (KIP-966)."""
+"""A replica that leaves the ISR stays eligible (KIP-966)."""
 _MOVING: Final = replace(_PAIR, brokers=3, targets=((1, 3),))
 _TRIO: Final = IsrBound(allowances=Allowances(), isr=(1, 2), victims=(1,), records=1)
 """The third is behind."""

@@ -16,11 +16,11 @@ from tests.simulator.explorer.isr_model.memory_log import Values
 
 
 class IsrPast(NamedTuple):
-    """What has happened, as far as the invariants ask."""
+    """The facts about earlier states that the invariants ask for."""
 
     committed: Values = ()
     floor: int = 0
-    """Of the last unclean election: what leaders of older epochs commit from then on is given up with it."""
+    """The leader epoch of the last unclean election: what leaders of older epochs commit then is lost."""
     hurt: tuple[tuple[int, int], ...] = ()
     """(broker, life) of brokers whose disk has lost something in or after that life of theirs: nobody can
     know it until a later one registers."""

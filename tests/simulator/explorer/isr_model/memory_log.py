@@ -65,7 +65,7 @@ class MemoryLog(Log):
     def append_as_leader(
         self, records: Buffer, epoch: int, *, headers: Sequence[BatchHeader] | None = None
     ) -> AppendInfo:
-        """As a log on a disk does."""
+        """Do the same as a log on a disk."""
         if epoch < self._epochs.last_epoch:
             raise LogError(f"epoch {epoch} is older than {self._epochs.last_epoch}")
         base = self.end_offset
@@ -76,7 +76,7 @@ class MemoryLog(Log):
     def append_as_follower(
         self, records: Buffer, *, headers: Sequence[BatchHeader] | None = None, in_memory: bool = True
     ) -> AppendInfo:
-        """As a log on a disk does."""
+        """Do the same as a log on a disk."""
         base = self.end_offset
         for header in read_headers(records):
             if header.base_offset != self.end_offset:
@@ -101,7 +101,7 @@ class MemoryLog(Log):
         )
 
     async def truncate(self, end_offset: Offset) -> Offset:
-        """As a log on a disk does."""
+        """Do the same as a log on a disk."""
         if end_offset < min(self.high_watermark, self.end_offset):
             raise LogError(
                 f"refusing to truncate to {end_offset}, below the high watermark {self.high_watermark}"
@@ -112,7 +112,7 @@ class MemoryLog(Log):
         return self.end_offset
 
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """As a log on a disk does. Only offset 0 occurs."""
+        """Do the same as a log on a disk. Only offset 0 occurs."""
         if offset:
             raise LogError(f"nothing is deleted here, so that no log starts at {offset}")
         self.values, self.end_offset, self.high_watermark = (), _ZERO, _ZERO

@@ -92,7 +92,7 @@ class Scene:
 
     @property
     def controlling(self) -> ControlState:
-        """What the controller knows."""
+        """The controller's knowledge."""
         return self.tables.controls[self.control]
 
     @property
@@ -135,7 +135,7 @@ class Scene:
     def step_with(
         self, broker_id: int, what: object, act: Callable[[ExploredBroker], tuple[ExploredBroker, T] | None]
     ) -> T | None:
-        """As `step`, for a step with an outcome. None: there is no such step."""
+        """Do the same as `step`, for a step with an outcome. None: there is no such step."""
         key = (self.brokers[broker_id], what)
         results = self.tables.results
         if key not in results:
