@@ -1,7 +1,7 @@
 """Cores alone in simulation: messages, syncs and timers in any order."""
 
 from tests.simulator.core.core_node import CoreFactory
-from tests.simulator.core.core_run import CoreRun, CoreRunResult
+from tests.simulator.core.core_run import CoreRun
 from tests.simulator.core.core_swarm_settings import CoreSwarmSettings
 
-__all__ = ["CoreFactory", "CoreRun", "CoreRunResult", "CoreSwarmSettings"]
+__all__ = ["CoreFactory", "CoreRun", "CoreSwarmSettings"]
