@@ -15,8 +15,7 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.producing.batch_check import BatchChecker, read_produced
-from quorate.broker.replication.producing.produce_rules import ProduceRules
+from quorate.broker.replication.producing.batch_check import BatchChecker, ProduceRules, read_produced
 from quorate.log import Log, LogConfig
 from quorate.log.batches.batch import HEADER_BYTES, seal
 from quorate.log.batches.records import RecordContent, build_keyed_batch

@@ -307,14 +307,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- found by the explorer of the ISR protocol ---
     _isr(
         "a follower below the high watermark joins the ISR",
-        "replication/replica/leader_state.py",
+        "replication/replica/roles.py",
         "            or remote.log_end_offset < high_watermark\n",
         "",
         "KIP-497",
     ),
     _isr(
         "a follower below the start of the leader's epoch joins the ISR",
-        "replication/replica/leader_state.py",
+        "replication/replica/roles.py",
         "            or remote.log_end_offset < self.epoch_start_offset\n",
         "",
         "KAFKA-7128",
@@ -322,28 +322,28 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _isr(
         "who is being added to the ISR does not bind yet",
-        "replication/replica/isr.py",
+        "replication/replica/roles.py",
         "self.maximal = frozenset((*self.committed, *proposal.isr))",
         "self.maximal = frozenset(self.committed)",
         "docs/reference/kraft-rules.md#maximal-isr",
     ),
     _isr(
         "who is being left out of the ISR binds no more",
-        "replication/replica/isr.py",
+        "replication/replica/roles.py",
         "self.maximal = frozenset((*self.committed, *proposal.isr))",
         "self.maximal = frozenset(proposal.isr)",
         "docs/reference/kraft-rules.md#maximal-isr",
     ),
     _isr(
         "a member that has not fetched in the epoch does not hold back what is committed",
-        "replication/replica/leader_state.py",
+        "replication/replica/roles.py",
         "            if end < least and (\n",
         "            if 0 <= end < least and (\n",
         "a slip: unknown is taken for everything",
     ),
     _isr(
         "a leader commits though there are eligible replicas",
-        "replication/replica/leader_state.py",
+        "replication/replica/roles.py",
         "return bool(self.isr.elr) or len(",
         "return len(",
         "KIP-966",
@@ -422,7 +422,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _isr(
         "whoever was to be added binds no more after a refusal",
-        "replication/replica/isr.py",
+        "replication/replica/roles.py",
         'whoever was to be added binds."""\n',
         'whoever was to be added binds."""\n        self.maximal = frozenset(self.committed)\n',
         "found by quorate's simulation",

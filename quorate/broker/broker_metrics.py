@@ -24,7 +24,7 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication import ReplicaServices
-from quorate.broker.replication.changes import BOUNDS, ENDS, ChangeKind
+from quorate.broker.replication.hosting import BOUNDS, ENDS, ChangeKind
 from quorate.broker.wire import ConnectionQuotas
 from quorate.metrics import BROKER_METADATA, CONTROLLER, RaftMetrics, families
 from quorate.raft import Quorum

@@ -42,7 +42,7 @@ from quorate.broker.part_configs import (
     wire_config,
 )
 from quorate.broker.replication import ReplicaManager, ReplicationContext
-from quorate.broker.replication.changes import ChangeSummary
+from quorate.broker.replication.hosting import ChangeSummary
 from quorate.broker.replication.storage import BadDirectory, Directory
 from quorate.broker.settings import ServerConfig
 from quorate.broker.wire import ConnectionQuotas, WireServer

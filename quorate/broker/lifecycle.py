@@ -22,7 +22,7 @@ from quorate.broker.metadata import (
     MetadataImage,
 )
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication.changes import ChangeSummary
+from quorate.broker.replication.hosting import ChangeSummary
 from quorate.broker.replication.storage import NO_PROOF, Proof
 from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger

@@ -17,8 +17,8 @@ from quorate.broker.controller.rpc.rpc import (
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.lifecycle import BrokerLifecycle, ControllerContact, Identity, LifecycleTimes
-from quorate.broker.replication.changes import ChangeSummary
-from quorate.broker.replication.storage.directory_files import NO_PROOF, Proof
+from quorate.broker.replication.hosting.state_changes import ChangeSummary
+from quorate.broker.replication.storage.proofs import NO_PROOF, Proof
 from quorate.error_code import ErrorCode
 
 INTERVAL_S, SESSION_S = 2.0, 9.0

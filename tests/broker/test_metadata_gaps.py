@@ -20,7 +20,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache, whole_image
-from quorate.broker.replication.changes.backlog import CHANGED, LOOKED_AT, Backlog
+from quorate.broker.replication.hosting.metadata_intake import CHANGED, LOOKED_AT, Backlog
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
 from quorate.log.snapshots.snapshots import SnapshotStore

@@ -7,7 +7,7 @@ import trio
 
 from quorate.broker.metadata import MetadataImage
 from quorate.broker.replication.replica import PartitionReplica
-from quorate.broker.replication.replica.isr import IsrProposal, IsrState
+from quorate.broker.replication.replica.roles import IsrProposal, IsrState
 from tests.simulator.explorer import counterexample
 from tests.simulator.explorer.exploration import Report, Subject, Task, run
 from tests.simulator.explorer.isr_model.explored_broker import Process

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate.broker.replication.storage.directory_files import (
+from quorate.broker.replication.storage.folders import (
     PARTITION_METADATA,
     UnreadablePartitionMetadataError,
     load_partition_metadata,

@@ -16,10 +16,9 @@ from planted import Plant, shown_by_a_seed
 from quorate.broker.controller.operations.belongings import Belongings
 from quorate.broker.groups.shards import Shards
 from quorate.broker.replication.producing.producer_state import ProducerState
-from quorate.broker.replication.replica.isr import IsrProposal, IsrState
-from quorate.broker.replication.replica.leader_state import LeaderState
 from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable
-from quorate.broker.replication.storage import directory_files, directory_scan
+from quorate.broker.replication.replica.roles import IsrProposal, IsrState, LeaderState
+from quorate.broker.replication.storage import proofs, startup_scan
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.runtime.disk import read_file
 from quorate.simulation.faults.faults import Fault, FaultSettings
@@ -47,14 +46,14 @@ def a_broker_that_lost_power_stays_eligible(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_broker_does_not_ask_whether_its_host_has_booted_since(patch: pytest.MonkeyPatch) -> None:
-    def load(disk, log_directory: str, *, boot_id: str) -> directory_files.Proof | None:
+    def load(disk, log_directory: str, *, boot_id: str) -> proofs.Proof | None:
         try:
-            fields = directory_files._parsed(read_file(disk, f"{log_directory}/{directory_files.PAGE_CACHE}"))
+            fields = proofs._parsed(read_file(disk, f"{log_directory}/{proofs.PAGE_CACHE}"))
         except FileNotFoundError:
             return None
-        return directory_files._proof(fields)
+        return proofs._proof(fields)
 
-    patch.setattr(directory_scan, "load_page_cache", load)
+    patch.setattr(startup_scan, "load_page_cache", load)
 
 
 def a_leader_commits_while_others_are_eligible(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, encoded_in_slices
-from quorate.broker.replication.changes import ChangeOutcome, StateChange
+from quorate.broker.replication.hosting import ChangeOutcome, StateChange
 from quorate.broker.wire import Answer, RequestContext, Response
 from quorate.broker.wire.codecs import DescribeStateChangesRequest
 from quorate.runtime import Slices

@@ -1,28 +1,27 @@
 """Replicas of partitions: logs, ISR, high watermark, fetchers."""
 
-from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica_assembly import ReplicaServices, ReplicationContext
-from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.broker.replication.replication_config import ReplicationConfig
-from quorate.broker.replication.replication_errors import (
+from quorate.broker.replication.foundation import (
     AllDirectoriesFailedError,
-    DuplicateReplicaError,
-    PartitionError,
-    ReplicaFailedError,
-)
-from quorate.broker.replication.requests import (
     DeleteRecordsItem,
     DeleteRecordsResult,
     DescribedProducer,
+    DuplicateReplicaError,
     FetchItem,
     FetchOptions,
     FetchResult,
+    PartitionError,
     ProduceItem,
     ProduceResult,
+    Purgatory,
+    ReplicaFailedError,
+    ReplicationConfig,
+    ReplicationStats,
     SessionRef,
 )
-from quorate.broker.replication.serving import ParkedProduce, PartitionLookups
-from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.replication.replica import PartitionLookups
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.replication.serving import ParkedProduce
+from quorate.broker.replication.wiring import ReplicaServices, ReplicationContext
 
 __all__ = [
     "AllDirectoriesFailedError",

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import trio
 
-from quorate.broker.replication.replica_assembly import ReplicationContext, assemble
-from quorate.broker.replication.replication_config import ReplicationConfig
-from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
+from quorate.broker.replication.foundation import AllDirectoriesFailedError, ReplicationConfig
 from quorate.broker.replication.storage import BadDirectory, Directory, LogManager
+from quorate.broker.replication.wiring import ReplicationContext, assemble
 from quorate.runtime import DiskError, get_logger
 
 log = get_logger(__name__)

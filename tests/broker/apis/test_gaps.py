@@ -56,14 +56,9 @@ from quorate.broker.groups.group_records import (
 from quorate.broker.groups.group_state import GroupLimits
 from quorate.broker.groups.shards import Shards
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication.changes.change_journal import (
-    Cause,
-    ChangeJournal,
-    ChangeKind,
-)
 from quorate.broker.replication.following.lost_leaders import LostLeaders
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import (
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.requests import (
     DeleteRecordsItem,
     DeleteRecordsResult,
     DescribedProducer,
@@ -74,9 +69,10 @@ from quorate.broker.replication.requests import (
     ProduceItem,
     ProduceResult,
 )
-from quorate.broker.replication.serving.parked_produce import ParkedProduce
-from quorate.broker.replication.stats import ReplicationStats
-from quorate.broker.replication.storage.directory_report import DirectoryReport
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.hosting.state_changes import Cause, ChangeJournal, ChangeKind
+from quorate.broker.replication.serving.produce_service import ParkedProduce
+from quorate.broker.replication.storage.log_directory import DirectoryReport
 from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type

@@ -43,8 +43,13 @@ from quorate.broker.metadata.metadata_records import (
 from quorate.broker.metadata.metadata_records import Partition as PartitionRecord
 from quorate.broker.metadata_cache import whole_image
 from quorate.broker.replication import ReplicaManager, ReplicationConfig, ReplicationContext
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import DeleteRecordsItem, FetchItem, FetchOptions, ProduceItem
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.requests import (
+    DeleteRecordsItem,
+    FetchItem,
+    FetchOptions,
+    ProduceItem,
+)
 from quorate.broker.wire.kafka_server import serve
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches

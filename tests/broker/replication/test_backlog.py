@@ -10,8 +10,8 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Partition, PartitionChange, Topic
 from quorate.broker.metadata.states import PartitionState
 from quorate.broker.metadata_cache import whole_image
-from quorate.broker.replication.changes.backlog import CHANGED, Backlog
-from quorate.broker.replication.hosting import Hosting
+from quorate.broker.replication.hosting.hosting import Hosting
+from quorate.broker.replication.hosting.metadata_intake import CHANGED, Backlog
 
 MANY = 1000
 

@@ -15,13 +15,12 @@ from gaps import within_gap
 
 from quorate.broker.metadata.configs import effective
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches
-from quorate.broker.replication.producing.produce_rules import ProduceRules
-from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import ProduceItem
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.purgatory import Purgatory
+from quorate.broker.replication.foundation.requests import ProduceItem
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches, ProduceRules
 from quorate.broker.replication.serving.produce_service import ProduceService
-from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.wire import Account, MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.kafka_bytes import varint

@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.replication.requests import CONSUMER, FetchItem, FetchOptions
-from quorate.broker.replication.serving.replica_selection import preferred_replica
+from quorate.broker.replication.foundation.requests import CONSUMER, FetchItem, FetchOptions
+from quorate.broker.replication.serving.partition_reader import preferred_replica
 from quorate.error_code import ErrorCode
 
 RACKS = {1: "a", 2: "b", 3: "c"}

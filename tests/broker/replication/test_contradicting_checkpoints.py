@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from quorate.broker.replication.storage.directory_files import PartitionIdentity
+from quorate.broker.replication.storage.folders import PartitionIdentity
+from quorate.broker.replication.storage.log_directory import Directory
 from quorate.broker.replication.storage.log_manager import LogManager
-from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, Log, LogConfig
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch

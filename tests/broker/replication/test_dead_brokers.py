@@ -5,8 +5,8 @@ import random
 import uuid
 
 from quorate.broker.metadata.metadata_records import Partition, PartitionChange, RemoveTopic, Topic
-from quorate.broker.replication.hosting import Hosting
-from quorate.broker.replication.storage.directory_files import load_partition_metadata
+from quorate.broker.replication.hosting.hosting import Hosting
+from quorate.broker.replication.storage.folders import load_partition_metadata
 
 CHANGES = 10_000
 NAMES = 40

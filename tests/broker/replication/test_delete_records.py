@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.storage.directory_files import PAGE_CACHE
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.storage.proofs import PAGE_CACHE
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, UnreadableCheckpointError, load_offsets
 from quorate.simulation.world.disk_faults import DiskOperation

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.broker.replication.storage.directory_files import (
+from quorate.broker.replication.storage.proofs import (
     CLEAN_SHUTDOWN,
     PAGE_CACHE,
     load_clean_shutdown,

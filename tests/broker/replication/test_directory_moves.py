@@ -8,9 +8,8 @@ import pytest
 import trio
 
 from quorate.broker.metadata.metadata_records import NO_LEADER
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.storage.directory_files import PARTITION_METADATA
-from quorate.broker.replication.storage.future_folders import MOVED_MARK
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.storage.folders import MOVED_MARK, PARTITION_METADATA
 from quorate.error_code import ErrorCode
 from quorate.simulation.world.simulated_disk import DiskOperation
 

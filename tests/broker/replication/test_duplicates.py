@@ -8,10 +8,10 @@ import pytest
 import trio
 from crc32c import crc32c
 
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.requests import ProduceItem
 from quorate.broker.replication.producing.producer_snapshot import decode_steps
 from quorate.broker.replication.producing.producer_state import KeptBatch, ProducerState
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import ProduceItem
 from quorate.broker.wire import MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_headers

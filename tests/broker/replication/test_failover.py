@@ -9,10 +9,15 @@ from kio.schema.errors import ErrorCode as KafkaErrorCode
 
 from quorate.broker.apis import list_offsets
 from quorate.broker.apis.context import Broker
-from quorate.broker.replication.following.cuts import restart_at, truncate, truncation_offset
-from quorate.broker.replication.following.taking_in import append_replicated, raise_log_start
-from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
-from quorate.broker.replication.requests import FetchItem
+from quorate.broker.replication.following.taking_in import (
+    append_replicated,
+    raise_log_start,
+    restart_at,
+    truncate,
+    truncation_offset,
+)
+from quorate.broker.replication.foundation.errors import PartitionError, ReplicaFailedError
+from quorate.broker.replication.foundation.requests import FetchItem
 from quorate.broker.wire.codecs.entities import decode_entity, response_type
 from quorate.broker.wire.request_codec import encode_response
 from quorate.error_code import ErrorCode

@@ -5,9 +5,9 @@ import random
 import pytest
 import trio
 
-from quorate.broker.replication.requests import FetchItem, FetchOptions, SessionRef
-from quorate.broker.replication.serving.fetch_service import ParkedFetch
+from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, SessionRef
 from quorate.broker.replication.serving.fetch_sessions import FetchSessionError, FetchSessions
+from quorate.broker.replication.serving.plain_fetch import ParkedFetch
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import records_of

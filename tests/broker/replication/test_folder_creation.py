@@ -9,15 +9,16 @@ import trio
 import trio.testing
 from cut_disk import CutDisk
 
-from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
-from quorate.broker.replication.storage import LogManager, PartitionIdentity
-from quorate.broker.replication.storage.directory_files import (
+from quorate.broker.replication.foundation.errors import AllDirectoriesFailedError
+from quorate.broker.replication.storage.folders import (
+    FolderSync,
+    ForeignFolderError,
+    PartitionIdentity,
     UnreadablePartitionMetadataError,
     load_partition_metadata,
 )
-from quorate.broker.replication.storage.folder_sync import FolderSync
-from quorate.broker.replication.storage.foreign_folders import ForeignFolderError
-from quorate.broker.replication.storage.replica_directories import Directory
+from quorate.broker.replication.storage.log_directory import Directory
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.log import LogConfig
 from quorate.runtime import Disk, DiskError
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk

@@ -2,7 +2,7 @@
 
 import random
 
-from quorate.broker.replication.storage.folder_removal import DELETED_MARK, remove_folder
+from quorate.broker.replication.storage.folders import DELETED_MARK, remove_folder
 from quorate.runtime.disk import write_file_atomically
 from quorate.simulation.world.simulated_disk import SimulatedDisk
 

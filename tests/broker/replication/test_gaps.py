@@ -18,23 +18,22 @@ from large_metadata import no_full_collection
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState
 from quorate.broker.metadata.states import PartitionState
-from quorate.broker.replication.following.follower_session import by_topic, forgotten_by_topic
+from quorate.broker.replication.following.leader_session import by_topic, forgotten_by_topic
 from quorate.broker.replication.following.taking_in import append_replicated
-from quorate.broker.replication.producing.batch_check import BatchChecker
-from quorate.broker.replication.producing.produce_rules import ProduceRules
+from quorate.broker.replication.foundation.purgatory import Purgatory
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuotas
+from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, ProduceItem, SessionRef
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.producing.batch_check import BatchChecker, ProduceRules
 from quorate.broker.replication.producing.producer_snapshot import decode_steps, encode_steps
 from quorate.broker.replication.producing.producer_state import KeptBatch, Producer, ProducerState
-from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
-from quorate.broker.replication.replica.replication_quota import ReplicationQuotas
-from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem, SessionRef
-from quorate.broker.replication.serving.fetch_service import FetchService
+from quorate.broker.replication.replica.roles import FollowerState
 from quorate.broker.replication.serving.fetch_sessions import FetchSessions
+from quorate.broker.replication.serving.incremental_fetch import SessionFetches
 from quorate.broker.replication.serving.partition_reader import PartitionReader
+from quorate.broker.replication.serving.plain_fetch import FetchService
 from quorate.broker.replication.serving.produce_service import ProduceService
-from quorate.broker.replication.serving.session_fetches import SessionFetches
-from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.wire import MemoryBudget
 from quorate.broker.wire.codecs import FetchPartition
 from quorate.error_code import ErrorCode

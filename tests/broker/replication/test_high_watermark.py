@@ -5,7 +5,7 @@ import trio
 
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
 from quorate.broker.replication.following.taking_in import raise_log_start
-from quorate.broker.replication.storage.directory_files import PAGE_CACHE
+from quorate.broker.replication.storage.proofs import PAGE_CACHE
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, store_offsets
 from quorate.types import Offset

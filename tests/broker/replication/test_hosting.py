@@ -8,9 +8,9 @@ from captured_logs import captured_logs
 
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.metadata_records import Partition, PartitionChange, Topic
-from quorate.broker.replication.storage.directory_files import Proof
+from quorate.broker.replication.storage.log_directory import Directory
 from quorate.broker.replication.storage.log_manager import LogManager
-from quorate.broker.replication.storage.replica_directories import Directory
+from quorate.broker.replication.storage.proofs import Proof
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
 from quorate.quorum_state.meta_properties import load_meta_properties

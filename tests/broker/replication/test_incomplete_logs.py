@@ -6,7 +6,7 @@ import trio
 from captured_logs import captured_logs
 
 from quorate.broker.metadata.metadata_records import NO_LEADER
-from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, load_offsets
 

@@ -6,8 +6,8 @@ import trio.testing
 
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import FetchItem
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.requests import FetchItem
 from quorate.error_code import ErrorCode
 from quorate.runtime.network import NetworkError
 

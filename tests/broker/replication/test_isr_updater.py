@@ -8,7 +8,7 @@ import trio.testing
 
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState
-from quorate.broker.replication.proposals.isr_updater import IsrUpdater
+from quorate.broker.replication.replica.isr_updater import IsrUpdater
 
 TOPIC = uuid.UUID(int=1)
 

@@ -12,10 +12,10 @@ from captured_logs import captured_logs
 from quorate.broker.apis import fetch as fetch_api
 from quorate.broker.replication.following import taking_in
 from quorate.broker.replication.following.fetcher import LeaderFetcher
+from quorate.broker.replication.foundation.errors import PartitionError, ReplicaFailedError
+from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, SessionRef
 from quorate.broker.replication.producing.producer_state import ProducerState
-from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
-from quorate.broker.replication.requests import FetchItem, FetchOptions, SessionRef
-from quorate.broker.replication.serving.fetch_service import ParkedFetch
+from quorate.broker.replication.serving.plain_fetch import ParkedFetch
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.codecs.fetch_codec import decode_fetch_response_steps

@@ -15,12 +15,12 @@ from quorate.broker.metadata.metadata_records import (
     PartitionChange,
     is_reserved,
 )
-from quorate.broker.replication.replication_errors import (
+from quorate.broker.replication.foundation.errors import (
     AllDirectoriesFailedError,
     DuplicateReplicaError,
     PartitionError,
 )
-from quorate.broker.replication.storage.directory_files import CLEAN_SHUTDOWN
+from quorate.broker.replication.storage.proofs import CLEAN_SHUTDOWN
 from quorate.quorum_state.meta_properties import META_PROPERTIES, MetaProperties, store_meta_properties
 from quorate.quorum_state.quorum_state_errors import ForeignStateError
 from quorate.runtime.disk import read_file, write_file_atomically

@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from quorate.broker.replication.following.fetcher import LeaderFetcher
-from quorate.broker.replication.hosting import HostedReplicas
+from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
 from quorate.broker.replication.serving.partition_reader import PartitionReader
 from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchedTopic, KafkaFetchResponse
 from quorate.log.batches.batch import read_batches

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from quorate.broker.replication.storage.moves.copy_steps import Cut, Equal, ReadFrom, Restart, next_step
-from quorate.broker.replication.storage.moves.move_state import (
+from quorate.broker.replication.upkeep.future_copy import Cut, Equal, ReadFrom, Restart, next_step
+from quorate.broker.replication.upkeep.replica_move import (
     DROPPABLE,
     LEGAL,
     IllegalMoveError,

@@ -5,10 +5,9 @@ import trio
 
 from quorate.broker.replication.following import taking_in
 from quorate.broker.replication.producing.producer_state import ProducerState
-from quorate.broker.replication.proposals.isr_updater import IsrUpdater
-from quorate.broker.replication.replica.isr import IsrState
-from quorate.broker.replication.replica.leader_state import LeaderState
+from quorate.broker.replication.replica.isr_updater import IsrUpdater
 from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable
+from quorate.broker.replication.replica.roles import IsrState, LeaderState
 from quorate.error_code import ErrorCode
 from quorate.types import Offset
 

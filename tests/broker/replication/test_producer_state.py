@@ -7,9 +7,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.producing.producer_snapshot import decode_steps, encode_steps
 from quorate.broker.replication.producing.producer_state import ProducerState, sequence_after
-from quorate.broker.replication.replication_errors import PartitionError
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_header
 from quorate.log.batches.records import build_batch

@@ -5,8 +5,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.replication.purgatory import ParkedBatch, Purgatory, Waiter, Watchers
-from quorate.broker.replication.replica.remote_replica import RemoteReplica
+from quorate.broker.replication.foundation.purgatory import ParkedBatch, Purgatory, Waiter, Watchers
+from quorate.broker.replication.replica.roles import RemoteReplica
 from quorate.error_code import ErrorCode
 
 

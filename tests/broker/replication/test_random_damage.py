@@ -6,7 +6,7 @@ import random
 import pytest
 import trio
 
-from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.foundation.errors import PartitionError
 
 SEEDS = 8
 

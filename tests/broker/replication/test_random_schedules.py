@@ -6,7 +6,7 @@ import random
 import pytest
 import trio
 
-from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import records_of
 from quorate.simulation.world.scheduler import run

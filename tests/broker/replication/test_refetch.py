@@ -6,7 +6,7 @@ from captured_logs import captured_logs
 
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse
 from quorate.broker.metadata.metadata_records import LOST, LeaderRecoveryState
-from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.error_code import ErrorCode
 
 FIRST = "data/t-0/00000000000000000000.log"

@@ -3,7 +3,7 @@
 import trio
 from captured_logs import captured_logs
 
-from quorate.broker.replication.damage.scrub_progress import SCRUB_CHECKPOINT
+from quorate.broker.replication.upkeep.scrubber import SCRUB_CHECKPOINT
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, load_offsets, store_offsets
 from quorate.simulation.world.simulated_disk import DiskOperation

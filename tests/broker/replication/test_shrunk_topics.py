@@ -14,8 +14,8 @@ from quorate.broker.controller.rpc.topics_rpc import (
     ShrinkTopicsRequest,
 )
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.storage.directory_files import (
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.storage.folders import (
     PARTITION_METADATA,
     PartitionIdentity,
     load_partition_metadata,

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from quorate.broker.metadata.states import PartitionState
-from quorate.broker.replication.changes.change_journal import (
+from quorate.broker.replication.hosting.state_changes import (
     Cause,
     ChangeJournal,
     ChangeKind,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.metadata.metadata_records import Config, ConfigType
-from quorate.broker.replication.replica.replication_quota import ReplicationQuota, is_throttled
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuota, is_throttled
 
 RATE = 200_000
 SMALL_FETCHES = {"replica_fetch_max_bytes": 60_000, "replica_lag_time_max_ms": 1000}

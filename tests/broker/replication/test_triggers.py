@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.replication.purgatory import Purgatory, Waiter
-from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem
-from quorate.broker.replication.serving.fetch_service import ParkedFetch
+from quorate.broker.replication.foundation.purgatory import Purgatory, Waiter
+from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, ProduceItem
+from quorate.broker.replication.serving.plain_fetch import ParkedFetch
 
 PACKAGE = Path(__file__).parents[3] / "quorate" / "broker" / "replication"
 LONG_MS = 20_000
@@ -162,7 +162,7 @@ def test_each_trigger_is_named_where_it_is_pulled() -> None:
         for trigger in re.findall(r"\b[ABC]\.[12]\b", file.read_text())
     }
     assert named >= {"B.2", "C.1", "C.2"}
-    assert set(re.findall(r"\b[ABC]\.[12]\b", (PACKAGE / "purgatory.py").read_text())) == {
+    assert set(re.findall(r"\b[ABC]\.[12]\b", (PACKAGE / "foundation" / "purgatory.py").read_text())) == {
         "A.1", "A.2", "B.1", "B.2", "C.1", "C.2",
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ import trio
 from captured_logs import captured_logs
 
 from quorate.broker.metadata.metadata_records import NO_LEADER, PartitionChange
-from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
+from quorate.broker.replication.foundation.errors import AllDirectoriesFailedError
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import (
     HIGH_WATERMARKS,

@@ -10,7 +10,7 @@ import trio
 from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.replication.storage.directory_files import CLEAN_SHUTDOWN
+from quorate.broker.replication.storage.proofs import CLEAN_SHUTDOWN
 from quorate.broker.wire.api import ApiKey
 from quorate.runtime.network import NetworkError
 

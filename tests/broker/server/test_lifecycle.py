@@ -10,7 +10,7 @@ from captured_logs import captured_logs
 
 from quorate.broker.controller.rpc.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.replication.storage.directory_files import CLEAN_SHUTDOWN
+from quorate.broker.replication.storage.proofs import CLEAN_SHUTDOWN
 from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.error_code import ErrorCode

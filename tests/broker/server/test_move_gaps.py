@@ -12,8 +12,8 @@ from gaps import within_gap
 from kio.schema.errors import ErrorCode
 from large_metadata import no_full_collection
 
-from quorate.broker.replication.replica.replication_quota import ReplicationQuota
-from quorate.broker.replication.storage.moves.future_copy import FutureCopy
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuota
+from quorate.broker.replication.upkeep.future_copy import FutureCopy
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
 from quorate.runtime.real import RealDisk, SyncStrategy

@@ -11,7 +11,7 @@ from quorate.broker import BrokerServer, SameDirectoryError, UnreportedFailureEr
 from quorate.broker.controller import FENCING_THE_DEAD
 from quorate.broker.metadata import MetadataImage, PartitionState
 from quorate.broker.replication import AllDirectoriesFailedError, DuplicateReplicaError
-from quorate.broker.replication.changes import ROLE_CHANGED, ChangeSummary
+from quorate.broker.replication.hosting import ROLE_CHANGED, ChangeSummary
 from quorate.broker.replication.replica import RoleChange
 from quorate.broker.settings import ServerConfig
 from quorate.log import Log

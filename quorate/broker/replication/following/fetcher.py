@@ -14,21 +14,24 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.following.cuts import Cutting
-from quorate.broker.replication.following.follower_session import (
+from quorate.broker.replication.following.leader_session import (
     LOST_SESSION,
     FetchKey,
     FollowerSession,
+    Poll,
+    Polls,
     by_topic,
     forgotten_by_topic,
 )
 from quorate.broker.replication.following.lost_leaders import LostLeaders
-from quorate.broker.replication.following.polls import Poll, Polls
-from quorate.broker.replication.following.taking_in import Taken, asked_for, take_in
-from quorate.broker.replication.replica import FollowerState, PartitionReplica, ReplicationQuotas
-from quorate.broker.replication.replication_config import ReplicationConfig
-from quorate.broker.replication.replication_errors import ReplicaFailedError
-from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.replication.following.taking_in import Cutting, Taken, asked_for, take_in
+from quorate.broker.replication.foundation import (
+    ReplicaFailedError,
+    ReplicationConfig,
+    ReplicationQuotas,
+    ReplicationStats,
+)
+from quorate.broker.replication.replica import FollowerState, PartitionReplica
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.broker.wire.codecs import (
     FetchedPartition,

@@ -12,19 +12,26 @@ from functools import partial
 import trio
 
 from quorate.broker.metadata import PartitionState, is_reserved
-from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeKind, RoleLines, kind_of
 from quorate.broker.replication.following import Fetchers
-from quorate.broker.replication.hosting.hosted_replicas import HeldReplica, Hosted, HostedReplicas
-from quorate.broker.replication.hosting.replica_opening import ReplicaOpening
-from quorate.broker.replication.proposals import DirectoryAssignments
+from quorate.broker.replication.foundation import PartitionError, ReplicationConfig
+from quorate.broker.replication.hosting.directory_assignments import DirectoryAssignments
+from quorate.broker.replication.hosting.replica_opening import ReplicaOpening, may_open
+from quorate.broker.replication.hosting.state_changes import (
+    Cause,
+    ChangeJournal,
+    ChangeKind,
+    RoleLines,
+    kind_of,
+)
 from quorate.broker.replication.replica import (
+    HeldReplica,
+    Hosted,
+    HostedReplicas,
     PartitionReplica,
     RoleChange,
 )
-from quorate.broker.replication.replication_config import ReplicationConfig
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.storage import LogManager, PartitionIdentity, may_open
-from quorate.broker.replication.storage.moves import DirectoryMoves
+from quorate.broker.replication.storage import LogManager, PartitionIdentity
+from quorate.broker.replication.upkeep import DirectoryMoves
 from quorate.error_code import ErrorCode
 from quorate.log import DamagedLogError, LogError
 from quorate.present import present

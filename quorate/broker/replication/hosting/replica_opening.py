@@ -1,25 +1,59 @@
 """A replica is opened: where it may be, with which settings, and how many at once."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 import trio
 
-from quorate.broker.metadata import LeaderRecoveryState, PartitionState, TopicConfig
-from quorate.broker.replication.producing import ProduceRules
-from quorate.broker.replication.replica import (
-    CompactionSettings,
-    Eligible,
-    IsrProposal,
-    PartitionReplica,
-    is_throttled,
+from quorate.broker.metadata import (
+    LOST,
+    MIGRATING,
+    NO_LEADER,
+    LeaderRecoveryState,
+    PartitionState,
+    TopicConfig,
+    is_reserved,
 )
-from quorate.broker.replication.replication_config import ReplicationConfig
-from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.replication.foundation import ReplicationConfig, ReplicationStats, is_throttled
+from quorate.broker.replication.producing import ProduceRules
+from quorate.broker.replication.replica import CompactionSettings, Eligible, IsrProposal, PartitionReplica
 from quorate.broker.replication.storage import LogManager, PartitionIdentity, folder_name
 from quorate.log import LogConfig
 from quorate.runtime import DescriptorsExhaustedError, Disk
+
+
+def may_open(
+    state: PartitionState,
+    broker_id: int,
+    *,
+    found: uuid.UUID | None,
+    moved: uuid.UUID | None = None,
+    own: Container[uuid.UUID],
+    all_usable: bool,
+) -> bool:
+    """Return whether the broker may open its replica, and begin an empty log where there is none.
+
+    `found`: the directory that has a folder of the replica, if one does. `moved`: the one that this broker
+    moved it to, if metadata may not say so yet. `own`: the broker's directories. `all_usable`: none of them
+    was bad at the start.
+
+    A replica that is recorded in a directory that isn't here may not be opened: the controller would take an
+    empty log or an older copy for the replica, which could lead without acknowledged records. Where another
+    broker leads, and does not count on this one, the replica may follow.
+    """
+    recorded = state.directory_of(broker_id) if moved is None else moved
+    if recorded in own:
+        return True
+    if is_reserved(recorded) and recorded != LOST:
+        # One of unknown place may be in the folder that is bad.
+        return found is not None or all_usable or recorded != MIGRATING
+    if recorded == LOST and found is not None:
+        # Nobody ever wrote down where it is: it is the only copy that this broker ever had.
+        return True
+    follows = state.leader not in (NO_LEADER, broker_id) and broker_id not in (*state.isr, *state.elr)
+    return follows and all_usable
+
 
 _LARGEST_BATCH: Final = 2**31 - 1
 _OPENED_AT_ONCE: Final = 8

@@ -1,7 +1,11 @@
-"""The checks of produced batches before the append."""
+"""The checks of produced batches before the append, and the producers that they are checked by."""
 
-from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches, read_produced
-from quorate.broker.replication.producing.produce_rules import ProduceRules
+from quorate.broker.replication.producing.batch_check import (
+    BatchChecker,
+    CheckedBatches,
+    ProduceRules,
+    read_produced,
+)
 from quorate.broker.replication.producing.producer_snapshot import load, store, take
 from quorate.broker.replication.producing.producer_state import NO_PRODUCER, KeptBatch, ProducerState
 

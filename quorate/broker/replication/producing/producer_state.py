@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import DescribedProducer
+from quorate.broker.replication.foundation import DescribedProducer, PartitionError
 from quorate.error_code import ErrorCode
 from quorate.log.batches import BatchHeader
 from quorate.present import present

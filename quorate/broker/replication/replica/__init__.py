@@ -1,42 +1,60 @@
-"""The replica of a partition, as leader and as follower."""
+"""The replicas of this broker: the state of one partition, as leader and as follower, and where all of them
+are found."""
 
-from quorate.broker.replication.replica.compaction_gate import (
-    CompactionGate,
+from quorate.broker.replication.replica.disk_failures import DiskFailures, remedy_for
+from quorate.broker.replication.replica.hosted_replicas import (
+    DamageReport,
+    HeldReplica,
+    Hosted,
+    HostedReplicas,
+)
+from quorate.broker.replication.replica.isr_updater import (
+    AlterPartition,
+    IsrUpdater,
+    isr_question,
+    settle_isr,
+)
+from quorate.broker.replication.replica.log_starts import LogStarts
+from quorate.broker.replication.replica.partition_lookups import PartitionLookups
+from quorate.broker.replication.replica.partition_replica import PartitionReplica, RoleChange
+from quorate.broker.replication.replica.replica_parts import (
     CompactionPass,
     CompactionSettings,
     CompactionStoppedError,
+    Mirror,
 )
-from quorate.broker.replication.replica.eligibility import may_join
-from quorate.broker.replication.replica.follower_state import FollowerState
-from quorate.broker.replication.replica.isr import IsrProposal
-from quorate.broker.replication.replica.isr_question import isr_question, settle_isr
-from quorate.broker.replication.replica.leader_state import Eligible, LeaderState
-from quorate.broker.replication.replica.mirror import Mirror
-from quorate.broker.replication.replica.partition_replica import PartitionReplica, RoleChange
-from quorate.broker.replication.replica.remote_replica import FetchClock
-from quorate.broker.replication.replica.replication_quota import (
-    ReplicationQuota,
-    ReplicationQuotas,
-    is_throttled,
+from quorate.broker.replication.replica.roles import (
+    Eligible,
+    FetchClock,
+    FollowerState,
+    IsrProposal,
+    LeaderState,
+    may_join,
 )
 
 __all__ = [
-    "CompactionGate",
+    "AlterPartition",
     "CompactionPass",
     "CompactionSettings",
     "CompactionStoppedError",
+    "DamageReport",
+    "DiskFailures",
     "Eligible",
     "FetchClock",
     "FollowerState",
+    "HeldReplica",
+    "Hosted",
+    "HostedReplicas",
     "IsrProposal",
+    "IsrUpdater",
     "LeaderState",
+    "LogStarts",
     "Mirror",
+    "PartitionLookups",
     "PartitionReplica",
-    "ReplicationQuota",
-    "ReplicationQuotas",
     "RoleChange",
-    "is_throttled",
     "isr_question",
     "may_join",
+    "remedy_for",
     "settle_isr",
 ]

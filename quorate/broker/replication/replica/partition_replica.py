@@ -13,6 +13,7 @@ from typing import Final
 import trio
 
 from quorate.broker.metadata import NO_LEADER, LeaderRecoveryState, PartitionState
+from quorate.broker.replication.foundation import FetchItem, PartitionError, ReplicationStats, Watchers
 from quorate.broker.replication.producing import (
     NO_PRODUCER,
     CheckedBatches,
@@ -22,17 +23,15 @@ from quorate.broker.replication.producing import (
     load,
     read_produced,
 )
-from quorate.broker.replication.purgatory import Watchers
-from quorate.broker.replication.replica.compaction_gate import CompactionGate
-from quorate.broker.replication.replica.follower_state import FollowerState
-from quorate.broker.replication.replica.isr import IsrProposal
-from quorate.broker.replication.replica.known_damage import KnownDamage
-from quorate.broker.replication.replica.leader_state import Eligible, LagRule, LeaderState
-from quorate.broker.replication.replica.mirror import Mirror
-from quorate.broker.replication.replica.remote_replica import FetchClock
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import FetchItem
-from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.replication.replica.replica_parts import CompactionGate, KnownDamage, Mirror
+from quorate.broker.replication.replica.roles import (
+    Eligible,
+    FetchClock,
+    FollowerState,
+    IsrProposal,
+    LagRule,
+    LeaderState,
+)
 from quorate.error_code import ErrorCode
 from quorate.log import BatchTooLargeError, Log, LogFailedError
 from quorate.log.batches import BatchHeader, read_headers

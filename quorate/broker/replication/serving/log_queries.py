@@ -1,15 +1,136 @@
 """Offsets, epochs and producers in the log of a replica, for requests that read no records."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
+from quorate.broker.replication.foundation import (
+    DescribedProducer,
+    EpochEndResult,
+    OffsetResult,
+    PartitionError,
+    TopicRef,
+)
 from quorate.broker.replication.replica import PartitionReplica
-from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import DescribedProducer, EpochEndResult, OffsetResult, TopicRef
-from quorate.broker.replication.serving.offset_lookup import find_offset
 from quorate.error_code import ErrorCode
-from quorate.log import DamagedLogError
-from quorate.runtime import Compute
-from quorate.types import UNKNOWN_EPOCH, Epoch
+from quorate.log import (
+    Codec,
+    CompressedDataError,
+    DamagedLogError,
+    DecompressedTooLargeError,
+    LogError,
+    OffsetOutOfRangeError,
+    decompress,
+)
+from quorate.log.batches import HEADER_BYTES, Batch, RecordBytes, read_batches, stamps_of
+from quorate.runtime import Compute, DiskError, Slices
+from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
+
+
+async def find_offset(
+    partition: PartitionReplica,
+    timestamp: int,
+    disk_failed: Callable[[PartitionReplica, Exception], None],
+    *,
+    damaged: Callable[[PartitionReplica, DamagedLogError], None],
+    compute: Compute,
+    uncompressed_max_bytes: int,
+) -> OffsetResult:
+    """Return offsets visible to consumers, below the high watermark; -1 everywhere if there are none. For a
+    batch of more than `uncompressed_max_bytes` when decompressed, they are its first offset and its newest
+    timestamp. Raises `PartitionError`."""
+    opened = partition.log
+    match timestamp:
+        case -1:
+            _check_available(partition)
+            return OffsetResult(offset=partition.high_watermark, leader_epoch=partition.leader_epoch)
+        case -2 | -4:
+            start = opened.log_start_offset
+            epoch = opened.epoch_at(start)
+            return OffsetResult(offset=start, leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch)
+        case -5 | -6:
+            return OffsetResult()  # there is no tiered storage: nothing is in it, and nothing waits for it
+        case -3:
+            newest = opened.max_timestamp()
+            if newest is None:
+                return OffsetResult()
+            timestamp = newest
+    if timestamp < 0:
+        raise PartitionError(ErrorCode.UNSUPPORTED_VERSION, f"no timestamp is {timestamp}")
+    role = partition.role
+    try:
+        return await _offset_at(partition, timestamp, compute, uncompressed_max_bytes)
+    except OffsetOutOfRangeError:
+        return OffsetResult()  # retention was faster
+    except (DiskError, LogError) as error:
+        if partition.role is not role or partition.log is not opened:
+            raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has moved") from error
+        if isinstance(error, DamagedLogError):
+            damaged(partition, error)
+            raise PartitionError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        disk_failed(partition, error)
+        raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+
+def _check_available(partition: PartitionReplica) -> None:
+    """Raise while a new leader's high watermark may be behind its predecessor's: nobody may learn of an end
+    before it has caught up with the start of the epoch (KIP-207)."""
+    leader = partition.check_leading()
+    if partition.high_watermark < leader.epoch_start_offset:
+        raise PartitionError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{partition}: the high watermark {partition.high_watermark} has not reached the start of epoch "
+            f"{leader.leader_epoch}, {leader.epoch_start_offset}, yet",
+        )
+
+
+async def _offset_at(
+    partition: PartitionReplica, timestamp: int, compute: Compute, uncompressed_max_bytes: int
+) -> OffsetResult:
+    """Return the first record at or after `timestamp` that is not below the log start."""
+    opened = partition.log
+    start = 0
+    while (base := await opened.offset_for_timestamp(timestamp, from_offset=start)) is not None:
+        if base >= partition.high_watermark:
+            _check_available(partition)
+            return OffsetResult()
+        data = await opened.read(base, 1, end_offset=partition.high_watermark)
+        if not data:
+            return OffsetResult()
+        (batch,) = read_batches(data, check_crc=False)
+        records = await _records(batch, compute, uncompressed_max_bytes)
+        found = await _in_batch(batch, records, timestamp, base)
+        if found is not None:
+            return found
+        # The match is below the log start, or the header's maximum is above all its records.
+        start = batch.header.end_offset
+    return OffsetResult()
+
+
+async def _records(batch: Batch, compute: Compute, uncompressed_max_bytes: int) -> RecordBytes | None:
+    """Return the decompressed records, or None if they are damaged or too large."""
+    body = batch.data[HEADER_BYTES:]
+    if not batch.header.codec:
+        return bytes(body)
+    try:
+        codec = Codec(batch.header.codec)
+        return await compute.run(partial(decompress, codec, body, uncompressed_max_bytes))
+    except (ValueError, CompressedDataError, DecompressedTooLargeError):
+        return None
+
+
+async def _in_batch(
+    batch: Batch, records: RecordBytes | None, timestamp: int, from_offset: Offset
+) -> OffsetResult | None:
+    header = batch.header
+    epoch = Epoch(header.leader_epoch)
+    if records is None:
+        return OffsetResult(offset=from_offset, timestamp=header.max_timestamp, leader_epoch=epoch)
+    slices = Slices()
+    for offset, at in stamps_of(header, records):
+        if at >= timestamp and offset >= from_offset:
+            return OffsetResult(offset=Offset(offset), timestamp=at, leader_epoch=epoch)
+        await slices.pause()
+    return None
 
 
 class LogQueries:

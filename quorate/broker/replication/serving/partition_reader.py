@@ -2,23 +2,131 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
 from quorate.broker.metadata import MetadataImage
-from quorate.broker.replication.purgatory import Watchers
-from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
-from quorate.broker.replication.replication_errors import NotOpenedError, PartitionError
-from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
-from quorate.broker.replication.serving.quiet_read import QuietRead
-from quorate.broker.replication.serving.replica_selection import NOBODY, preferred_replica
-from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.replication.foundation import (
+    FetchItem,
+    FetchOptions,
+    FetchResult,
+    NotOpenedError,
+    PartitionError,
+    ReplicationQuotas,
+    ReplicationStats,
+    TopicRef,
+    Watchers,
+)
+from quorate.broker.replication.replica import PartitionReplica
 from quorate.error_code import ErrorCode
-from quorate.log import Codec, DamagedLogError, LogError, OffsetOutOfRangeError
+from quorate.log import Codec, DamagedLogError, Log, LogError, OffsetOutOfRangeError
 from quorate.log.batches import peek
 from quorate.runtime import DiskError, Slices
 from quorate.types import Offset
+
+NOBODY: Final = -1
+"""No other replica: read here."""
+
+
+def preferred_replica(
+    partition: PartitionReplica, item: FetchItem, options: FetchOptions, image: Callable[[], MetadataImage]
+) -> int:
+    """Return the broker that a consumer had better read from, or `NOBODY`: of the replicas in its rack the
+    one with the longest log, and of equal ones the one that was last caught up.
+
+    As Kafka's RackAwareReplicaSelector: the leader stays if it is in the rack, and where nobody else is. A
+    follower must be alive, in the ISR, and have the offset that is asked for.
+    """
+    leader = partition.leading
+    if leader is None or not options.rack_id:
+        return NOBODY
+    brokers = image().brokers
+    own = brokers.get(partition.broker_id)
+    if own is None or own.rack == options.rack_id:
+        return NOBODY
+    best, best_by = NOBODY, (-1, -1.0, -1)
+    for remote in leader.remotes.values():
+        if (
+            remote.broker_id not in leader.isr.committed
+            or not remote.log_start_offset <= item.fetch_offset <= remote.log_end_offset
+        ):
+            continue
+        broker = brokers.get(remote.broker_id)
+        if (
+            broker is None
+            or broker.fenced
+            or broker.rack != options.rack_id
+            or broker.endpoint(options.listener) is None
+        ):
+            continue
+        by = (int(remote.log_end_offset), remote.last_caught_up_at, remote.broker_id)
+        if by > best_by:
+            best, best_by = remote.broker_id, by
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A partition as it was read for a consumer that is at its high watermark."""
+
+    item: FetchItem
+    partition: PartitionReplica
+    role: object
+    log: Log
+    high_watermark: Offset
+    log_start_offset: Offset
+
+
+class QuietRead:
+    """The results of a consumer's fetch that waits."""
+
+    __slots__ = ("_cut_off", "_lookup", "_seen", "results")
+
+    def __init__(
+        self,
+        options: FetchOptions,
+        results: list[FetchResult],
+        *,
+        lookup: Callable[[TopicRef, int], PartitionReplica],
+        cut_off: Callable[[PartitionReplica], bool],
+    ) -> None:
+        """No partition has changed since `results` were read. Raises `PartitionError` if one is gone."""
+        self.results = results
+        self._lookup = lookup
+        self._cut_off = cut_off
+        self._seen: list[_Seen] = []
+        for item, result in zip(options.items, results, strict=True):
+            each = lookup(item.topic, item.partition_id)
+            self._seen.append(
+                _Seen(item, each, each.role, each.log, result.high_watermark, result.log_start_offset)
+            )
+
+    @property
+    def partitions(self) -> list[PartitionReplica]:
+        return [seen.partition for seen in self._seen]
+
+    def holds(self) -> bool:
+        """Return whether a read would give these results now."""
+        for seen in self._seen:
+            partition, log = seen.partition, seen.partition.log
+            if (
+                partition.role is not seen.role
+                or log is not seen.log
+                or log.high_watermark != seen.high_watermark
+                or log.log_start_offset != seen.log_start_offset
+                or partition.failure is not None
+                or partition.damage
+                or self._cut_off(partition)
+            ):
+                return False
+            try:
+                if self._lookup(seen.item.topic, seen.item.partition_id) is not partition:
+                    return False
+            except PartitionError:
+                return False
+        return True
+
 
 Lookup: TypeAlias = Callable[[TopicRef, int], PartitionReplica]
 """Raises `PartitionError` for a partition that is not hosted here."""

@@ -1,29 +1,30 @@
 """The directories of `log.dirs`, and the logs in them (KIP-113, KIP-858)."""
 
-from quorate.broker.replication.storage.damaged_folders import SetAsideFolder
-from quorate.broker.replication.storage.directory_files import (
-    NO_PROOF,
+from quorate.broker.replication.storage.folders import (
+    MOVED_MARK,
+    ForeignFolderError,
     PartitionIdentity,
-    Proof,
+    SetAsideFolder,
+    UnreadableMovedMarkError,
     UnreadablePartitionMetadataError,
+    fits_future_name,
     folder_name,
     load_partition_metadata,
-    newest_proof,
     parse_folder_name,
 )
-from quorate.broker.replication.storage.directory_report import (
+from quorate.broker.replication.storage.future_logs import FutureLogs
+from quorate.broker.replication.storage.log_directory import (
+    BadDirectory,
     DirectoriesView,
+    Directory,
     DirectoryReport,
     FutureProgress,
+    LogDirectory,
+    failure_reason,
 )
-from quorate.broker.replication.storage.failure_reason import failure_reason
-from quorate.broker.replication.storage.foreign_folders import ForeignFolderError
-from quorate.broker.replication.storage.future_folders import MOVED_MARK, UnreadableMovedMarkError
-from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.log_manager import LogManager
-from quorate.broker.replication.storage.log_starts import LogStarts
 from quorate.broker.replication.storage.partition_folders import PartitionFolders
-from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory, may_open
+from quorate.broker.replication.storage.proofs import NO_PROOF, Proof, newest_proof
 
 __all__ = [
     "MOVED_MARK",
@@ -33,10 +34,10 @@ __all__ = [
     "Directory",
     "DirectoryReport",
     "ForeignFolderError",
+    "FutureLogs",
     "FutureProgress",
     "LogDirectory",
     "LogManager",
-    "LogStarts",
     "PartitionFolders",
     "PartitionIdentity",
     "Proof",
@@ -44,9 +45,9 @@ __all__ = [
     "UnreadableMovedMarkError",
     "UnreadablePartitionMetadataError",
     "failure_reason",
+    "fits_future_name",
     "folder_name",
     "load_partition_metadata",
-    "may_open",
     "newest_proof",
     "parse_folder_name",
 ]

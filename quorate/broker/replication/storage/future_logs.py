@@ -3,22 +3,20 @@
 import uuid
 from collections.abc import Callable, Sequence
 
-from quorate.broker.replication.storage.directory_files import (
-    PARTITION_METADATA,
-    PartitionIdentity,
-    folder_name,
-    store_partition_metadata,
-)
-from quorate.broker.replication.storage.directory_report import FutureProgress
-from quorate.broker.replication.storage.folder_removal import empty_folder, remove_folder
-from quorate.broker.replication.storage.future_folders import (
+from quorate.broker.replication.storage.folders import (
     MOVED_MARK,
+    PARTITION_METADATA,
     FutureFolder,
     MovedTo,
+    PartitionIdentity,
+    empty_folder,
+    folder_name,
     future_folder_name,
+    remove_folder,
     store_moved,
+    store_partition_metadata,
 )
-from quorate.broker.replication.storage.log_directory import LogDirectory
+from quorate.broker.replication.storage.log_directory import FutureProgress, LogDirectory
 from quorate.log import Log, LogConfig, TopicPartition
 from quorate.present import present
 from quorate.runtime import Disk, DiskError

@@ -1,15 +1,24 @@
-"""A directory of `log.dirs`: the logs in it, and its four checkpoint files."""
+"""A directory of `log.dirs`: the logs in it, its four checkpoint files, and its report to the rest of the
+node."""
 
+import os.path
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
-from quorate.broker.replication.storage.damaged_folders import SetAsideFolder
-from quorate.broker.replication.storage.directory_files import PartitionIdentity, Proof
-from quorate.broker.replication.storage.folder_sync import FolderSync
-from quorate.broker.replication.storage.future_folders import Departed, FutureFolder, MovedTo
-from quorate.broker.replication.storage.replica_directories import Directory
+from quorate.broker.replication.storage.folders import (
+    Departed,
+    FolderSync,
+    FutureFolder,
+    MovedTo,
+    PartitionIdentity,
+    SetAsideFolder,
+)
+from quorate.broker.replication.storage.proofs import Proof
 from quorate.log import (
     CLEANED,
     HIGH_WATERMARKS,
@@ -22,10 +31,42 @@ from quorate.log import (
     store_offsets,
 )
 from quorate.present import present
-from quorate.runtime import Disk, get_logger
+from quorate.runtime import Disk, DiskError, DiskFullError, DiskSpace, get_logger
 from quorate.types import Offset
 
 log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """A directory of `log.dirs`, with its id (KIP-858)."""
+
+    path: str
+    id: uuid.UUID
+    holds_metadata: bool = False
+    """The metadata log is in it: a node can't go on without this folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadDirectory:
+    """A directory that was unusable at the start. Its replicas are offline, and its id is unknown."""
+
+    path: str
+    reason: str
+
+
+_FULL: Final = (
+    "the directory and its replicas are offline until the broker is started again. Before that, make room "
+    "on its file system: grow it, or remove other files and the folders that quorate log-dirs damaged lists. "
+    "Then shorten retention (retention.ms and retention.bytes of topics, log.retention.hours and "
+    "log.retention.bytes), or move replicas to another disk (docs/how-to/move-between-disks.md). "
+    "quorate.log.dir.free.warn.percent and quorate.log.dir.free.warn.bytes set how early a warning comes"
+)
+
+
+def failure_reason(error: Exception) -> str:
+    """Return what happened, and for a full disk what to do."""
+    return f"{error}; {_FULL}" if isinstance(error, DiskFullError) else str(error)
 
 
 class OffsetsFile:
@@ -274,3 +315,76 @@ class LogDirectory:
         opened = self.logs.get(key)
         if opened is not None and self.starts_file.held.get(key, 0) > opened.log_start_offset:
             await self.store_log_starts((key,))
+
+
+class FutureProgress(NamedTuple):
+    """A future replica, and the replica in another directory that it is a copy of, if that is open."""
+
+    log: Log
+    current: Log | None
+
+    @property
+    def offset_lag(self) -> int:
+        """The records that it has yet to copy; -1: unknown."""
+        return -1 if self.current is None else max(self.current.end_offset - self.log.end_offset, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryReport:
+    """One directory. Without a `failure` it has `space`, `logs`, those that are open, as they go on, and
+    `futures`."""
+
+    path: str
+    """Absolute."""
+    failure: str | None = None
+    space: DiskSpace | None = None
+    logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
+    futures: Mapping[TopicPartition, FutureProgress] = field(default_factory=dict)
+
+
+class DirectoriesView(Protocol):
+    """Reads of `LogManager`."""
+
+    @property
+    def online_ids(self) -> tuple[uuid.UUID, ...]:
+        """The ids of the directories that work: what the broker registers."""
+        ...
+
+    @property
+    def failed_ids(self) -> tuple[uuid.UUID, ...]:
+        """The ids of the directories that have failed since the start."""
+        ...
+
+    @property
+    def unused_dirs(self) -> tuple[str, ...]:
+        """The paths of those that were bad at the start, or have failed since."""
+        ...
+
+    @property
+    def proof(self) -> Proof:
+        """The broker's newest life whose data is all here."""
+        ...
+
+    def reports(self) -> list[DirectoryReport]:
+        """Describe every directory of `log.dirs` and the logs in it."""
+        ...
+
+
+def report(
+    disk: Disk,
+    path: str,
+    *,
+    failure: str | None,
+    logs: Mapping[TopicPartition, Log] | None = None,
+    futures: Mapping[TopicPartition, FutureProgress] | None = None,
+) -> DirectoryReport:
+    """Describe a directory. One whose file system can't tell its space counts as failed."""
+    absolute = os.path.abspath(path)
+    if failure is None:
+        try:
+            return DirectoryReport(
+                path=absolute, space=disk.space(path), logs=logs or {}, futures=futures or {}
+            )
+        except DiskError as error:
+            failure = str(error)
+    return DirectoryReport(path=absolute, failure=failure)

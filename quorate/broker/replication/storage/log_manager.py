@@ -9,28 +9,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 
 from quorate.broker.metadata import UNASSIGNED
-from quorate.broker.replication.replication_errors import AllDirectoriesFailedError
-from quorate.broker.replication.storage.directory_files import (
+from quorate.broker.replication.foundation import AllDirectoriesFailedError
+from quorate.broker.replication.storage.folders import PartitionIdentity, folder_name
+from quorate.broker.replication.storage.future_logs import FutureLogs
+from quorate.broker.replication.storage.log_directory import (
+    BadDirectory,
+    Directory,
+    DirectoryReport,
+    LogDirectory,
+    failure_reason,
+    report,
+)
+from quorate.broker.replication.storage.partition_folders import PartitionFolders
+from quorate.broker.replication.storage.proofs import (
     PAGE_CACHE,
-    PartitionIdentity,
     Proof,
     drop_page_cache,
-    folder_name,
     newest_proof,
     store_clean_shutdown,
     store_page_cache,
 )
-from quorate.broker.replication.storage.directory_report import DirectoryReport, report
-from quorate.broker.replication.storage.directory_scan import (
-    open_directory,
-    settle_duplicates,
-    settle_moves,
-)
-from quorate.broker.replication.storage.failure_reason import failure_reason
-from quorate.broker.replication.storage.future_logs import FutureLogs
-from quorate.broker.replication.storage.log_directory import LogDirectory
-from quorate.broker.replication.storage.partition_folders import PartitionFolders
-from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
+from quorate.broker.replication.storage.startup_scan import open_directory, settle_duplicates, settle_moves
 from quorate.log import LOG_STARTS, DamagedLogError, IncompleteLogError, Log, LogConfig, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
 from quorate.types import Offset

@@ -5,19 +5,54 @@ import os.path
 import uuid
 from collections.abc import Sequence
 
-from quorate.broker.replication.storage.damaged_folders import SetAsideFolder, damaged_folder_name
-from quorate.broker.replication.storage.directory_files import (
+from quorate.broker.replication.storage.folders import (
     PartitionIdentity,
+    SetAsideFolder,
+    damaged_folder_name,
     folder_name,
+    remove_folder,
     store_partition_metadata,
 )
-from quorate.broker.replication.storage.folder_removal import remove_folder
 from quorate.broker.replication.storage.future_logs import FutureLogs
-from quorate.broker.replication.storage.log_directory import LogDirectory
-from quorate.broker.replication.storage.namesakes import Namesakes
-from quorate.broker.replication.storage.replica_directories import BadDirectory
+from quorate.broker.replication.storage.log_directory import BadDirectory, LogDirectory
 from quorate.log import IncompleteLogError, TopicPartition
-from quorate.runtime import Disk, DiskError
+from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger
+
+log = get_logger(__name__)
+
+
+class Namesakes:
+    """All but one of the folders of a name are set aside when a broker starts (`settle_duplicates`)."""
+
+    def __init__(self, disk: Disk, directories: Sequence[LogDirectory]) -> None:
+        self._disk = disk
+        self._directories = directories
+
+    def held(self) -> set[TopicPartition]:
+        """Return the partitions of which there are several folders."""
+        return {key for each in self._directories for key in each.namesakes}
+
+    def prefer(self, key: TopicPartition, identity: PartitionIdentity) -> None:
+        """Let the folder of this partition count, if there is one. To be called before a log is opened."""
+        better = next((each for each in self._directories if each.namesakes.get(key) == identity), None)
+        if better is not None:
+            for each in self._directories:
+                each.note_namesake(key)
+            better.take_back(key)
+
+    async def remove(self, key: TopicPartition) -> None:
+        """Remove the folders that don't count. One that can't be is found again at the next start."""
+        for each in self._directories:
+            if key in each.namesakes:
+                path = f"{each.path}/{folder_name(*key)}"
+                log.info("removing the replica of an earlier partition of this name", path=path)
+                each.forget(key)
+                try:
+                    await remove_folder(self._disk, path)
+                except DescriptorsExhaustedError:
+                    raise
+                except DiskError as error:
+                    log.warning("it can't be removed for now", path=path, reason=str(error))
 
 
 class PartitionFolders:

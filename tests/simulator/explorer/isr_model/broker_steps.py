@@ -22,19 +22,19 @@ from quorate.broker.replication import (
     ReplicationStats,
 )
 from quorate.broker.replication.following import asked_for, take_in
+from quorate.broker.replication.foundation import ReplicationQuota, ReplicationQuotas
+from quorate.broker.replication.hosting import may_open
 from quorate.broker.replication.producing import CheckedBatches, ProduceRules
 from quorate.broker.replication.replica import (
     FollowerState,
     PartitionReplica,
-    ReplicationQuota,
-    ReplicationQuotas,
     RoleChange,
     isr_question,
     may_join,
     settle_isr,
 )
 from quorate.broker.replication.serving import FetchService, PartitionReader
-from quorate.broker.replication.storage import NO_PROOF, may_open
+from quorate.broker.replication.storage import NO_PROOF
 from quorate.broker.wire import wire_code
 from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
 from quorate.error_code import ErrorCode

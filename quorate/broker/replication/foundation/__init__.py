@@ -1,0 +1,62 @@
+"""What all rooms of replication stand on: configuration, errors, requests, counts, waiting requests,
+quotas."""
+
+from quorate.broker.replication.foundation.config import ReplicationConfig
+from quorate.broker.replication.foundation.errors import (
+    AllDirectoriesFailedError,
+    DuplicateReplicaError,
+    NotOpenedError,
+    PartitionError,
+    ReplicaFailedError,
+)
+from quorate.broker.replication.foundation.purgatory import ParkedBatch, Purgatory, Waiter, Watchers
+from quorate.broker.replication.foundation.replication_quota import (
+    ReplicationQuota,
+    ReplicationQuotas,
+    is_throttled,
+)
+from quorate.broker.replication.foundation.requests import (
+    DeleteRecordsItem,
+    DeleteRecordsResult,
+    DescribedProducer,
+    EpochEndResult,
+    FetchItem,
+    FetchOptions,
+    FetchResult,
+    OffsetResult,
+    ProduceItem,
+    ProduceResult,
+    SessionRef,
+    TopicRef,
+)
+from quorate.broker.replication.foundation.stats import PartitionCounts, ReplicationStats
+
+__all__ = [
+    "AllDirectoriesFailedError",
+    "DeleteRecordsItem",
+    "DeleteRecordsResult",
+    "DescribedProducer",
+    "DuplicateReplicaError",
+    "EpochEndResult",
+    "FetchItem",
+    "FetchOptions",
+    "FetchResult",
+    "NotOpenedError",
+    "OffsetResult",
+    "ParkedBatch",
+    "PartitionCounts",
+    "PartitionError",
+    "ProduceItem",
+    "ProduceResult",
+    "Purgatory",
+    "ReplicaFailedError",
+    "ReplicationConfig",
+    "ReplicationQuota",
+    "ReplicationQuotas",
+    "ReplicationStats",
+    "SessionRef",
+    "TopicRef",
+    "Waiter",
+    "Watchers",
+    "is_throttled",
+]
