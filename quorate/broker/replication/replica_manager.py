@@ -15,14 +15,13 @@ log = get_logger(__name__)
 class ReplicaManager:
     """The replicas of a broker. Open it with `open`. It serves while `run` runs. Call `close` last."""
 
-    __slots__ = ("_broker_epoch", "_log_close_timeout_ms", "_logs", "_parts", "intake", "replicas")
+    __slots__ = ("_log_close_timeout_ms", "_logs", "_parts", "intake", "replicas")
 
     def __init__(self, context: ReplicationContext, logs: LogManager) -> None:
-        self._broker_epoch = -1
         self._log_close_timeout_ms = context.config.log_close_timeout_ms
         self._logs = logs
-        self._parts = assemble(context, logs, broker_epoch=lambda: self._broker_epoch)
-        self.intake = self._parts.intake
+        self._parts = assemble(context, logs)
+        self.intake = self._parts.roles.intake
         """Takes committed metadata."""
         self.replicas = self._parts.replicas
         """Answers what clients, followers and operators ask."""
@@ -40,32 +39,32 @@ class ReplicaManager:
 
     def reconfigure(self, config: ReplicationConfig) -> None:
         """Apply the fields of `config` that may change while a broker runs."""
-        self._parts.upkeep.producer_id_expiration_ms = config.producer_id_expiration_ms
-        self._parts.cleaner.reconfigure(config)
+        self._parts.storage.upkeep.producer_id_expiration_ms = config.producer_id_expiration_ms
+        self._parts.storage.cleaner.reconfigure(config)
 
     def registered(self, broker_epoch: int) -> None:
         """Send `broker_epoch` with this broker's requests from now on."""
-        self._broker_epoch = broker_epoch
+        self._parts.base.metadata.broker_epoch = broker_epoch
         self._logs.registered(broker_epoch)
 
     async def run(self) -> None:
         """Run until cancelled. Raises `AllDirectoriesFailedError` when no directory is left, or that of the
         metadata log has failed."""
         parts = self._parts
-        async with parts.tasks.running() as nursery:
-            nursery.start_soon(parts.purgatory.run)
+        async with parts.base.tasks.running() as nursery:
+            nursery.start_soon(parts.base.purgatory.run)
             nursery.start_soon(parts.replicas.sessions.run)
-            nursery.start_soon(parts.isr_updater.run)
-            nursery.start_soon(parts.assignments.run)
-            nursery.start_soon(parts.upkeep.run)
-            nursery.start_soon(parts.scrubber.run)
-            nursery.start_soon(parts.cleaner.run)
-            nursery.start_soon(parts.space.run)
-            nursery.start_soon(parts.intake.run)
+            nursery.start_soon(parts.roles.isr_updater.run)
+            nursery.start_soon(parts.roles.assignments.run)
+            nursery.start_soon(parts.storage.upkeep.run)
+            nursery.start_soon(parts.storage.scrubber.run)
+            nursery.start_soon(parts.storage.cleaner.run)
+            nursery.start_soon(parts.storage.space.run)
+            nursery.start_soon(parts.roles.intake.run)
             try:
-                await parts.failures.out_of_folders.wait()
+                await parts.base.disk_failures.out_of_folders.wait()
             finally:
-                parts.hosting.end()
+                parts.roles.hosting.end()
             raise AllDirectoriesFailedError(
                 f"no directory of log.dirs can be used any more, or not that of the metadata log: "
                 f"{', '.join(self._logs.failed_dirs)}; see the errors logged before, mend the disk, and "
@@ -78,14 +77,14 @@ class ReplicaManager:
         next life proves nothing."""
         if not clean:
             self._logs.forsake()
-        complete = self.intake.complete and self._parts.hosted.settled
-        for partition in self._parts.hosted.partitions():
+        complete = self.intake.complete and self._parts.base.hosted.settled
+        for partition in self._parts.base.hosted.partitions():
             partition.stop()
         try:
             with trio.move_on_after(self._log_close_timeout_ms / 1000) as closing:
-                await self._parts.upkeep.flush_all()
+                await self._parts.storage.upkeep.flush_all()
                 clean = clean and complete and not self._logs.failed_dirs
-                await self._logs.close(clean_epoch=self._broker_epoch if clean else None)
+                await self._logs.close(clean_epoch=self._parts.base.metadata.broker_epoch if clean else None)
             if closing.cancelled_caught:
                 log.error(
                     "the disk did not sync the logs in time; the next start recovers them",

@@ -1,12 +1,16 @@
-"""The parts that keep and serve the replicas of one broker, wired together."""
+"""The parts that keep and serve the replicas of one broker, made in order and wired together."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
 from quorate.broker.replication.foundation import (
+    CurrentMetadata,
+    DamageFound,
+    DirectoryFailed,
+    Failures,
+    OpeningFailed,
     PartitionCounts,
     Purgatory,
     ReplicationConfig,
@@ -14,26 +18,26 @@ from quorate.broker.replication.foundation import (
     ReplicationStats,
 )
 from quorate.broker.replication.hosting import (
-    AssignDirectories,
     ChangeJournal,
-    DirectoryAssignments,
     Hosting,
     MetadataIntake,
     Refetches,
     ReplicaOpening,
-    configure,
-    log_config,
 )
 from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.replica import (
     AlterPartition,
+    AssignDirectories,
+    DamageRead,
     DamageReport,
+    DirectoryAssignments,
     DiskFailures,
     HostedReplicas,
     IsrUpdater,
+    LogFailed,
     LogStarts,
     PartitionLookups,
-    remedy_for,
+    ReplicaContext,
 )
 from quorate.broker.replication.serving import (
     DeletionService,
@@ -59,30 +63,6 @@ from quorate.broker.replication.upkeep import (
 from quorate.runtime import Address, Runtime, Tasks
 
 
-def count_partitions(hosted: HostedReplicas, purgatory: Purgatory) -> PartitionCounts:
-    """Count the replicas that are hosted, and the roles of those that are open."""
-    partitions = hosted.partitions()
-    leaders = [each.leading for each in partitions if each.leading is not None]
-    min_isr = {each.leading: each.min_isr for each in partitions if each.leading is not None}
-    return PartitionCounts(
-        partition_count=len(partitions),
-        leader_count=len(leaders),
-        under_replicated_partitions=sum(len(each.isr.committed) < len(each.replicas) for each in leaders),
-        under_min_isr_partition_count=sum(each.under_min_isr(min_isr[each]) for each in leaders),
-        at_min_isr_partition_count=sum(
-            len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
-        ),
-        offline_replica_count=hosted.offline,
-        damaged_replica_count=hosted.damaged,
-        reassigning_partitions=sum(
-            each.leading is not None and each.state is not None and each.state.is_reassigning
-            for each in partitions
-        ),
-        delayed_produces=purgatory.count(ParkedProduce),
-        delayed_fetches=purgatory.count(ParkedFetch),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationContext:
     """The broker as its replicas see it."""
@@ -100,6 +80,11 @@ class ReplicationContext:
     """For how long the controller has not answered this broker."""
     disk_failed: Callable[[Sequence[uuid.UUID]], None]
     """Called with the ids of all failed directories when there may be more."""
+
+    @property
+    def session_s(self) -> float:
+        """The silence after which a broker counts as dead, in seconds."""
+        return self.config.broker_session_timeout_ms / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,239 +106,316 @@ class ReplicaServices:
     journal: ChangeJournal
     stats: ReplicationStats
     cleaning: CleaningStats
-    counts: Callable[[], PartitionCounts]
-    """Returns gauges over the partitions of this broker."""
-    leads_in: Callable[[uuid.UUID], bool]
-    """Whether metadata has this broker lead a partition whose replica is in that directory."""
+    hosted: HostedReplicas
+    purgatory: Purgatory
+
+    def counts(self) -> PartitionCounts:
+        """Count the replicas that are hosted, and the roles of those that are open."""
+        partitions = self.hosted.partitions()
+        leaders = [each.leading for each in partitions if each.leading is not None]
+        min_isr = {each.leading: each.min_isr for each in partitions if each.leading is not None}
+        return PartitionCounts(
+            partition_count=len(partitions),
+            leader_count=len(leaders),
+            under_replicated_partitions=sum(len(each.isr.committed) < len(each.replicas) for each in leaders),
+            under_min_isr_partition_count=sum(each.under_min_isr(min_isr[each]) for each in leaders),
+            at_min_isr_partition_count=sum(
+                len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
+            ),
+            offline_replica_count=self.hosted.offline,
+            damaged_replica_count=self.hosted.damaged,
+            reassigning_partitions=sum(
+                each.leading is not None and each.state is not None and each.state.is_reassigning
+                for each in partitions
+            ),
+            delayed_produces=self.purgatory.count(ParkedProduce),
+            delayed_fetches=self.purgatory.count(ParkedFetch),
+        )
+
+    def leads_in(self, directory: uuid.UUID) -> bool:
+        """Return whether metadata has this broker lead a partition whose replica is in `directory`."""
+        return self.hosted.leads_in(directory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaParts:
-    """The parts that run and end with the broker, and what the rest of the node sees of them."""
+class Base:
+    """The parts that all others use. They need none of them."""
 
-    replicas: ReplicaServices
-    intake: MetadataIntake
+    logs: LogManager
+    metadata: CurrentMetadata
+    failures: Failures
     hosted: HostedReplicas
-    hosting: Hosting
-    failures: DiskFailures
+    lookups: PartitionLookups
+    log_starts: LogStarts
+    disk_failures: DiskFailures
     purgatory: Purgatory
     quotas: ReplicationQuotas
-    isr_updater: IsrUpdater
-    assignments: DirectoryAssignments
+    stats: ReplicationStats
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageParts:
+    """The parts that work on logs beside the requests."""
+
     upkeep: Upkeep
     scrubber: Scrubber
     cleaner: LogCleaner
     space: SpaceWatch
-    tasks: Tasks
 
 
-def assemble(
-    context: ReplicationContext, logs: LogManager, *, broker_epoch: Callable[[], int]
-) -> ReplicaParts:
-    """Make the parts over `logs`. `broker_epoch`: of the newest registration, -1 before it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleParts:
+    """The parts that bring replicas to what the metadata says, and tell the controller of them."""
+
+    isr_updater: IsrUpdater
+    assignments: DirectoryAssignments
+    lost_leaders: LostLeaders
+    moves: DirectoryMoves
+    journal: ChangeJournal
+    hosting: Hosting
+    refetches: Refetches
+    intake: MetadataIntake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaParts:
+    """All parts of a broker's replication, and what the rest of the node sees of them."""
+
+    base: Base
+    storage: StorageParts
+    roles: RoleParts
+    replicas: ReplicaServices
+
+
+def assemble(context: ReplicationContext, logs: LogManager) -> ReplicaParts:
+    """Make the parts over `logs`, each after those that it uses. Only failures go the other way: their
+    handlers are subscribed here, when all parts are made and before any of them runs."""
+    base = _base(context, logs)
+    storage = _storage_parts(context, base)
+    roles = _role_parts(context, base)
+    replicas = _services(context, base, storage, roles)
+    failures, disks = base.failures, base.disk_failures
+    failures.subscribe(LogFailed, disks.log_failed)
+    failures.subscribe(DirectoryFailed, disks.directory_failed)
+    failures.subscribe(OpeningFailed, disks.opening_failed)
+    failures.subscribe(DamageRead, storage.scrubber.suspect)
+    if context.config.replica_refetch_damaged:
+        failures.subscribe(DamageFound, roles.refetches.by_itself)
+    return ReplicaParts(base=base, storage=storage, roles=roles, replicas=replicas)
+
+
+def _base(context: ReplicationContext, logs: LogManager) -> Base:
+    metadata, failures, tasks = CurrentMetadata(context.static), Failures(), Tasks()
+    hosted = HostedReplicas(context.broker_id, logs.folders)
+    return Base(
+        logs=logs,
+        metadata=metadata,
+        failures=failures,
+        hosted=hosted,
+        lookups=PartitionLookups(
+            context.broker_id,
+            hosted,
+            metadata,
+            controller_silent_s=context.controller_silent_s,
+            session_s=context.session_s,
+        ),
+        log_starts=LogStarts(logs, hosted, failures, tasks),
+        disk_failures=DiskFailures(
+            context.broker_id, logs, hosted, failures, tell_controller=context.disk_failed
+        ),
+        purgatory=Purgatory(),
+        quotas=ReplicationQuotas(context.broker_id),
+        stats=ReplicationStats(),
+        tasks=tasks,
+    )
+
+
+def _storage_parts(context: ReplicationContext, base: Base) -> StorageParts:
+    config, runtime = context.config, context.runtime
+    logs, hosted, failures = base.logs, base.hosted, base.failures
+    return StorageParts(
+        upkeep=Upkeep(
+            config,
+            logs,
+            hosted,
+            base.metadata,
+            failures,
+            disk=runtime.disk,
+            now_ms=runtime.wall_clock.now_ms,
+        ),
+        scrubber=Scrubber(
+            logs,
+            hosted,
+            failures,
+            interval_ms=config.scrub_interval_ms,
+            bytes_per_second=config.scrub_io_max_bytes_per_second,
+            disk=runtime.disk,
+            now_ms=runtime.wall_clock.now_ms,
+            stats=base.stats,
+        ),
+        cleaner=LogCleaner(
+            config, logs, hosted, failures, wall_clock=runtime.wall_clock, compute=runtime.compute
+        ),
+        space=SpaceWatch(
+            logs,
+            disk=runtime.disk,
+            warn_percent=config.free_warn_percent,
+            warn_bytes=config.free_warn_bytes,
+            stats=base.stats,
+        ),
+    )
+
+
+def _role_parts(context: ReplicationContext, base: Base) -> RoleParts:
     broker_id, config, runtime = context.broker_id, context.config, context.runtime
-    now_ms, session_s = runtime.wall_clock.now_ms, config.broker_session_timeout_ms / 1000
-    stats, tasks, purgatory, quotas = ReplicationStats(), Tasks(), Purgatory(), ReplicationQuotas(broker_id)
-    hosted = HostedReplicas(broker_id, logs.folders)
-
-    def found_damaged(topic: str, partition_id: int) -> None:
-        if config.replica_refetch_damaged:
-            refetches.by_itself(topic, partition_id)
-
-    failures = DiskFailures(broker_id, logs, hosted=hosted, report=context.disk_failed, damaged=found_damaged)
-    intake = MetadataIntake(
-        broker_id,
-        hosted=hosted,
-        hosting=lambda: hosting,
-        folders=logs.folders,
-        quotas=quotas,
-        static=context.static,
-        now_ms=now_ms,
-    )
-    lookups = PartitionLookups(
-        broker_id,
-        hosted=hosted,
-        image=lambda: intake.image,
-        config_of=intake.config,
-        controller_silent_s=context.controller_silent_s,
-        session_s=session_s,
-    )
-    scrubber = Scrubber(
-        logs,
-        interval_ms=config.scrub_interval_ms,
-        bytes_per_second=config.scrub_io_max_bytes_per_second,
-        disk=runtime.disk,
-        find=hosted.find,
-        now_ms=now_ms,
-        stats=stats,
-        found=lambda partition: found_damaged(partition.topic, partition.partition_id),
-    )
-    reader = PartitionReader(
-        lookups.partition,
-        disk_failed=failures.failed,
-        damaged=scrubber.suspect,
-        cut_off=lookups.is_cut_off,
-        quotas=quotas,
-        stats=stats,
-        image=lambda: intake.image,
-        selects=config.reads_from_closest_replica,
-    )
-    checker = BatchChecker(
-        runtime.compute, now_ms, uncompressed_max_bytes=config.batch_uncompressed_max_bytes
-    )
-    sessions = FetchSessions(runtime.entropy, slots=config.max_incremental_fetch_session_cache_slots)
-    session_fetches = SessionFetches(
-        reader,
-        purgatory,
-        sessions,
-        max_bytes=config.fetch_max_bytes,
-        doubtful=lookups.is_controller_silent,
-        tells_high_watermarks=config.reads_from_closest_replica,
-    )
-    queries = LogQueries(
-        lookups.partition,
-        disk_failed=failures.failed,
-        damaged=scrubber.suspect,
-        compute=runtime.compute,
-        now_ms=now_ms,
-        uncompressed_max_bytes=config.batch_uncompressed_max_bytes,
-    )
+    logs, metadata, hosted, tasks = base.logs, base.metadata, base.hosted, base.tasks
     isr_updater = IsrUpdater(
         broker_id,
-        broker_epoch=broker_epoch,
+        metadata,
         alter_partition=context.alter_partition,
         retry_s=config.alter_partition_retry_ms / 1000,
     )
-    assignments = DirectoryAssignments(
-        broker_id, broker_epoch=broker_epoch, assign=context.assign_directories
-    )
-    log_starts = LogStarts(logs, tasks=tasks, has=lookups.is_served, disk_failed=failures.failed)
-    lost_leaders = LostLeaders()
-    fetcher_context = FetcherContext(
-        broker_id=broker_id,
-        broker_epoch=broker_epoch,
-        connect=context.connect,
-        network=runtime.network,
-        config=config,
-        stats=stats,
-        quotas=quotas,
-        cutting=lambda partition, offset: logs.cutting(partition.topic, partition.partition_id, offset),
-        disk_failed=failures.failed,
-        log_starts_raised=log_starts.raised,
-        lost=lost_leaders,
-    )
-    move_context = MoveContext(
-        disk=runtime.disk,
-        futures=logs.futures,
-        quota=quotas.moves,
-        pieces=DirectoryMoves.pieces(),
-        is_served=lookups.is_served,
-        configure=lambda partition: configure(partition, intake.config(partition.topic)),
-        report=lambda partition: hosting.report(partition),
-        disk_failed=failures.failed,
-        directory_failed=failures.directory_failed,
-    )
+    assignments = DirectoryAssignments(broker_id, metadata, logs.folders, assign=context.assign_directories)
+    lost_leaders, journal = LostLeaders(), ChangeJournal()
     moves = DirectoryMoves(
-        logs,
-        move_context,
-        tasks=tasks,
-        entropy=runtime.entropy,
-        find=lookups.partition,
-        log_config=lambda topic: log_config(intake.config(topic)),
-    )
-    opening = ReplicaOpening(
-        broker_id,
-        config,
-        logs,
-        disk=runtime.disk,
-        topic_config=intake.config,
-        eligible=intake.eligible,
-        propose=isr_updater.submit,
-        stats=stats,
-        disk_failed=failures.failed,
+        logs, base.lookups, _move_context(context, base, assignments), tasks=tasks, entropy=runtime.entropy
     )
     hosting = Hosting(
         broker_id,
         config,
         logs,
         hosted,
-        opening=opening,
+        opening=ReplicaOpening(_replica_context(context, base, isr_updater), logs),
         tasks=tasks,
-        fetchers=Fetchers(fetcher_context, tasks),
+        fetchers=Fetchers(_fetcher_context(context, base, lost_leaders), tasks),
         assignments=assignments,
         moves=moves,
-        failed=failures.cant_open,
-        remedy=lambda topic, partition_id: remedy_for(topic, partition_id, broker_id),
-        damaged=found_damaged,
-        journal=intake.journal,
+        failures=base.failures,
+        journal=journal,
     )
     refetches = Refetches(
         broker_id,
-        hosting=hosting,
-        hosted=hosted,
-        broker_epoch=broker_epoch,
+        metadata,
+        hosted,
+        hosting,
         assign=context.assign_directories,
         entropy=runtime.entropy,
         tasks=tasks,
-        timeout_s=session_s,
+        timeout_s=context.session_s,
     )
-    upkeep = Upkeep(
-        config,
-        logs,
+    intake = MetadataIntake(
+        broker_id,
+        metadata,
         hosted,
-        disk=runtime.disk,
-        topic_config=intake.config,
-        disk_failed=failures.failed,
-        now_ms=now_ms,
+        hosting,
+        journal,
+        folders=logs.folders,
+        quotas=base.quotas,
+        now_ms=runtime.wall_clock.now_ms,
     )
-    space = SpaceWatch(
-        logs,
-        disk=runtime.disk,
-        warn_percent=config.free_warn_percent,
-        warn_bytes=config.free_warn_bytes,
+    return RoleParts(
+        isr_updater=isr_updater,
+        assignments=assignments,
+        lost_leaders=lost_leaders,
+        moves=moves,
+        journal=journal,
+        hosting=hosting,
+        refetches=refetches,
+        intake=intake,
+    )
+
+
+def _replica_context(context: ReplicationContext, base: Base, isr_updater: IsrUpdater) -> ReplicaContext:
+    return ReplicaContext(
+        broker_id=context.broker_id,
+        disk=context.runtime.disk,
+        lag_s=context.config.replica_lag_time_max_ms / 1000,
+        metadata=base.metadata,
+        proposals=isr_updater,
+        failures=base.failures,
+        stats=base.stats,
+    )
+
+
+def _fetcher_context(context: ReplicationContext, base: Base, lost: LostLeaders) -> FetcherContext:
+    return FetcherContext(
+        broker_id=context.broker_id,
+        metadata=base.metadata,
+        connect=context.connect,
+        network=context.runtime.network,
+        config=context.config,
+        stats=base.stats,
+        quotas=base.quotas,
+        logs=base.logs,
+        log_starts=base.log_starts,
+        failures=base.failures,
+        lost=lost,
+    )
+
+
+def _move_context(context: ReplicationContext, base: Base, assignments: DirectoryAssignments) -> MoveContext:
+    return MoveContext(
+        disk=context.runtime.disk,
+        futures=base.logs.futures,
+        quota=base.quotas.moves,
+        pieces=DirectoryMoves.pieces(),
+        hosted=base.hosted,
+        metadata=base.metadata,
+        assignments=assignments,
+        failures=base.failures,
+    )
+
+
+def _services(
+    context: ReplicationContext, base: Base, storage: StorageParts, roles: RoleParts
+) -> ReplicaServices:
+    config, runtime = context.config, context.runtime
+    lookups, purgatory, stats = base.lookups, base.purgatory, base.stats
+    reader = PartitionReader(
+        lookups.partition,
+        base.failures,
+        base.metadata,
+        cut_off=lookups.is_cut_off,
+        quotas=base.quotas,
         stats=stats,
+        selects=config.reads_from_closest_replica,
     )
-    cleaner = LogCleaner(
-        config,
-        logs,
-        partitions=hosted.each,
-        is_served=lookups.is_served,
-        wall_clock=runtime.wall_clock,
-        compute=runtime.compute,
-        disk_failed=failures.failed,
+    checker = BatchChecker(
+        runtime.compute,
+        runtime.wall_clock.now_ms,
+        uncompressed_max_bytes=config.batch_uncompressed_max_bytes,
     )
-    replicas = ReplicaServices(
+    sessions = FetchSessions(runtime.entropy, slots=config.max_incremental_fetch_session_cache_slots)
+    return ReplicaServices(
         lookups=lookups,
         produces=ProduceService(lookups.writable, purgatory, checker, stats),
         fetches=FetchService(reader, purgatory, max_bytes=config.fetch_max_bytes),
         sessions=sessions,
-        session_fetches=session_fetches,
-        deletions=DeletionService(lookups.deletable, purgatory, log_starts.raised),
-        queries=queries,
-        directories=logs,
-        moves=moves,
-        damage=DamageReport(hosted, logs.folders),
-        refetches=refetches,
-        lost_leaders=lost_leaders,
-        journal=intake.journal,
+        session_fetches=SessionFetches(
+            reader,
+            purgatory,
+            sessions,
+            max_bytes=config.fetch_max_bytes,
+            doubtful=lookups.is_controller_silent,
+            tells_high_watermarks=config.reads_from_closest_replica,
+        ),
+        deletions=DeletionService(lookups.deletable, purgatory, base.log_starts),
+        queries=LogQueries(
+            lookups,
+            base.failures,
+            compute=runtime.compute,
+            now_ms=runtime.wall_clock.now_ms,
+            uncompressed_max_bytes=config.batch_uncompressed_max_bytes,
+        ),
+        directories=base.logs,
+        moves=roles.moves,
+        damage=DamageReport(base.hosted, base.logs.folders),
+        refetches=roles.refetches,
+        lost_leaders=roles.lost_leaders,
+        journal=roles.journal,
         stats=stats,
-        cleaning=cleaner.stats,
-        counts=partial(count_partitions, hosted, purgatory),
-        leads_in=hosted.leads_in,
-    )
-    return ReplicaParts(
-        replicas=replicas,
-        intake=intake,
-        hosted=hosted,
-        hosting=hosting,
-        failures=failures,
+        cleaning=storage.cleaner.stats,
+        hosted=base.hosted,
         purgatory=purgatory,
-        quotas=quotas,
-        isr_updater=isr_updater,
-        assignments=assignments,
-        upkeep=upkeep,
-        scrubber=scrubber,
-        cleaner=cleaner,
-        space=space,
-        tasks=tasks,
     )

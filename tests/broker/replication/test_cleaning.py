@@ -150,7 +150,7 @@ async def test_the_dirtiest_log_comes_first(compacting, autojump_clock):
     # What is clean already makes the difference.
     where.cleaned |= {("t", 0): 1, ("t", 1): 7, ("t", 2): 2}
     with captured_logs() as lines:
-        cluster[1].manager._parts.cleaner.reconfigure(
+        cluster[1].manager._parts.storage.cleaner.reconfigure(
             ReplicationConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=1000)
         )
         cluster.controller.configure(min_cleanable_dirty_ratio="0.01")
@@ -436,7 +436,7 @@ async def test_a_damaged_log_is_set_aside_and_others_go_on(compacting, autojump_
     file = disk.open(path)
     file.write_at(file.size - 2, b"\xff")
     file.close()
-    cleaner = cluster[1].manager._parts.cleaner
+    cleaner = cluster[1].manager._parts.storage.cleaner
     with captured_logs() as lines:
         cleaner.reconfigure(ReplicationConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=1000))
         await trio.sleep(600)
@@ -454,7 +454,7 @@ async def test_a_full_disk_pauses_compaction_and_nothing_else(compacting, autoju
     await write(cluster[1], "a=1", "a=2", "end=1")
     before = await held(cluster[1])
     cluster[1].disk.space_left = 20
-    cluster[1].manager._parts.cleaner.reconfigure(
+    cluster[1].manager._parts.storage.cleaner.reconfigure(
         ReplicationConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=1000)
     )
     await trio.sleep(10)
@@ -477,7 +477,7 @@ async def test_a_disk_that_fills_at_any_place_of_a_pass_costs_no_key(
     before, disk = await held(cluster[1]), cluster[1].disk
     after = ["27:k0=27", "28:k1=28", "29:k2=29", "30:end=1"]
     disk.space_left = space
-    cluster[1].manager._parts.cleaner.reconfigure(
+    cluster[1].manager._parts.storage.cleaner.reconfigure(
         ReplicationConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=1000)
     )
     await trio.sleep(10)
@@ -506,7 +506,7 @@ async def test_a_pass_keeps_to_the_rate(compacting, autojump_clock):
     )
     await write(cluster[1], *(f"k={number}{'.' * 800}" for number in range(100)))
     began = trio.current_time()
-    cluster[1].manager._parts.cleaner.reconfigure(
+    cluster[1].manager._parts.storage.cleaner.reconfigure(
         ReplicationConfig(log_cleaner_io_max_bytes_per_second=10_000.0, log_cleaner_backoff_ms=1000)
     )
     await cluster.until(lambda: cluster[1].replicas.cleaning.passes, within_s=600)
@@ -608,7 +608,7 @@ async def test_no_pass_begins_while_a_replica_moves(compacting, autojump_clock):
     await cluster.until(lambda: gate._pass is not None)
     logs = cluster[1].manager._logs
     target = "more" if logs.folders.log_directory_of("t", 0).path == "data" else "data"
-    quota = cluster[1].manager._parts.quotas.moves
+    quota = cluster[1].manager._parts.base.quotas.moves
     quota.bound = 100.0
     quota.record(1000, now=trio.current_time())
     await cluster[1].replicas.moves.move("t", 0, target)

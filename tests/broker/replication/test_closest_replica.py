@@ -86,7 +86,7 @@ async def test_a_fenced_replica_is_not_named_though_it_is_still_in_the_isr(make_
     options = FetchOptions(items=[item], max_wait_ms=0, **here("b"))
 
     def preferred():
-        return preferred_replica(partition, item, options, lambda: SimpleNamespace(brokers=brokers))
+        return preferred_replica(partition, item, options, SimpleNamespace(brokers=brokers))
 
     assert preferred() == 2
     brokers[2] = replace(brokers[2], fenced=True)

@@ -94,7 +94,7 @@ async def test_a_broker_that_missed_10000_changes_does_work_for_what_is_left(
     left = folders(cluster[2])
     await cluster[2].start(unfence=False)
     await cluster.until(lambda: folders(cluster[2]) == after, within_s=600)
-    await cluster.until(lambda: cluster[2].manager._parts.hosted.settled)
+    await cluster.until(lambda: cluster[2].manager._parts.base.hosted.settled)
     assert set(opened) <= set(after), "what is gone is never started"
     assert calls["host"] <= 2 * len(after), "once from the image, and once more if its ISR changed meanwhile"
     assert calls["drop"] <= len(left)

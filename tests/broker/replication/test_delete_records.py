@@ -186,7 +186,7 @@ async def test_an_answered_deletion_outlives_the_death_of_every_replica(make_bro
         await cluster[each].crash(power=power)
     for each in (1, 2, 3):
         await cluster[each].start()
-        await cluster.until(lambda each=each: cluster[each].manager._parts.hosted.settled)
+        await cluster.until(lambda each=each: cluster[each].manager._parts.base.hosted.settled)
         assert starts(cluster, each)[0] >= 5
 
 

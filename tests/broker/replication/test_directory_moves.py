@@ -9,6 +9,7 @@ import trio
 
 from quorate.broker.metadata.metadata_records import NO_LEADER
 from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.failures import DirectoryFailed
 from quorate.broker.replication.storage.folders import MOVED_MARK, PARTITION_METADATA
 from quorate.error_code import ErrorCode
 from quorate.simulation.world.simulated_disk import DiskOperation
@@ -233,10 +234,8 @@ async def test_nothing_moves_while_a_directory_is_offline(make_brokers, autojump
 async def fail_directory(cluster, path):
     """Its next write fails, as its checkpoints do every few seconds."""
     manager = cluster[1].manager
-    manager._parts.failures.directory_failed(
-        next(each.id for each in manager._logs._directories if each.path == path),
-        OSError("input/output error"),
-    )
+    directory = next(each.id for each in manager._logs._directories if each.path == path)
+    manager._parts.base.failures.report(DirectoryFailed(directory, OSError("input/output error")))
 
 
 # Interrupted

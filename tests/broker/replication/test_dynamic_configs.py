@@ -37,7 +37,7 @@ def in_force(broker: Any) -> dict[str, object]:
     """What the partition goes by, by the broker's key."""
     partition = broker.partition()
     rules, held = partition.rules, partition.log._config
-    topic = broker.manager._parts.upkeep._topic_config("t")
+    topic = broker.manager._parts.storage.upkeep._metadata.config("t")
     return {
         "compression.gzip.level": rules.level,
         "compression.lz4.level": rules.level,

@@ -15,11 +15,12 @@ import trio
 from gaps import within_gap
 from large_metadata import no_full_collection
 
-from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState
 from quorate.broker.metadata.states import PartitionState
 from quorate.broker.replication.following.leader_session import by_topic, forgotten_by_topic
 from quorate.broker.replication.following.taking_in import append_replicated
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.failures import Failures
 from quorate.broker.replication.foundation.purgatory import Purgatory
 from quorate.broker.replication.foundation.replication_quota import ReplicationQuotas
 from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, ProduceItem, SessionRef
@@ -27,7 +28,7 @@ from quorate.broker.replication.foundation.stats import ReplicationStats
 from quorate.broker.replication.producing.batch_check import BatchChecker, ProduceRules
 from quorate.broker.replication.producing.producer_snapshot import decode_steps, encode_steps
 from quorate.broker.replication.producing.producer_state import KeptBatch, Producer, ProducerState
-from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.replica.partition_replica import PartitionReplica, ReplicaContext
 from quorate.broker.replication.replica.roles import FollowerState
 from quorate.broker.replication.serving.fetch_sessions import FetchSessions
 from quorate.broker.replication.serving.incremental_fetch import SessionFetches
@@ -59,20 +60,23 @@ async def partition_of(folder: Path, state: PartitionState) -> PartitionReplica:
     disk = RealDisk(sync=SyncStrategy.THREAD)
     disk.make_folder(str(folder))
     log = await Log.open(disk, f"{folder}/t-0", LogConfig(), now_ms=lambda: 0)
-    made = PartitionReplica(
+    context = ReplicaContext(
         broker_id=1,
+        disk=disk,
+        lag_s=10,
+        metadata=CurrentMetadata({}),
+        proposals=cast(Any, None),
+        failures=Failures(),
+        stats=ReplicationStats(),
+    )
+    made = PartitionReplica(
+        context,
         topic="t",
         topic_id=uuid.UUID(int=1),
         partition_id=0,
-        disk=disk,
         log=log,
         min_isr=1,
         rules=cast(Any, None),
-        lag_s=10,
-        eligible=lambda *_: True,
-        propose=lambda *_: None,
-        stats=ReplicationStats(),
-        disk_failed=lambda *_: None,
     )
     made.apply(state)
     return made
@@ -215,12 +219,11 @@ async def test_a_leader_deposed_between_two_appends_of_a_produce_acknowledges_no
 def reader_of(partition: PartitionReplica) -> PartitionReader:
     return PartitionReader(
         lambda topic, number: partition,
-        disk_failed=lambda *_: None,
-        damaged=lambda *_: None,
+        Failures(),
+        CurrentMetadata({}),
         cut_off=lambda _: False,
         quotas=ReplicationQuotas(1),
         stats=ReplicationStats(),
-        image=MetadataImage,
         selects=True,
     )
 

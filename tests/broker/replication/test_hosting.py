@@ -69,7 +69,7 @@ async def test_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(ma
 
     await cluster[1].start(unfence=False)
     cluster[1].disk.stall()
-    assert not cluster[1].manager._parts.hosted.settled
+    assert not cluster[1].manager._parts.base.hosted.settled
     cluster.nursery.start_soon(release_later)
     assert not await closed(cluster[1])
 
@@ -135,7 +135,7 @@ async def test_a_topic_deleted_while_it_is_opened_leaves_nothing(make_brokers, a
     cluster.controller.create(replicas=(1,))
     await trio.lowlevel.checkpoint()
     cluster.controller.delete()
-    await cluster.until(lambda: not cluster[1].manager._parts.hosted.by_name)
+    await cluster.until(lambda: not cluster[1].manager._parts.base.hosted.by_name)
     assert not cluster[1].disk.exists("data/t-0")
 
 
@@ -174,7 +174,7 @@ async def test_a_replica_is_removed_only_after_its_flush(make_brokers, autojump_
     cluster.controller.delete()
     await trio.sleep(0.1)
     disk.release()
-    await cluster.until(lambda: not cluster[1].manager._parts.hosted.by_name)
+    await cluster.until(lambda: not cluster[1].manager._parts.base.hosted.by_name)
     await trio.sleep(5)
     assert not cluster[1].errors
     assert cluster[1].replicas.counts().offline_replica_count == 0
@@ -240,7 +240,7 @@ async def test_a_broker_that_was_killed_has_all_its_data_while_its_host_runs_on(
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
     for _ in range(3):
-        epoch = cluster[1].manager._broker_epoch
+        epoch = cluster[1].manager._parts.base.metadata.broker_epoch
         await cluster[1].produced("a")
         await cluster[1].crash()
         assert await epoch_proved(cluster[1]) == epoch
@@ -263,7 +263,7 @@ async def test_an_orderly_shutdown_is_proved_across_a_boot_and_by_whoever_is_kil
 ):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
-    epoch = cluster[1].manager._broker_epoch
+    epoch = cluster[1].manager._parts.base.metadata.broker_epoch
     assert await closed(cluster[1])
     disk = cluster[1].disk
     disk.lose_power(random.Random(1))
@@ -294,7 +294,7 @@ async def test_a_broker_that_could_not_write_a_checkpoint_proves_nothing(make_br
     cluster[1].disk.fail(DiskOperation.SYNC, path_part=HIGH_WATERMARKS)
     await cluster[1].produced("a")
     await trio.sleep(2)
-    cluster[1].manager.registered(cluster[1].manager._broker_epoch)
+    cluster[1].manager.registered(cluster[1].manager._parts.base.metadata.broker_epoch)
     await cluster[1].crash()
     assert await epoch_proved(cluster[1]) == -1
 
@@ -305,12 +305,16 @@ async def test_a_new_folder_of_log_dirs_takes_nothing_from_what_the_others_prove
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
     manager = cluster[1].manager
-    before = Proof(manager._broker_epoch, frozenset(manager.replicas.directories.online_ids))
+    before = Proof(
+        manager._parts.base.metadata.broker_epoch, frozenset(manager.replicas.directories.online_ids)
+    )
     await cluster[1].crash()
     await cluster[1].start(log_dirs=("data", "more"))
     manager = cluster[1].manager
     assert manager.replicas.directories.proof == before
-    after = Proof(manager._broker_epoch, frozenset(manager.replicas.directories.online_ids))
+    after = Proof(
+        manager._parts.base.metadata.broker_epoch, frozenset(manager.replicas.directories.online_ids)
+    )
     assert after.directories > before.directories
     await cluster[1].crash()
     await cluster[1].start(log_dirs=("data", "more"))

@@ -140,7 +140,7 @@ async def test_what_a_power_loss_cut_is_cut(make_brokers, autojump_clock):
     """The broker proves nothing then; if nobody else is left it leads with what it has, and says so."""
     cluster = make_brokers(brokers=1, min_isr=1)
     await filled(cluster, replicas=(1,))
-    await cluster[1].manager._parts.upkeep.flush_all()
+    await cluster[1].manager._parts.storage.upkeep.flush_all()
     assert not (await cluster[1].produced("lost")).error
     await cluster[1].crash(power=True)
     cluster.controller.fence(1)

@@ -168,7 +168,7 @@ async def test_a_change_of_isr_or_replicas_keeps_positions_and_fetchers(make_bro
         await cluster[1].produced(value)
     await cluster.caught_up(1, 2, 3)
     leading, following = cluster[1].partition().leading, cluster[2].partition().following
-    remote, fetcher = leading.remotes[2], cluster[2].manager._parts.hosting._fetchers._fetchers[1]
+    remote, fetcher = leading.remotes[2], cluster[2].manager._parts.roles.hosting._fetchers._fetchers[1]
     followed = dict(fetcher._followed)
     cluster.controller.change(replicas=(1, 2, 3, 4))
     cluster.controller.change(isr=(1, 2))

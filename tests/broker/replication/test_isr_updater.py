@@ -8,6 +8,7 @@ import trio.testing
 
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
 from quorate.broker.replication.replica.isr_updater import IsrUpdater
 
 TOPIC = uuid.UUID(int=1)
@@ -39,7 +40,7 @@ async def test_the_isr_changes_after_a_brokers_death_are_requested_in_pieces(nur
             )
         )
 
-    updater = IsrUpdater(1, broker_epoch=lambda: 7, alter_partition=alter_partition, retry_s=1)
+    updater = IsrUpdater(1, CurrentMetadata({}), alter_partition=alter_partition, retry_s=1)
     proposal = SimpleNamespace(
         leader_epoch=-1, partition_epoch=0, isr=(1,), broker_epochs=(), recovery=LeaderRecoveryState.RECOVERED
     )

@@ -16,7 +16,7 @@ async def slow(make_brokers, monkeypatch, autojump_clock):
     await cluster.caught_up(1, 2)
     await trio.sleep(1)
     cluster.opening_s, cluster.pauses = 0.2, []
-    opening, pause = cluster[1].manager._parts.hosting._opening, LeaderFetcher._pause
+    opening, pause = cluster[1].manager._parts.roles.hosting._opening, LeaderFetcher._pause
     opened = opening.open
 
     async def later(*args):
@@ -96,6 +96,6 @@ async def test_a_topic_that_is_deleted_while_its_leader_opens_it_leaves_no_trace
     await trio.sleep(0.1)
     slow.controller.delete("new")
     await trio.sleep(5)
-    assert not slow[1].manager._parts.hosting._replicas._openings
+    assert not slow[1].manager._parts.roles.hosting._replicas._openings
     assert slow[1].replicas.sessions.partitions == 1
     assert (await slow[1].produced("a")).error == 0

@@ -386,7 +386,7 @@ async def test_a_directory_assignment_of_a_deleted_topic_is_not_repeated_for_eve
     await cluster.opened("t", 1)
     cluster.controller.delete()
     await trio.sleep(5)
-    assert len(cluster[1].manager._parts.assignments) == 0
+    assert len(cluster[1].manager._parts.roles.assignments) == 0
 
 
 async def test_the_newest_directory_of_a_replica_is_the_one_that_is_recorded(make_brokers, autojump_clock):
@@ -507,7 +507,7 @@ async def test_a_directory_assignment_of_a_replica_that_moved_away_holds_up_no_o
     cluster.controller.change("gone", replicas=(2,), isr=(2,), leader=2)
     cluster.controller.unreachable = False
     await cluster.until(lambda: not is_reserved(cluster.controller.state("t").directory_of(1)), within_s=30)
-    await cluster.until(lambda: len(cluster[1].manager._parts.assignments) == 0, within_s=30)
+    await cluster.until(lambda: len(cluster[1].manager._parts.roles.assignments) == 0, within_s=30)
 
 
 @pytest.mark.bug("KAFKA-10314")

@@ -71,7 +71,7 @@ async def test_requests_of_a_follower_come_at_a_pace_while_hundreds_of_partition
     monkeypatch.setattr(LeaderFetcher, "_request", counted)
     cluster = make_brokers(brokers=2, min_isr=2)
     await cluster.start()
-    opening = cluster[slow].manager._parts.hosting._opening
+    opening = cluster[slow].manager._parts.roles.hosting._opening
     opened = opening.open
 
     async def later(*args):
@@ -143,7 +143,7 @@ async def test_an_answer_to_a_request_before_is_not_taken_for_one_to_the_request
         version=15, topics=[FetchedTopic(None, cluster.controller.topic_id("t"), [part])]
     )
     followed = cluster[2].partition()
-    fetcher = cluster[2].manager._parts.hosting._fetchers._fetchers[1]
+    fetcher = cluster[2].manager._parts.roles.hosting._fetchers._fetchers[1]
     named_in = fetcher._requests + 1
     fetcher._followed[followed].asked_in = named_in
     await fetcher._take(answer, named_in - 1)

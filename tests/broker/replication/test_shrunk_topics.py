@@ -53,7 +53,7 @@ async def settled(cluster, *broker_ids: int) -> None:
     """They are in their roles of the new partition, and no folder of another one is left."""
     await cluster.opened("t", 1)
     state = cluster.controller.state("t", 1)
-    await cluster.until(lambda: all(cluster[each].manager._parts.hosted.settled for each in broker_ids))
+    await cluster.until(lambda: all(cluster[each].manager._parts.base.hosted.settled for each in broker_ids))
     for each in broker_ids:
         assert load_partition_metadata(cluster[each].disk, "data/t-1") == PartitionIdentity(
             cluster.controller.topic_id(), cluster.controller.image.topic("t").first_epoch(1)

@@ -333,7 +333,7 @@ async def test_an_address_may_have_another_number_of_connections(make_nodes: Mak
 
 async def test_the_expiration_of_producers_reaches_the_partitions(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
-    upkeep = nodes.servers[1].broker._manager._parts.upkeep
+    upkeep = nodes.servers[1].broker._manager._parts.storage.upkeep
     async with nodes.client(1) as client:
         assert await alter(client, resource(BROKER, "", ("producer.id.expiration.ms", SET, "1234"))) == [0]
         assert upkeep.producer_id_expiration_ms == 1234

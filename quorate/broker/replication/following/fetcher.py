@@ -8,7 +8,8 @@ is missing: the next request, which names it, is sent ahead, and the leader answ
 """
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,14 +25,17 @@ from quorate.broker.replication.following.leader_session import (
     forgotten_by_topic,
 )
 from quorate.broker.replication.following.lost_leaders import LostLeaders
-from quorate.broker.replication.following.taking_in import Cutting, Taken, asked_for, take_in
+from quorate.broker.replication.following.taking_in import Taken, asked_for, take_in
 from quorate.broker.replication.foundation import (
+    CurrentMetadata,
+    Failures,
     ReplicaFailedError,
     ReplicationConfig,
     ReplicationQuotas,
     ReplicationStats,
 )
-from quorate.broker.replication.replica import FollowerState, PartitionReplica
+from quorate.broker.replication.replica import FollowerState, LogFailed, LogStarts, PartitionReplica
+from quorate.broker.replication.storage import LogManager
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.broker.wire.codecs import (
     FetchedPartition,
@@ -53,6 +57,7 @@ from quorate.runtime import (
     get_logger,
     in_slices,
 )
+from quorate.types import Offset
 
 log = get_logger(__name__)
 
@@ -88,18 +93,21 @@ class FetcherContext:
     """The parts that all fetchers of a broker share."""
 
     broker_id: int
-    broker_epoch: Callable[[], int]
+    metadata: CurrentMetadata
     connect: Callable[[int], Address | None]
     """Return the address where another broker listens for brokers, or None if it is unknown."""
     network: Network
     config: ReplicationConfig
     stats: ReplicationStats
     quotas: ReplicationQuotas
-    cutting: Cutting
-    disk_failed: Callable[[PartitionReplica, Exception], None]
-    log_starts_raised: Callable[[Sequence[PartitionReplica]], Awaitable[None]]
-    """Makes the log starts durable."""
+    logs: LogManager
+    log_starts: LogStarts
+    failures: Failures
     lost: LostLeaders
+
+    def cutting(self, partition: PartitionReplica, end_offset: Offset) -> AbstractAsyncContextManager[None]:
+        """Wrap a cut of the partition's log (`Cutting`)."""
+        return self.logs.cutting(partition.topic, partition.partition_id, end_offset)
 
 
 class LeaderFetcher:
@@ -296,7 +304,7 @@ class LeaderFetcher:
         request = KafkaFetchRequest(
             version=version,
             replica_id=self._context.broker_id,
-            replica_epoch=self._context.broker_epoch(),
+            replica_epoch=self._context.metadata.broker_epoch,
             max_wait_ms=wait_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
@@ -363,14 +371,14 @@ class LeaderFetcher:
                 )
                 followed.failed = True
             except DescriptorsExhaustedError as error:
-                self._context.disk_failed(partition, error)
+                self._context.failures.report(LogFailed(partition, error))
                 self._pause(followed)
             except (DiskError, LogError) as error:
-                self._context.disk_failed(partition, error)
+                self._context.failures.report(LogFailed(partition, error))
                 followed.failed = True
         if raised:
             # Before the next fetch, which tells the leader.
-            await self._context.log_starts_raised(raised)
+            await self._context.log_starts.raised(raised)
 
     async def _take_one(self, followed: _Followed, part: FetchedPartition) -> bool:
         """Take in one partition's answer, and return whether it raised the log start."""

@@ -33,8 +33,9 @@ LOST_SESSION: Final = (
 
 
 class FollowerSession:
-    """`restart` at the beginning of each connection; then `name` and `forget`, `sent` and `answered`, in
-    turn. In a session, a request may be sent before the last one is answered."""
+    """What the leader was last asked for. `restart` at the beginning of each connection; then `name` and
+    `forget`, `sent` and `answered`, in turn. In a session, a request may be sent before the last one is
+    answered."""
 
     __slots__ = ("_asked", "epoch", "session_id")
 
@@ -156,7 +157,7 @@ class RequestPace:
 
 
 class Polls:
-    """In the order in which they were sent, which is that of the answers."""
+    """The fetches that are under way, in the order in which they were sent, which is that of the answers."""
 
     def __init__(self, *, poll_s: float) -> None:
         """`poll_s`: the longest time that a leader holds a request."""

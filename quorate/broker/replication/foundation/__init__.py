@@ -1,7 +1,13 @@
 """What all rooms of replication stand on: configuration, errors, requests, counts, waiting requests,
 quotas."""
 
-from quorate.broker.replication.foundation.config import ReplicationConfig
+from quorate.broker.replication.foundation.config import (
+    ReplicationConfig,
+)
+from quorate.broker.replication.foundation.current_metadata import (
+    CurrentMetadata,
+    Eligible,
+)
 from quorate.broker.replication.foundation.errors import (
     AllDirectoriesFailedError,
     DuplicateReplicaError,
@@ -9,7 +15,19 @@ from quorate.broker.replication.foundation.errors import (
     PartitionError,
     ReplicaFailedError,
 )
-from quorate.broker.replication.foundation.purgatory import ParkedBatch, Purgatory, Waiter, Watchers
+from quorate.broker.replication.foundation.failures import (
+    DamageFound,
+    DirectoryFailed,
+    Failure,
+    Failures,
+    OpeningFailed,
+)
+from quorate.broker.replication.foundation.purgatory import (
+    ParkedBatch,
+    Purgatory,
+    Waiter,
+    Watchers,
+)
 from quorate.broker.replication.foundation.replication_quota import (
     ReplicationQuota,
     ReplicationQuotas,
@@ -29,20 +47,30 @@ from quorate.broker.replication.foundation.requests import (
     SessionRef,
     TopicRef,
 )
-from quorate.broker.replication.foundation.stats import PartitionCounts, ReplicationStats
+from quorate.broker.replication.foundation.stats import (
+    PartitionCounts,
+    ReplicationStats,
+)
 
 __all__ = [
     "AllDirectoriesFailedError",
+    "CurrentMetadata",
+    "DamageFound",
     "DeleteRecordsItem",
     "DeleteRecordsResult",
     "DescribedProducer",
+    "DirectoryFailed",
     "DuplicateReplicaError",
+    "Eligible",
     "EpochEndResult",
+    "Failure",
+    "Failures",
     "FetchItem",
     "FetchOptions",
     "FetchResult",
     "NotOpenedError",
     "OffsetResult",
+    "OpeningFailed",
     "ParkedBatch",
     "PartitionCounts",
     "PartitionError",

@@ -5,7 +5,6 @@ in, and at most one task that brings it there. A partition that is open takes it
 """
 
 import uuid
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -13,8 +12,13 @@ import trio
 
 from quorate.broker.metadata import PartitionState, is_reserved
 from quorate.broker.replication.following import Fetchers
-from quorate.broker.replication.foundation import PartitionError, ReplicationConfig
-from quorate.broker.replication.hosting.directory_assignments import DirectoryAssignments
+from quorate.broker.replication.foundation import (
+    DamageFound,
+    Failures,
+    OpeningFailed,
+    PartitionError,
+    ReplicationConfig,
+)
 from quorate.broker.replication.hosting.replica_opening import ReplicaOpening, may_open
 from quorate.broker.replication.hosting.state_changes import (
     Cause,
@@ -24,11 +28,13 @@ from quorate.broker.replication.hosting.state_changes import (
     kind_of,
 )
 from quorate.broker.replication.replica import (
+    DirectoryAssignments,
     HeldReplica,
     Hosted,
     HostedReplicas,
     PartitionReplica,
     RoleChange,
+    remedy_for,
 )
 from quorate.broker.replication.storage import LogManager, PartitionIdentity
 from quorate.broker.replication.upkeep import DirectoryMoves
@@ -61,13 +67,9 @@ class Hosting:
         fetchers: Fetchers,
         assignments: DirectoryAssignments,
         moves: DirectoryMoves,
-        failed: Callable[[str, int, Exception], None],
-        remedy: Callable[[str, int], str],
-        damaged: Callable[[str, int], None],
+        failures: Failures,
         journal: ChangeJournal,
     ) -> None:
-        """`remedy`: what a person can do about a damaged log; `damaged`: told of a log that can't be
-        opened."""
         self._broker_id = broker_id
         self._config = config
         self._logs = logs
@@ -77,9 +79,7 @@ class Hosting:
         self._fetchers = fetchers
         self._assignments = assignments
         self._moves = moves
-        self._failed = failed
-        self._remedy = remedy
-        self._found_damaged = damaged
+        self._failures = failures
         self._journal = journal
         self._lines = RoleLines()
 
@@ -179,7 +179,7 @@ class Hosting:
                 "a replica can't be opened or removed", topic=key[0], partition=key[1], reason=str(error)
             )
             hosted.starved_at = None
-            self._failed(*key, error)
+            self._failures.report(OpeningFailed(*key, error))
             problem = str(error)
         topic_id = hosted.identity.topic_id
         # A folder that could not even be made may be made in another directory.
@@ -203,10 +203,10 @@ class Hosting:
                 topic=key[0],
                 partition=key[1],
                 reason=problem,
-                remedy=self._remedy(*key),
+                remedy=remedy_for(*key, self._broker_id),
             )
         hosted.damage, hosted.starved_at = problem, None
-        self._found_damaged(*key)
+        self._failures.report(DamageFound(*key))
         topic_id = hosted.identity.topic_id
         self._journal.failed(topic_id, key[1], problem, now=trio.current_time())
         self._give_up(key, hosted)
@@ -283,7 +283,7 @@ class Hosting:
                 path = await self._logs.folders.set_aside(*key, unique)
             hosted.damage, hosted.fresh = None, directory
         except DiskError as error:
-            self._failed(*key, error)
+            self._failures.report(OpeningFailed(*key, error))
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
             hosted.busy = False
@@ -291,16 +291,10 @@ class Hosting:
                 self._bring(key, hosted)
         return path
 
-    def report(self, partition: PartitionReplica) -> None:
-        """Tell the controller where the replica is, if metadata says otherwise."""
-        if partition.state is not None and self._replicas.has(partition):
-            self._report((partition.topic, partition.partition_id), partition.topic_id, partition.state)
-
     def _report(self, key: tuple[str, int], topic_id: uuid.UUID, state: PartitionState) -> None:
-        actual, recorded = self._logs.folders.directory_of(*key), state.directory_of(self._broker_id)
-        self._moves.recorded(key, recorded)
-        if actual is not None:
-            self._assignments.reconcile((topic_id, key[1]), recorded=recorded, actual=actual)
+        """Compare the directory that metadata records with the one that the replica is in."""
+        self._moves.recorded(key, state.directory_of(self._broker_id))
+        self._assignments.report(key[0], (topic_id, key[1]), state)
 
     def _may_open(self, key: tuple[str, int], hosted: Hosted, target: PartitionState) -> bool:
         moved = hosted.fresh or self._logs.futures.departed_to(key)

@@ -1,8 +1,7 @@
 """Committed metadata comes to the replicas of this broker: the intake turns each change into work on them."""
 
-import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import trio
@@ -14,13 +13,11 @@ from quorate.broker.metadata import (
     MetadataImage,
     PartitionDelta,
     TopicConfig,
-    effective,
 )
-from quorate.broker.replication.foundation import ReplicationQuotas
+from quorate.broker.replication.foundation import CurrentMetadata, ReplicationQuotas
 from quorate.broker.replication.hosting.hosting import Hosting
-from quorate.broker.replication.hosting.replica_opening import configure
 from quorate.broker.replication.hosting.state_changes import Cause, ChangeJournal, ChangeSummary
-from quorate.broker.replication.replica import Eligible, HostedReplicas, may_join
+from quorate.broker.replication.replica import HostedReplicas, configure
 from quorate.broker.replication.storage import PartitionFolders, PartitionIdentity
 from quorate.runtime import get_logger
 
@@ -35,7 +32,8 @@ _PIECE: Final = 1024
 
 
 class Backlog:
-    """Works in order. Each is an iterator that does a little and yields its cost."""
+    """Work on many partitions, in the order in which it came, a piece of it in each pass of the event loop.
+    Each work is an iterator that does a little and yields its cost."""
 
     __slots__ = ("_wake", "_works")
 
@@ -77,7 +75,7 @@ class Backlog:
 
 
 class MetadataIntake:
-    """Owns the image that this broker's replicas act upon."""
+    """Sets the image that this broker's replicas act upon, and has them act."""
 
     __slots__ = (
         "_backlog",
@@ -85,34 +83,33 @@ class MetadataIntake:
         "_folders",
         "_hosted",
         "_hosting",
+        "_journal",
+        "_metadata",
         "_now_ms",
         "_quotas",
-        "_static",
         "began",
-        "image",
-        "journal",
     )
 
     def __init__(
         self,
         broker_id: int,
-        *,
+        metadata: CurrentMetadata,
         hosted: HostedReplicas,
-        hosting: Callable[[], Hosting],
+        hosting: Hosting,
+        journal: ChangeJournal,
+        *,
         folders: PartitionFolders,
         quotas: ReplicationQuotas,
-        static: Mapping[str, str],
         now_ms: Callable[[], int],
     ) -> None:
         self._broker_id = broker_id
+        self._metadata = metadata
         self._hosted = hosted
         self._hosting = hosting
+        self._journal = journal
         self._folders = folders
         self._quotas = quotas
-        self._static = static
         self._now_ms = now_ms
-        self.image = MetadataImage()
-        self.journal = ChangeJournal()
         self.began = False
         """True once any metadata was applied."""
         self._backlog = Backlog()
@@ -126,10 +123,6 @@ class MetadataIntake:
         """True if all that was applied has been worked off, and there was anything."""
         return self.began and self._backlog.empty
 
-    def config(self, topic: str) -> TopicConfig:
-        """Return the topic's configuration as it is in the image."""
-        return effective(self.image, topic, static=self._static)
-
     def apply(
         self,
         delta: MetadataDelta,
@@ -140,9 +133,9 @@ class MetadataIntake:
         """Apply the changes of committed records. Never waits: logs are opened and removed in the background,
         and a change of many partitions in pieces (`changes`). `then` is called with each partition when
         it has its role here, but not with new ones of other brokers."""
-        self.image = image
+        self._metadata.image = image
         cause = Cause(delta.end_offset - 1, trio.current_time(), self._now_ms())
-        self.journal.arrived(cause)
+        self._journal.arrived(cause)
         if not self.began:
             self.began = True
             self._backlog.add(self._remove_strays(image, cause))
@@ -151,7 +144,7 @@ class MetadataIntake:
     @property
     def changes(self) -> ChangeSummary:
         """How far this broker is with the state changes of its replicas."""
-        return self.journal.summary(now=trio.current_time())
+        return self._journal.summary(now=trio.current_time())
 
     def _take_in(
         self,
@@ -167,7 +160,7 @@ class MetadataIntake:
                 yield cost
                 continue
             if each.after is not None and broker_id in each.after.replicas:
-                self._hosting().host(
+                self._hosting.host(
                     each.topic,
                     each.topic_id,
                     each.partition_id,
@@ -181,7 +174,7 @@ class MetadataIntake:
             then(each)
             yield cost
         for each in removed:
-            self._hosting().drop(each.topic, each.topic_id, each.partition_id, cause=cause)
+            self._hosting.drop(each.topic, each.topic_id, each.partition_id, cause=cause)
             yield CHANGED
         yield from self._configure(delta, image)
         if delta.brokers:
@@ -190,7 +183,7 @@ class MetadataIntake:
                 partition.advance_high_watermark()
                 partition.settle_deletions()
                 yield LOOKED_AT
-        self.journal.acted()
+        self._journal.acted()
 
     def _configure(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[int]:
         topics = {each.name for each in delta.configs if each.type is ConfigType.TOPIC}
@@ -205,7 +198,7 @@ class MetadataIntake:
                 yield LOOKED_AT
                 continue
             if topic not in configs:
-                configs[topic] = effective(image, topic, static=self._static)
+                configs[topic] = self._metadata.config_in(image, topic)
             configure(partition, configs[topic])
             yield CHANGED
 
@@ -231,10 +224,5 @@ class MetadataIntake:
                 or held.first_epoch(partition_id) != first_epoch
             ):
                 log.info("removing a stray replica", topic=topic, partition=partition_id)
-                self._hosting().drop(topic, topic_id, partition_id, cause=cause)
+                self._hosting.drop(topic, topic_id, partition_id, cause=cause)
             yield CHANGED
-
-    def eligible(self, topic_id: uuid.UUID, partition_id: int) -> Eligible:
-        return lambda broker_id, broker_epoch: may_join(
-            self.image, topic_id, partition_id, broker_id, broker_epoch
-        )

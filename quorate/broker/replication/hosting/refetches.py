@@ -6,20 +6,18 @@ can take the empty log for the old one: not by a fetch that is still on its way,
 because of one, nor after a crash at any step.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
 
 from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
     DirectoryAssignment,
 )
 from quorate.broker.metadata import DISCARDED
-from quorate.broker.replication.foundation import PartitionError
+from quorate.broker.replication.foundation import CurrentMetadata, DamageFound, PartitionError
 from quorate.broker.replication.hosting.hosting import Hosting
-from quorate.broker.replication.replica import HeldReplica, HostedReplicas
+from quorate.broker.replication.replica import AssignDirectories, HeldReplica, HostedReplicas
 from quorate.error_code import ErrorCode
 from quorate.log import TopicPartition
 from quorate.runtime import Entropy, Tasks, get_logger
@@ -34,16 +32,16 @@ _WHY: Final = {
 
 
 class Refetches:
-    """One at a time. `refetch` for a person, `by_itself` for the configuration."""
+    """One at a time. `refetch` for a person, `by_itself` where the configuration asks for it."""
 
     def __init__(
         self,
         broker_id: int,
-        *,
-        hosting: Hosting,
+        metadata: CurrentMetadata,
         hosted: HostedReplicas,
-        broker_epoch: Callable[[], int],
-        assign: Callable[[AssignReplicasToDirsRequest], Awaitable[AssignReplicasToDirsResponse]],
+        hosting: Hosting,
+        *,
+        assign: AssignDirectories,
         entropy: Entropy,
         tasks: Tasks,
         timeout_s: float,
@@ -51,7 +49,7 @@ class Refetches:
         self._broker_id = broker_id
         self._hosting = hosting
         self._hosted = hosted
-        self._broker_epoch = broker_epoch
+        self._metadata = metadata
         self._assign = assign
         self._entropy = entropy
         self._tasks = tasks
@@ -81,7 +79,7 @@ class Refetches:
         name = f"{held.topic}-{held.partition_id}"
         request = AssignReplicasToDirsRequest(
             broker_id=self._broker_id,
-            broker_epoch=self._broker_epoch(),
+            broker_epoch=self._metadata.broker_epoch,
             assignments=(
                 DirectoryAssignment(
                     topic_id=held.topic_id, partition_id=held.partition_id, directory_id=DISCARDED
@@ -103,9 +101,9 @@ class Refetches:
         if not held.left.is_set():
             raise PartitionError(ErrorCode.REQUEST_TIMED_OUT, problem)
 
-    def by_itself(self, topic: str, partition_id: int) -> None:
+    def by_itself(self, damage: DamageFound) -> None:
         """Try until the replica is whole, or not here any more."""
-        key = (topic, partition_id)
+        key = (damage.topic, damage.partition_id)
         if key not in self._wanted and not self._tasks.ended:
             self._wanted.add(key)
             self._tasks.start(lambda: self._try(key))

@@ -1,4 +1,13 @@
-"""A line for each replica that changes its role, is deleted or takes long for it, unless thousands do."""
+"""The state changes of this broker's replicas over their whole life, and their lines in the log.
+
+A change is requested by a record of the metadata log: its offset, time and epoch say when and by which
+controller, its reason says why. The journal has what only the broker knows: when it received the change, and
+when it completed it or failed to. Of each replica one change is pending at the most, because a later record
+takes the place of an earlier one. So the replicas bound the number of pending changes.
+
+Each replica that changes its role, is deleted or takes long for it has a line in the log, unless thousands
+do.
+"""
 
 import enum
 import uuid
@@ -26,13 +35,13 @@ class ChangeKind(enum.Enum):
     """The kinds of changes that a broker makes to a replica."""
 
     LEAD = "lead"
-    """V2's become-leader; it opens the log first, where the replica is new here."""
+    """The replica becomes the leader. Its log is opened first, if the replica is new here."""
     FOLLOW = "follow"
-    """V2's become-follower, and start-replica where the replica is new here."""
+    """The replica becomes a follower. Its log is opened first, if the replica is new here."""
     STOP = "stop"
     """Nobody leads the partition."""
     DELETE = "delete"
-    """V2's close-replica."""
+    """The replica's log is closed and removed."""
     DIRECTORY = "directory"
     """The replica is recorded in another directory."""
     UPDATE = "update"

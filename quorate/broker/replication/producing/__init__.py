@@ -4,10 +4,18 @@ from quorate.broker.replication.producing.batch_check import (
     BatchChecker,
     CheckedBatches,
     ProduceRules,
-    read_produced,
+    read_unchecked,
 )
-from quorate.broker.replication.producing.producer_snapshot import load, store, take
-from quorate.broker.replication.producing.producer_state import NO_PRODUCER, KeptBatch, ProducerState
+from quorate.broker.replication.producing.producer_snapshot import (
+    load,
+    store,
+    take,
+)
+from quorate.broker.replication.producing.producer_state import (
+    NO_PRODUCER,
+    KeptBatch,
+    ProducerState,
+)
 
 __all__ = [
     "NO_PRODUCER",
@@ -17,7 +25,7 @@ __all__ = [
     "ProduceRules",
     "ProducerState",
     "load",
-    "read_produced",
+    "read_unchecked",
     "store",
     "take",
 ]

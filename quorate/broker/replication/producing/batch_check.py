@@ -39,6 +39,7 @@ from quorate.log.batches import (
     RecordWalk,
     attributes_with,
     read_header,
+    read_headers,
     seal,
     timestamp_deltas,
 )
@@ -340,6 +341,18 @@ def read_produced(records: Buffer, *, max_bytes: int) -> BatchHeader:
     if problem is not None:
         raise PartitionError(ErrorCode.INVALID_RECORD, problem)
     return header
+
+
+def read_unchecked(records: Buffer, *, max_bytes: int, internal: bool) -> CheckedBatches:
+    """Check the headers of batches whose records need no check. `internal`: this broker wrote them, so
+    control batches are allowed, and several of them. Raises `PartitionError`."""
+    if not internal:
+        return CheckedBatches(records, (read_produced(records, max_bytes=max_bytes),))
+    try:
+        headers = list(read_headers(records, contiguous=False, max_bytes=max_bytes))
+    except BatchTooLargeError as error:
+        raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
+    return CheckedBatches(records, headers)
 
 
 def _sent_so(records: Buffer) -> bool:

@@ -1,7 +1,14 @@
 """The replicas of this broker: the state of one partition, as leader and as follower, and where all of them
 are found."""
 
-from quorate.broker.replication.replica.disk_failures import DiskFailures, remedy_for
+from quorate.broker.replication.replica.directory_assignments import (
+    AssignDirectories,
+    DirectoryAssignments,
+)
+from quorate.broker.replication.replica.disk_failures import (
+    DiskFailures,
+    remedy_for,
+)
 from quorate.broker.replication.replica.hosted_replicas import (
     DamageReport,
     HeldReplica,
@@ -14,9 +21,19 @@ from quorate.broker.replication.replica.isr_updater import (
     isr_question,
     settle_isr,
 )
-from quorate.broker.replication.replica.log_starts import LogStarts
-from quorate.broker.replication.replica.partition_lookups import PartitionLookups
-from quorate.broker.replication.replica.partition_replica import PartitionReplica, RoleChange
+from quorate.broker.replication.replica.log_starts import (
+    LogStarts,
+)
+from quorate.broker.replication.replica.partition_lookups import (
+    PartitionLookups,
+)
+from quorate.broker.replication.replica.partition_replica import (
+    DamageRead,
+    LogFailed,
+    PartitionReplica,
+    ReplicaContext,
+    RoleChange,
+)
 from quorate.broker.replication.replica.replica_parts import (
     CompactionPass,
     CompactionSettings,
@@ -24,22 +41,26 @@ from quorate.broker.replication.replica.replica_parts import (
     Mirror,
 )
 from quorate.broker.replication.replica.roles import (
-    Eligible,
     FetchClock,
     FollowerState,
     IsrProposal,
     LeaderState,
-    may_join,
+)
+from quorate.broker.replication.replica.topic_settings import (
+    configure,
+    log_config,
 )
 
 __all__ = [
     "AlterPartition",
+    "AssignDirectories",
     "CompactionPass",
     "CompactionSettings",
     "CompactionStoppedError",
+    "DamageRead",
     "DamageReport",
+    "DirectoryAssignments",
     "DiskFailures",
-    "Eligible",
     "FetchClock",
     "FollowerState",
     "HeldReplica",
@@ -48,13 +69,16 @@ __all__ = [
     "IsrProposal",
     "IsrUpdater",
     "LeaderState",
+    "LogFailed",
     "LogStarts",
     "Mirror",
     "PartitionLookups",
     "PartitionReplica",
+    "ReplicaContext",
     "RoleChange",
+    "configure",
     "isr_question",
-    "may_join",
+    "log_config",
     "remedy_for",
     "settle_isr",
 ]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from quorate.broker.replication.foundation import DamageFound, DirectoryFailed, Failures, OpeningFailed
 from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
-from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.replica.partition_replica import LogFailed
 from quorate.broker.replication.storage import LogManager, failure_reason
 from quorate.log import DamagedLogError
 from quorate.runtime import DescriptorsExhaustedError, get_logger
@@ -24,29 +25,29 @@ def remedy_for(topic: str, partition_id: int, broker_id: int) -> str:
 
 
 class DiskFailures:
-    """Takes directories and damaged replicas offline, when somebody reports a failure."""
+    """Takes directories and damaged replicas offline when a failure is reported (`Failures`)."""
 
     def __init__(
         self,
         broker_id: int,
         logs: LogManager,
-        *,
         hosted: HostedReplicas,
-        report: Callable[[Sequence[uuid.UUID]], None],
-        damaged: Callable[[str, int], None],
+        failures: Failures,
+        *,
+        tell_controller: Callable[[Sequence[uuid.UUID]], None],
     ) -> None:
-        """`report` is called with all failed directories when there may be more; `damaged` with topic and
-        partition of a replica whose log is damaged."""
+        """`tell_controller` is called with all failed directories when there may be more."""
         self._broker_id = broker_id
         self._logs = logs
         self._hosted = hosted
-        self._report = report
-        self._damaged = damaged
+        self._failures = failures
+        self._tell_controller = tell_controller
         self.out_of_folders = trio.Event()
         """No directory is left, or not that of the metadata log."""
 
-    def failed(self, partition: PartitionReplica, error: Exception) -> None:
-        """A use of an open log has failed."""
+    def log_failed(self, failure: LogFailed) -> None:
+        """Fail the replica alone if its log is damaged, and else its directory."""
+        partition, error = failure.partition, failure.error
         if not self._hosted.has(partition):
             return  # its files are being removed
         if isinstance(error, DescriptorsExhaustedError):
@@ -62,31 +63,32 @@ class DiskFailures:
                 remedy=remedy_for(partition.topic, partition.partition_id, self._broker_id),
             )
             partition.fail(str(error))
-            self._damaged(partition.topic, partition.partition_id)
+            self._failures.report(DamageFound(partition.topic, partition.partition_id))
             return
         elsewhere = self._logs.elsewhere(partition.log, error)
         if elsewhere is not None:
             # It has moved since.
-            self.directory_failed(elsewhere, error)
+            self.directory_failed(DirectoryFailed(elsewhere, error))
             return
         reason = failure_reason(error)
         partition.fail(reason)
         self._fail_all(self._logs.fail(partition.log, reason), reason)
 
-    def directory_failed(self, directory: uuid.UUID, error: Exception) -> None:
-        """A use of a directory has failed, for no replica in it."""
-        reason = failure_reason(error)
-        self._fail_all(self._logs.fail_directory(directory, reason), reason)
+    def directory_failed(self, failure: DirectoryFailed) -> None:
+        """Fail the directory."""
+        reason = failure_reason(failure.error)
+        self._fail_all(self._logs.fail_directory(failure.directory, reason), reason)
 
-    def cant_open(self, topic: str, partition_id: int, error: Exception) -> None:
-        """A log could not be opened or made, nor its folder removed."""
-        self._fail_all(self._logs.fail_dir_of(topic, partition_id, error), failure_reason(error))
+    def opening_failed(self, failure: OpeningFailed) -> None:
+        """Fail the directory that the log is in, or was to be made in."""
+        keys = self._logs.fail_dir_of(failure.topic, failure.partition_id, failure.error)
+        self._fail_all(keys, failure_reason(failure.error))
 
     def _fail_all(self, keys: Sequence[tuple[str, int]], reason: str) -> None:
         for topic, partition_id in keys:
             partition = self._hosted.find(topic, partition_id)
             if partition is not None:
                 partition.fail(reason)
-        self._report(self._logs.failed_ids)
+        self._tell_controller(self._logs.failed_ids)
         if not self._logs.can_go_on:
             self.out_of_folders.set()

@@ -176,7 +176,7 @@ class HostedReplicas:
 
 
 class DamageReport:
-    """Owns nothing."""
+    """The known damage to this broker's replicas. Owns nothing."""
 
     def __init__(self, hosted: HostedReplicas, folders: PartitionFolders) -> None:
         self._hosted = hosted

@@ -14,6 +14,7 @@ from quorate.broker.controller.rpc import (
     AlterPartitionResult,
     IsrMember,
 )
+from quorate.broker.replication.foundation import CurrentMetadata
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.broker.replication.replica.roles import IsrProposal
 from quorate.error_code import ErrorCode
@@ -90,13 +91,13 @@ class IsrUpdater:
     def __init__(
         self,
         broker_id: int,
+        metadata: CurrentMetadata,
         *,
-        broker_epoch: Callable[[], int],
         alter_partition: AlterPartition,
         retry_s: float,
     ) -> None:
         self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._metadata = metadata
         self._alter_partition = alter_partition
         self._retry_s = retry_s
         self._waiting: dict[PartitionReplica, IsrProposal] = {}
@@ -132,7 +133,7 @@ class IsrUpdater:
         """Return whether nothing in `batch` has to be proposed again."""
         request = AlterPartitionRequest(
             broker_id=self._broker_id,
-            broker_epoch=self._broker_epoch(),
+            broker_epoch=self._metadata.broker_epoch,
             partitions=tuple(isr_question(each, proposal) for each, proposal in batch.items()),
         )
         try:

@@ -1,9 +1,11 @@
 """Raised log starts: made durable, and the segments below them removed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.foundation import Failures
+from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
+from quorate.broker.replication.replica.partition_replica import LogFailed, PartitionReplica
 from quorate.broker.replication.storage import LogManager
 from quorate.log import LogError, LogInterruptedError
 from quorate.runtime import DiskError, Tasks, get_logger
@@ -17,15 +19,14 @@ class LogStarts:
     def __init__(
         self,
         logs: LogManager,
-        *,
+        hosted: HostedReplicas,
+        failures: Failures,
         tasks: Tasks,
-        has: Callable[[PartitionReplica], bool],
-        disk_failed: Callable[[PartitionReplica, Exception], None],
     ) -> None:
         self._logs = logs
+        self._hosted = hosted
+        self._failures = failures
         self._tasks = tasks
-        self._has = has
-        self._disk_failed = disk_failed
         self._removing: set[PartitionReplica] = set()
 
     async def raised(self, partitions: Sequence[PartitionReplica]) -> None:
@@ -36,7 +37,7 @@ class LogStarts:
         for each in partitions:
             error = failures.get((each.topic, each.partition_id))
             if error is not None:
-                self._disk_failed(each, error)
+                self._failures.report(LogFailed(each, error))
             elif each not in self._removing and not self._tasks.ended:
                 self._removing.add(each)
                 self._tasks.start(partial(self._remove, each))
@@ -45,7 +46,7 @@ class LogStarts:
         try:
             async with partition.upkeep:
                 # It may have failed or gone while this waited.
-                if partition.failure is not None or not self._has(partition):
+                if partition.failure is not None or not self._hosted.has(partition):
                     return
                 self._removing.discard(partition)
                 removed = await partition.log.remove_below_log_start()
@@ -59,6 +60,6 @@ class LogStarts:
         except LogInterruptedError:
             pass  # The broker is stopping; the next start removes them.
         except (DiskError, LogError) as error:
-            self._disk_failed(partition, error)
+            self._failures.report(LogFailed(partition, error))
         finally:
             self._removing.discard(partition)

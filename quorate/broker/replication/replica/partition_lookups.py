@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import trio
 
-from quorate.broker.metadata import MetadataImage, PartitionState, TopicConfig
-from quorate.broker.replication.foundation import NotOpenedError, PartitionError, TopicRef
+from quorate.broker.metadata import PartitionState
+from quorate.broker.replication.foundation import CurrentMetadata, NotOpenedError, PartitionError, TopicRef
 from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.error_code import ErrorCode
@@ -15,22 +15,20 @@ from quorate.error_code import ErrorCode
 class PartitionLookups:
     """Reads what is hosted and the image; owns nothing."""
 
-    __slots__ = ("_broker_id", "_config_of", "_controller_silent_s", "_hosted", "_image", "_session_s")
+    __slots__ = ("_broker_id", "_controller_silent_s", "_hosted", "_metadata", "_session_s")
 
     def __init__(
         self,
         broker_id: int,
-        *,
         hosted: HostedReplicas,
-        image: Callable[[], MetadataImage],
-        config_of: Callable[[str], TopicConfig],
+        metadata: CurrentMetadata,
+        *,
         controller_silent_s: Callable[[], float],
         session_s: float,
     ) -> None:
         self._broker_id = broker_id
         self._hosted = hosted
-        self._image = image
-        self._config_of = config_of
+        self._metadata = metadata
         self._controller_silent_s = controller_silent_s
         self._session_s = session_s
 
@@ -40,14 +38,14 @@ class PartitionLookups:
         if found is not None:
             return found
         if isinstance(topic, uuid.UUID):
-            known = self._image().topic_by_id(topic)
+            known = self._metadata.image.topic_by_id(topic)
             if known is None:
                 raise PartitionError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic}")
         else:
-            known = self._image().topic(topic)
+            known = self._metadata.image.topic(topic)
         state: PartitionState | None = None
         if known is not None:
-            state = self._image().partition(known.topic_id, partition_id)
+            state = self._metadata.image.partition(known.topic_id, partition_id)
         if known is None or state is None:
             raise PartitionError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition_id} of {topic}"
@@ -95,15 +93,11 @@ class PartitionLookups:
             )
         return partition
 
-    def is_served(self, partition: PartitionReplica) -> bool:
-        """Return whether it is still the replica that requests find."""
-        return self._hosted.has(partition)
-
     def deletable(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
         """Return the replica, if its topic's records may be deleted. Raises `PartitionError`."""
         partition = self.writable(topic, partition_id)
         partition.check_leading()
-        config = self._config_of(partition.topic)
+        config = self._metadata.config(partition.topic)
         if config.cleanup_compact and not config.cleanup_delete:
             raise PartitionError(
                 ErrorCode.POLICY_VIOLATION,

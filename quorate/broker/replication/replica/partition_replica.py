@@ -7,13 +7,22 @@ which nobody waits but a cut.
 
 import enum
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import trio
 
 from quorate.broker.metadata import NO_LEADER, LeaderRecoveryState, PartitionState
-from quorate.broker.replication.foundation import FetchItem, PartitionError, ReplicationStats, Watchers
+from quorate.broker.replication.foundation import (
+    CurrentMetadata,
+    Failure,
+    Failures,
+    FetchItem,
+    PartitionError,
+    ReplicationStats,
+    Watchers,
+)
 from quorate.broker.replication.producing import (
     NO_PRODUCER,
     CheckedBatches,
@@ -21,11 +30,9 @@ from quorate.broker.replication.producing import (
     ProducerState,
     ProduceRules,
     load,
-    read_produced,
 )
 from quorate.broker.replication.replica.replica_parts import CompactionGate, KnownDamage, Mirror
 from quorate.broker.replication.replica.roles import (
-    Eligible,
     FetchClock,
     FollowerState,
     IsrProposal,
@@ -33,10 +40,10 @@ from quorate.broker.replication.replica.roles import (
     LeaderState,
 )
 from quorate.error_code import ErrorCode
-from quorate.log import BatchTooLargeError, Log, LogFailedError
-from quorate.log.batches import BatchHeader, read_headers
+from quorate.log import DamagedLogError, Log, LogFailedError
+from quorate.log.batches import BatchHeader
 from quorate.present import present
-from quorate.runtime import Buffer, Disk, DiskError, get_logger
+from quorate.runtime import Disk, DiskError, get_logger
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 from quorate.value import value
 
@@ -66,7 +73,6 @@ class AppendedBatches:
 
 TO_HIGH_WATERMARK: Final = -1
 """The offset of a DeleteRecords that deletes everything that is committed."""
-UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 @value(frozen=True, slots=True)
@@ -77,27 +83,58 @@ class Readable:
     diverging: tuple[Epoch, Offset] | None = None
 
 
+class IsrProposals(Protocol):
+    """The proposals on their way to the controller (`IsrUpdater`)."""
+
+    def submit(self, partition: "PartitionReplica", proposal: IsrProposal) -> None:
+        """Ask the controller until it answers, in place of an earlier proposal. Never waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailed(Failure):
+    """A use of an open log has failed."""
+
+    partition: "PartitionReplica"
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class DamageRead(Failure):
+    """A read met records that are not as they were written."""
+
+    partition: "PartitionReplica"
+    error: DamagedLogError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaContext:
+    """The parts that all replicas of a broker share."""
+
+    broker_id: int
+    disk: Disk
+    lag_s: float
+    """`replica.lag.time.max.ms` in seconds."""
+    metadata: CurrentMetadata
+    proposals: IsrProposals
+    failures: Failures
+    stats: ReplicationStats
+
+
 class PartitionReplica:
     """`log.high_watermark` is the high watermark."""
 
     def __init__(
         self,
+        context: ReplicaContext,
         *,
-        broker_id: int,
         topic: str,
         topic_id: uuid.UUID,
         partition_id: int,
-        disk: Disk,
         log: Log,
         min_isr: int,
         rules: ProduceRules,
-        lag_s: float,
-        eligible: Eligible,
-        propose: Callable[["PartitionReplica", IsrProposal], None],
-        stats: ReplicationStats,
-        disk_failed: Callable[["PartitionReplica", Exception], None],
     ) -> None:
-        self.broker_id = broker_id
+        self.broker_id = context.broker_id
         self.topic = topic
         self.topic_id = topic_id
         self.partition_id = partition_id
@@ -126,12 +163,9 @@ class PartitionReplica:
         self.producers = ProducerState()
         self.mirror: Mirror | None = None
         """The future replica in another directory, while it has everything. Dropped before a cut."""
-        self._disk = disk
-        self._lag_s = lag_s
-        self._eligible = eligible
-        self._propose = propose
-        self.stats = stats
-        self._disk_failed = disk_failed
+        self.stats = context.stats
+        self._context = context
+        self._eligible = context.metadata.eligible(topic_id, partition_id)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition_id}"
@@ -160,7 +194,7 @@ class PartitionReplica:
         """Load the producers from the snapshot and the log. Nothing may be appended meanwhile. Raises
         `DiskError`."""
         state = ProducerState(on_duplicate=self._count_duplicate)
-        await load(self._disk, self.log.folder, self.log, state)
+        await load(self._context.disk, self.log.folder, self.log, state)
         self.producers = state
 
     def _count_duplicate(self) -> None:
@@ -188,7 +222,8 @@ class PartitionReplica:
             if not self.role.update(state, now=now):
                 return RoleChange.NONE
             self._count_isr_change(before, state.isr)
-            self.advance_high_watermark()  # C.1
+            # A member that left no longer holds the high watermark back.
+            self.advance_high_watermark()
             self.settle_deletions()
             self.watchers.isr_changed()
             self._propose_recovered()
@@ -292,7 +327,7 @@ class PartitionReplica:
         try:
             info = self.log.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
         except (DiskError, LogFailedError) as error:
-            self._disk_failed(self, error)
+            self._context.failures.report(LogFailed(self, error))
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure or str(error)) from error
         if self.mirror is not None:
             self.mirror.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
@@ -303,22 +338,10 @@ class PartitionReplica:
             self.producers.record(header, offset)
             offset += header.last_offset_delta + 1
         self.stats.appended_bytes += info.size_bytes
-        # C.2: if the leader is the only ISR member, its own append commits.
+        # If the leader is the only ISR member, its own append commits.
         self.advance_high_watermark()
         self.watchers.appended()
         return AppendedBatches(info.base_offset, info.end_offset)
-
-    def read_headers(self, records: Buffer, *, internal: bool) -> CheckedBatches:
-        """Check the headers of batches whose records need no check. `internal`: this broker wrote them, so
-        control batches are allowed. Raises `PartitionError`."""
-        max_bytes = self.rules.max_message_bytes
-        if not internal:
-            return CheckedBatches(records, (read_produced(records, max_bytes=max_bytes),))
-        try:
-            headers = list(read_headers(records, contiguous=False, max_bytes=max_bytes))
-        except BatchTooLargeError as error:
-            raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
-        return CheckedBatches(records, headers)
 
     def _check_producers(self, headers: Sequence[BatchHeader]) -> KeptBatch | None:
         for header in headers:
@@ -328,18 +351,22 @@ class PartitionReplica:
         return None
 
     def advance_high_watermark(self) -> bool:
-        """Recompute the high watermark as leader, and wake its waiters. It never goes back. Called at C.1, a
-        change of the ISR, and at C.2, one of the log end offset of this replica or of a follower."""
+        """Recompute the high watermark as leader, and wake its waiters. It never goes back. Called after
+        each change of the ISR, and of the log end offset of this replica or of a follower."""
         leader = self.leading
         if leader is None:
             return False
-        rule = LagRule(now=trio.current_time(), lag_s=self._lag_s, eligible=self._eligible)
-        found = leader.high_watermark(log_end_offset=self.log.end_offset, min_isr=self.min_isr, rule=rule)
+        found = leader.high_watermark(
+            log_end_offset=self.log.end_offset, min_isr=self.min_isr, rule=self._lag_rule()
+        )
         if found is None or found <= self.log.high_watermark:
             return False
         self.log.high_watermark = found
         self.watchers.high_watermark_moved(found)
         return True
+
+    def _lag_rule(self) -> LagRule:
+        return LagRule(now=trio.current_time(), lag_s=self._context.lag_s, eligible=self._eligible)
 
     # DeleteRecords (KIP-107)
 
@@ -357,7 +384,7 @@ class PartitionReplica:
         try:
             raised = self.log.raise_log_start(wanted)
         except (DiskError, LogFailedError) as error:
-            self._disk_failed(self, error)
+            self._context.failures.report(LogFailed(self, error))
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure or str(error)) from error
         if raised:
             # Consumers below are told now, and followers where the log starts.
@@ -365,22 +392,13 @@ class PartitionReplica:
         return wanted
 
     def low_watermark(self) -> Offset | None:
-        """Return the least durable log start of this leader and of the followers that may lead next: those
-        that are live, in the ISR, or eligible leader replicas. Kafka asks the live ones alone, so that a
-        member of the ELR could bring deleted records back. None unless this broker leads; -1 while one has
-        not fetched in this epoch."""
+        """Return the low watermark, `LeaderState.low_watermark`. None unless this broker leads."""
         leader = self.leading
         if leader is None:
             return None
-        least = self.log.durable_log_start_offset
-        for remote in leader.remotes.values():
-            if remote.log_start_offset < least and (
-                remote.broker_id in leader.isr.maximal
-                or remote.broker_id in leader.isr.elr
-                or self._eligible(remote.broker_id, UNKNOWN_BROKER_EPOCH)
-            ):
-                least = remote.log_start_offset
-        return least
+        return leader.low_watermark(
+            durable_log_start_offset=self.log.durable_log_start_offset, eligible=self._eligible
+        )
 
     def settle_deletions(self) -> None:
         """Complete the deletions that every replica has, after a change of one of them."""
@@ -436,10 +454,11 @@ class PartitionReplica:
         )
         self.settle_deletions()
         if replica_id not in leader.isr.maximal:
-            rule = LagRule(now=now, lag_s=self._lag_s, eligible=self._eligible)
-            self._submit(leader.propose_expand(remote, high_watermark=self.high_watermark, rule=rule))
+            self._submit(
+                leader.propose_expand(remote, high_watermark=self.high_watermark, rule=self._lag_rule())
+            )
         if item.fetch_offset > self.high_watermark:
-            # B.2, which is C.2 of a follower, and with that B.1.
+            # The follower's log end may have been the least in the ISR: produces wait for it.
             self.advance_high_watermark()
 
     def leave_session(self, replica_id: int, clock: FetchClock | None = None) -> None:
@@ -478,7 +497,7 @@ class PartitionReplica:
             return
         if self.log.high_watermark == self.log.end_offset and leader.is_reached(self.log.end_offset):
             return
-        rule = LagRule(now=trio.current_time(), lag_s=self._lag_s, eligible=self._eligible)
+        rule = self._lag_rule()
         # A follower that stopped being "about to join" no longer holds the high watermark back.
         self.advance_high_watermark()
         self._submit(leader.propose_shrink(log_end_offset=self.log.end_offset, rule=rule))
@@ -499,7 +518,7 @@ class PartitionReplica:
             leader_epoch=proposal.leader_epoch,
             partition_epoch=proposal.partition_epoch,
         )
-        self._propose(self, proposal)
+        self._context.proposals.submit(self, proposal)
 
     def is_pending(self, proposal: IsrProposal) -> bool:
         """Return whether the answer to this proposal still matters."""
@@ -521,7 +540,8 @@ class PartitionReplica:
             return
         self._count_isr_change(leader.isr.committed, isr)
         leader.isr.commit(isr, elr=elr, partition_epoch=partition_epoch, recovery=recovery)
-        self.advance_high_watermark()  # C.1
+        # A member that left no longer holds the high watermark back.
+        self.advance_high_watermark()
         self.settle_deletions()
 
     def _count_isr_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:

@@ -65,7 +65,8 @@ class CompactionPass:
 
 
 class CompactionGate:
-    """At most one pass at a time, and none while the gate is `closed`."""
+    """Keeps compaction of one log apart from what cuts, moves or removes the log: at most one pass at a time,
+    and none while the gate is `closed`."""
 
     __slots__ = ("_closed", "_pass", "settings")
 
@@ -157,8 +158,10 @@ def _start(found: DamagedRange) -> Offset:
 
 
 class Mirror:
-    """Its end and its epochs are always the log's. An error doesn't reach whoever appends: `lost` is called,
-    which takes the mirror away, or fails the replica if the mirror is needed."""
+    """The log of a future replica that has everything. It takes each append of the replica's own log in the
+    same call, until it takes that log's place. So its end and its epochs are always the log's. An error
+    doesn't reach the caller of an append: `lost` is called, which takes the mirror away, or fails the replica
+    if the mirror is needed."""
 
     __slots__ = ("_lost", "log")
 

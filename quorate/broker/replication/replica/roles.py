@@ -5,15 +5,15 @@ it is pure: offsets and times come in, decisions go out.
 """
 
 import math
-import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final
 
-from quorate.broker.controller.operations import may_lead
-from quorate.broker.metadata import LeaderRecoveryState, MetadataImage, PartitionState
+from quorate.broker.metadata import LeaderRecoveryState, PartitionState
+from quorate.broker.replication.foundation import Eligible
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 from quorate.value import value
+
+_UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +89,8 @@ class FetchClock:
 
 
 class RemoteReplica:
-    """Times are `trio.current_time()`, in seconds. Offsets are `UNKNOWN_OFFSET` until the follower has
-    fetched in this leader epoch."""
+    """A leader's view of one follower, from its fetches. Times are `trio.current_time()`, in seconds. Offsets
+    are `UNKNOWN_OFFSET` until the follower has fetched in this leader epoch."""
 
     __slots__ = (
         "_clock",
@@ -169,11 +169,6 @@ class RemoteReplica:
         return self.log_end_offset == leader_end_offset or now - self.last_caught_up_at <= lag_s
 
 
-Eligible: TypeAlias = Callable[[int, int], bool]
-"""(broker id, broker epoch in its fetches, -1 unknown): may it join an ISR? Registered, unfenced, not
-shutting down, its directory online, and the same incarnation that fetches."""
-
-
 @value(frozen=True, slots=True, kw_only=True)
 class LagRule:
     """The time rule by which a follower counts as caught up."""
@@ -184,8 +179,8 @@ class LagRule:
 
 
 class LeaderState:
-    """One leader epoch. `epoch_start_offset` is the log's end when it began: whoever joins the ISR must have
-    everything below it (KAFKA-7128)."""
+    """The state of a replica that leads its partition in one leader epoch. `epoch_start_offset` is the log's
+    end when it began: whoever joins the ISR must have everything below it (KAFKA-7128)."""
 
     __slots__ = (
         "_known_from",
@@ -276,6 +271,20 @@ class LeaderState:
                 least = end
         return least
 
+    def low_watermark(self, *, durable_log_start_offset: Offset, eligible: Eligible) -> Offset:
+        """Return the least durable log start of this leader and of the followers that may lead next: those
+        that are live, in the ISR, or eligible leader replicas. Kafka asks the live ones alone, so that a
+        member of the ELR could bring deleted records back. -1 while one has not fetched in this epoch."""
+        least = durable_log_start_offset
+        for remote in self.remotes.values():
+            if remote.log_start_offset < least and (
+                remote.broker_id in self.isr.maximal
+                or remote.broker_id in self.isr.elr
+                or eligible(remote.broker_id, _UNKNOWN_BROKER_EPOCH)
+            ):
+                least = remote.log_start_offset
+        return least
+
     def unheard_by_others(self, *, now: float, after_s: float) -> bool:
         """Return whether other members exist and none has fetched for `after_s`, so that nothing can be
         committed."""
@@ -360,21 +369,10 @@ class LeaderState:
         return proposal
 
 
-def may_join(
-    image: MetadataImage, topic_id: uuid.UUID, partition_id: int, broker_id: int, broker_epoch: int
-) -> bool:
-    """Return whether the broker may join the partition's ISR: `Eligible`, by what `image` says.
-    `broker_epoch`: in its fetches, -1 unknown."""
-    broker = image.broker(broker_id)
-    if broker is None or broker_epoch not in (-1, broker.epoch):
-        return False
-    state = image.partition(topic_id, partition_id)
-    return state is not None and may_lead(image, state, broker_id)
-
-
 class FollowerState:
-    """An answer from a leader counts only for the very object that the request was made for: after any change
-    of leader or epoch there is another one (KAFKA-13207)."""
+    """The state of a replica that follows a leader in one leader epoch. An answer from a leader counts only
+    for the very object that the request was made for: after any change of leader or epoch there is another
+    one (KAFKA-13207)."""
 
     __slots__ = ("in_isr", "leader", "leader_epoch", "partition_epoch")
 

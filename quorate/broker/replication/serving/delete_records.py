@@ -1,7 +1,7 @@
 """DeleteRecords as the leaders of its partitions answer it (KIP-107): raise the log start, store it, and wait
 for the followers."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ from quorate.broker.replication.foundation import (
     TopicRef,
     Waiter,
 )
-from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.replica import LogStarts, PartitionReplica
 from quorate.error_code import ErrorCode
 from quorate.present import present
 from quorate.runtime import Slices
@@ -86,16 +86,10 @@ class ParkedDeletions(Waiter):
 class DeletionService:
     """Deletes records of partitions that this broker leads."""
 
-    def __init__(
-        self,
-        deletable: Deletable,
-        purgatory: Purgatory,
-        raised: Callable[[Sequence[PartitionReplica]], Awaitable[None]],
-    ) -> None:
-        """`raised`: makes the log starts of these partitions durable."""
+    def __init__(self, deletable: Deletable, purgatory: Purgatory, log_starts: LogStarts) -> None:
         self._deletable = deletable
         self._purgatory = purgatory
-        self._raised = raised
+        self._log_starts = log_starts
 
     async def delete(self, items: Sequence[DeleteRecordsItem], *, timeout_ms: int) -> ParkedDeletions:
         """Delete, and return when this broker has done it; the followers have when the result is `done`. What
@@ -114,7 +108,7 @@ class DeletionService:
                 pending.expect(item, partition, wanted)
                 led.append(partition)
             await slices.pause()
-        await self._raised([each for each in led if not _is_durable(each)])
+        await self._log_starts.raised([each for each in led if not _is_durable(each)])
         for partition in led:
             partition.settle_deletions()
             await slices.pause()

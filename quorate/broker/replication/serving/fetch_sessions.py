@@ -108,7 +108,7 @@ class SessionPartition:
 
 
 class FetchSession:
-    """Its `epoch` is that of the next incremental request."""
+    """What one client fetches. `epoch` is that of the next incremental request."""
 
     __slots__ = (
         "_partitions",
@@ -202,7 +202,7 @@ class FetchSession:
             yield
 
     def close(self) -> Iterator[None]:
-        """Observe nothing any more, in steps. What waits is answered that the session is no more."""
+        """Observe nothing any more, in steps. A waiting fetch is told that the session is closed."""
         self.epoch = -1
         if self.parked is not None:
             self.parked.complete()
@@ -230,7 +230,7 @@ class FetchSessionError(Exception):
 
 
 class FetchSessions:
-    """`run` takes apart what was closed."""
+    """All fetch sessions of a broker. `run` takes closed sessions apart."""
 
     def __init__(self, entropy: Entropy, *, slots: int) -> None:
         self._entropy = entropy

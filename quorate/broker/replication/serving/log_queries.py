@@ -6,11 +6,12 @@ from functools import partial
 from quorate.broker.replication.foundation import (
     DescribedProducer,
     EpochEndResult,
+    Failures,
     OffsetResult,
     PartitionError,
     TopicRef,
 )
-from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.replica import DamageRead, LogFailed, PartitionLookups, PartitionReplica
 from quorate.error_code import ErrorCode
 from quorate.log import (
     Codec,
@@ -29,9 +30,8 @@ from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 async def find_offset(
     partition: PartitionReplica,
     timestamp: int,
-    disk_failed: Callable[[PartitionReplica, Exception], None],
+    failures: Failures,
     *,
-    damaged: Callable[[PartitionReplica, DamagedLogError], None],
     compute: Compute,
     uncompressed_max_bytes: int,
 ) -> OffsetResult:
@@ -65,9 +65,9 @@ async def find_offset(
         if partition.role is not role or partition.log is not opened:
             raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has moved") from error
         if isinstance(error, DamagedLogError):
-            damaged(partition, error)
+            failures.report(DamageRead(partition, error))
             raise PartitionError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-        disk_failed(partition, error)
+        failures.report(LogFailed(partition, error))
         raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
 
@@ -138,18 +138,15 @@ class LogQueries:
 
     def __init__(
         self,
-        find: Callable[[TopicRef, int], PartitionReplica],
+        lookups: PartitionLookups,
+        failures: Failures,
         *,
-        disk_failed: Callable[[PartitionReplica, Exception], None],
-        damaged: Callable[[PartitionReplica, DamagedLogError], None],
         compute: Compute,
         now_ms: Callable[[], int],
         uncompressed_max_bytes: int,
     ) -> None:
-        """`find` raises `PartitionError` for a replica that isn't here."""
-        self._find = find
-        self._disk_failed = disk_failed
-        self._damaged = damaged
+        self._lookups = lookups
+        self._failures = failures
         self._compute = compute
         self._now_ms = now_ms
         self._uncompressed_max_bytes = uncompressed_max_bytes
@@ -166,13 +163,12 @@ class LogQueries:
         -3: the record with the newest timestamp; -5 and -6 (tiered storage): none. Otherwise: the first
         record at or after `timestamp` (ms)."""
         try:
-            partition = self._find(topic, partition_id)
+            partition = self._lookups.partition(topic, partition_id)
             partition.check_leading(current_leader_epoch)
             return await find_offset(
                 partition,
                 timestamp,
-                self._disk_failed,
-                damaged=self._damaged,
+                self._failures,
                 compute=self._compute,
                 uncompressed_max_bytes=self._uncompressed_max_bytes,
             )
@@ -190,7 +186,7 @@ class LogQueries:
         """OffsetForLeaderEpoch (KIP-101, KIP-279): the largest epoch of the log that is not above
         `leader_epoch`, and its end. An epoch that has not begun has neither."""
         try:
-            partition = self._find(topic, partition_id)
+            partition = self._lookups.partition(topic, partition_id)
             partition.check_leading(current_leader_epoch)
         except PartitionError as error:
             return EpochEndResult(error=error.code)
@@ -203,7 +199,7 @@ class LogQueries:
     def producers(self, topic: TopicRef, partition_id: int) -> Iterator[DescribedProducer]:
         """Yield the idempotent producers of a replica, leader or follower, each in its state when it is
         yielded. Raises `PartitionError`."""
-        partition = self._find(topic, partition_id)
+        partition = self._lookups.partition(topic, partition_id)
         if partition.failure is not None:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, partition.failure)
         return partition.producers.described(self._now_ms)

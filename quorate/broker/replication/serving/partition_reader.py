@@ -8,6 +8,8 @@ import trio
 
 from quorate.broker.metadata import MetadataImage
 from quorate.broker.replication.foundation import (
+    CurrentMetadata,
+    Failures,
     FetchItem,
     FetchOptions,
     FetchResult,
@@ -18,7 +20,7 @@ from quorate.broker.replication.foundation import (
     TopicRef,
     Watchers,
 )
-from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.replica import DamageRead, LogFailed, PartitionReplica
 from quorate.error_code import ErrorCode
 from quorate.log import Codec, DamagedLogError, Log, LogError, OffsetOutOfRangeError
 from quorate.log.batches import peek
@@ -30,7 +32,7 @@ NOBODY: Final = -1
 
 
 def preferred_replica(
-    partition: PartitionReplica, item: FetchItem, options: FetchOptions, image: Callable[[], MetadataImage]
+    partition: PartitionReplica, item: FetchItem, options: FetchOptions, image: MetadataImage
 ) -> int:
     """Return the broker that a consumer had better read from, or `NOBODY`: of the replicas in its rack the
     one with the longest log, and of equal ones the one that was last caught up.
@@ -41,7 +43,7 @@ def preferred_replica(
     leader = partition.leading
     if leader is None or not options.rack_id:
         return NOBODY
-    brokers = image().brokers
+    brokers = image.brokers
     own = brokers.get(partition.broker_id)
     if own is None or own.rack == options.rack_id:
         return NOBODY
@@ -79,7 +81,8 @@ class _Seen:
 
 
 class QuietRead:
-    """The results of a consumer's fetch that waits."""
+    """The results of a consumer's fetch that waits, and what they depended on: while that holds, another read
+    gives the same."""
 
     __slots__ = ("_cut_off", "_lookup", "_seen", "results")
 
@@ -161,22 +164,20 @@ class PartitionReader:
     def __init__(
         self,
         lookup: Lookup,
+        failures: Failures,
+        metadata: CurrentMetadata,
         *,
-        disk_failed: Callable[[PartitionReplica, Exception], None],
-        damaged: Callable[[PartitionReplica, DamagedLogError], None],
         cut_off: Callable[[PartitionReplica], bool],
         quotas: ReplicationQuotas,
         stats: ReplicationStats,
-        image: Callable[[], MetadataImage],
         selects: bool,
     ) -> None:
         """`selects`: whether consumers are sent to the closest replica, and served by followers (KIP-392)."""
-        self._image = image
+        self._metadata = metadata
         self._selects = selects
         self.lookup = lookup
         self._stats = stats
-        self._disk_failed = disk_failed
-        self._damaged = damaged
+        self._failures = failures
         self._cut_off = cut_off
         self._quota = quotas.leader
 
@@ -195,7 +196,9 @@ class PartitionReader:
             role = partition.role
             readable_end: ReadableEnd | None = self.readable_end(partition, options)
             records = b""
-            preferred = preferred_replica(partition, item, options, self._image) if any_replica else NOBODY
+            preferred = (
+                preferred_replica(partition, item, options, self._metadata.image) if any_replica else NOBODY
+            )
             if not options.zstd and partition.rules.codec is Codec.ZSTD:
                 raise _needs_zstd(partition)
             throttled = options.from_follower and partition.leader_throttled
@@ -237,9 +240,9 @@ class PartitionReader:
                 return PartitionRead(_refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition))
             if isinstance(error, DamagedLogError):
                 # The rest of the log can be read.
-                self._damaged(partition, error)
+                self._failures.report(DamageRead(partition, error))
                 return PartitionRead(_refused(item, ErrorCode.CORRUPT_MESSAGE, partition))
-            self._disk_failed(partition, error)
+            self._failures.report(LogFailed(partition, error))
             return PartitionRead(_refused(item, ErrorCode.KAFKA_STORAGE_ERROR, partition))
         if not records and not options.from_follower and self._cut_off(partition):
             # There is nothing more to come from here, perhaps from another.

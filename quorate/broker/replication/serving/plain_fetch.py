@@ -98,8 +98,8 @@ class FetchService:
         return await self._read_or_park(options, deadline, wait=options.max_wait_ms > 0, again=again)
 
     def begin_again(self, options: FetchOptions, quiet: QuietRead) -> ParkedFetch | None:
-        """Begin a fetch whose like found what `quiet` has, without a read. None if another read may give
-        more."""
+        """Begin a repeated fetch from the earlier result `quiet`, without a read. None if another read may
+        give more."""
         if not quiet.holds():
             return None
         deadline = trio.current_time() + options.max_wait_ms / 1000

@@ -16,7 +16,7 @@ from quorate.broker.replication.foundation import (
     TopicRef,
     Waiter,
 )
-from quorate.broker.replication.producing import BatchChecker, CheckedBatches
+from quorate.broker.replication.producing import BatchChecker, CheckedBatches, read_unchecked
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.wire import MemoryBudget
 from quorate.error_code import ErrorCode
@@ -142,7 +142,9 @@ class ProduceService:
         for item in items:
             try:
                 partition = self._writable(item.topic, item.partition_id)
-                batches = partition.read_headers(item.records, internal=internal)
+                batches = read_unchecked(
+                    item.records, max_bytes=partition.rules.max_message_bytes, internal=internal
+                )
                 results.add(item, partition, batches, acks=acks)
             except PartitionError as error:
                 results.pending.add(_refused(item, error))

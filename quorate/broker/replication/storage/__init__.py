@@ -12,7 +12,9 @@ from quorate.broker.replication.storage.folders import (
     load_partition_metadata,
     parse_folder_name,
 )
-from quorate.broker.replication.storage.future_logs import FutureLogs
+from quorate.broker.replication.storage.future_logs import (
+    FutureLogs,
+)
 from quorate.broker.replication.storage.log_directory import (
     BadDirectory,
     DirectoriesView,
@@ -22,9 +24,17 @@ from quorate.broker.replication.storage.log_directory import (
     LogDirectory,
     failure_reason,
 )
-from quorate.broker.replication.storage.log_manager import LogManager
-from quorate.broker.replication.storage.partition_folders import PartitionFolders
-from quorate.broker.replication.storage.proofs import NO_PROOF, Proof, newest_proof
+from quorate.broker.replication.storage.log_manager import (
+    LogManager,
+)
+from quorate.broker.replication.storage.partition_folders import (
+    PartitionFolders,
+)
+from quorate.broker.replication.storage.proofs import (
+    NO_PROOF,
+    Proof,
+    newest_proof,
+)
 
 __all__ = [
     "MOVED_MARK",

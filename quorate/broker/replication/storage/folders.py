@@ -252,7 +252,8 @@ def foreign_file(names: Iterable[str]) -> str | None:
 
 
 class FolderSync:
-    """One sync at a time; what is asked for during one is done by the next, for all."""
+    """The syncs of one folder, shared by those who ask at once. One sync at a time; what is asked for during
+    one is done by the next, for all."""
 
     __slots__ = ("_asked", "_disk", "_done", "_error", "_path", "_turn")
 

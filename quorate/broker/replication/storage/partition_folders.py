@@ -22,7 +22,9 @@ log = get_logger(__name__)
 
 
 class Namesakes:
-    """All but one of the folders of a name are set aside when a broker starts (`settle_duplicates`)."""
+    """Folders of one name in several directories that are of different partitions: a topic was made again, or
+    shrunk and grown, while a directory was away. When a broker starts, all but one of them are set aside
+    (`settle_duplicates`), until metadata says which counts."""
 
     def __init__(self, disk: Disk, directories: Sequence[LogDirectory]) -> None:
         self._disk = disk

@@ -9,8 +9,8 @@ from typing import Final
 import trio
 
 from quorate.broker.metadata import is_reserved
-from quorate.broker.replication.foundation import PartitionError
-from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.foundation import DirectoryFailed, Failures, PartitionError
+from quorate.broker.replication.replica import PartitionLookups, PartitionReplica, log_config
 from quorate.broker.replication.storage import FutureLogs, LogManager, PartitionIdentity, fits_future_name
 from quorate.broker.replication.upkeep.replica_move import MoveContext, ReplicaMove
 from quorate.error_code import ErrorCode
@@ -21,7 +21,8 @@ log = get_logger(__name__)
 
 
 class Retirement:
-    """The folder with its mark stays until metadata names another directory (`recorded`): a broker that finds
+    """The end of the folder that a replica was moved from: first its records go, then the folder itself. The
+    folder with its mark stays until metadata names another directory (`recorded`): a broker that finds
     nothing where metadata says that its replica is would begin an empty log there."""
 
     def __init__(
@@ -30,8 +31,8 @@ class Retirement:
         source: uuid.UUID,
         futures: FutureLogs,
         *,
+        failures: Failures,
         kept_s: float,
-        failed: Callable[[uuid.UUID, Exception], None],
     ) -> None:
         """`kept_s`: for how long whoever reads the old log may go on reading."""
         self.key = key
@@ -39,7 +40,7 @@ class Retirement:
         self.ended = trio.Event()
         self._futures = futures
         self._kept_s = kept_s
-        self._failed = failed
+        self._failures = failures
         self._recorded = trio.Event()
         self._scope = trio.CancelScope()
 
@@ -61,7 +62,7 @@ class Retirement:
                 await self._recorded.wait()
                 await self._futures.forget_departed(self.key)
         except DiskError as error:
-            self._failed(self.source, error)
+            self._failures.report(DirectoryFailed(self.source, error))
         finally:
             self.ended.set()
 
@@ -80,21 +81,18 @@ class DirectoryMoves:
     def __init__(
         self,
         logs: LogManager,
+        lookups: PartitionLookups,
         context: MoveContext,
         *,
         tasks: Tasks,
         entropy: Entropy,
-        find: Callable[[str, int], PartitionReplica],
-        log_config: Callable[[str], LogConfig],
         kept_s: float = KEPT_SECONDS,
     ) -> None:
-        """`find` raises `PartitionError` for a replica that isn't here."""
         self._logs = logs
         self._context = context
         self._tasks = tasks
         self._entropy = entropy
-        self._find = find
-        self._log_config = log_config
+        self._lookups = lookups
         self._kept_s = kept_s
         self._moves: dict[TopicPartition, ReplicaMove] = {}
         self._retiring: dict[TopicPartition, Retirement] = {}
@@ -153,6 +151,9 @@ class DirectoryMoves:
             )
         await self._create(key, partition, target)
 
+    def _log_config(self, topic: str) -> LogConfig:
+        return log_config(self._context.metadata.config(topic))
+
     def _remember(self, key: TopicPartition, target: uuid.UUID) -> None:
         self._wishes[key] = target
         self._wishes.move_to_end(key)
@@ -161,7 +162,7 @@ class DirectoryMoves:
 
     def _hosted(self, key: TopicPartition) -> PartitionReplica:
         try:
-            partition = self._find(*key)
+            partition = self._lookups.partition(*key)
         except PartitionError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 where = self._logs.folders.log_directory_of(*key)
@@ -190,7 +191,7 @@ class DirectoryMoves:
         except DescriptorsExhaustedError as error:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except DiskError as error:
-            self._context.directory_failed(target, error)
+            self._context.failures.report(DirectoryFailed(target, error))
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         log.info("a replica begins to move", partition=str(partition), to=self._logs.folders.path_of(target))
         self._start(ReplicaMove(partition, target, future, self._context, settled=self._settling(key)))
@@ -223,7 +224,7 @@ class DirectoryMoves:
         if source is None or key in self._retiring or partition.failure is not None or self._tasks.ended:
             return
         retirement = Retirement(
-            key, source, self._context.futures, kept_s=kept_s, failed=self._context.directory_failed
+            key, source, self._context.futures, failures=self._context.failures, kept_s=kept_s
         )
         self._retiring[key] = retirement
         if partition.state is not None:
@@ -252,7 +253,7 @@ class DirectoryMoves:
         futures = self._context.futures
         async with self._lock:
             found = futures.find(key)
-            if found is None or key in self._moves or not self._context.is_served(partition):
+            if found is None or key in self._moves or not self._context.hosted.has(partition):
                 return
             where, future = found
             here = self._logs.folders.log_directory_of(*key)
@@ -265,7 +266,7 @@ class DirectoryMoves:
                 log.error("a future replica can't be opened", path=where.path, reason=str(error))
                 return
             except DiskError as error:
-                self._context.directory_failed(where.id, error)
+                self._context.failures.report(DirectoryFailed(where.id, error))
                 return
             except LogError as error:
                 log.warning(

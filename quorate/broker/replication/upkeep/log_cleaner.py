@@ -2,17 +2,18 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 import trio
 
-from quorate.broker.replication.foundation import ReplicationConfig
+from quorate.broker.replication.foundation import Failures, ReplicationConfig
 from quorate.broker.replication.replica import (
     CompactionPass,
     CompactionSettings,
     CompactionStoppedError,
+    HostedReplicas,
+    LogFailed,
     PartitionReplica,
 )
 from quorate.broker.replication.storage import LogManager
@@ -123,21 +124,19 @@ class LogCleaner:
         self,
         config: ReplicationConfig,
         logs: LogManager,
+        hosted: HostedReplicas,
+        failures: Failures,
         *,
-        partitions: Callable[[], Iterable[PartitionReplica]],
-        is_served: Callable[[PartitionReplica], bool],
         wall_clock: WallClock,
         compute: Compute,
-        disk_failed: Callable[[PartitionReplica, Exception], None],
     ) -> None:
         self.stats = CleaningStats(uncleanable=dict.fromkeys(logs.paths, (0, 0)))
         self._config = config
         self._logs = logs
-        self._partitions = partitions
-        self._is_served = is_served
+        self._hosted = hosted
+        self._failures = failures
         self._now_ms = wall_clock.now_ms
         self._compute = compute
-        self._disk_failed = disk_failed
         self._throttle = CleaningThrottle(config.log_cleaner_io_max_bytes_per_second)
         self._states: dict[PartitionReplica, CleaningState] = {}
         self._reconfigured = trio.Event()
@@ -203,9 +202,9 @@ class LogCleaner:
         due: list[tuple[float, PartitionReplica]] = []
         uncleanable: dict[str, tuple[int, int]] = dict.fromkeys(self._logs.paths, (0, 0))
         dirtiest, delay_ms = 0.0, 0
-        for partition in self._partitions():
+        for partition in self._hosted.each():
             settings = partition.compaction.settings
-            if settings is None or partition.failure is not None or not self._is_served(partition):
+            if settings is None or partition.failure is not None or not self._hosted.has(partition):
                 continue
             state = states[partition] = self._states.get(partition) or CleaningState()
             self._states[partition] = state
@@ -283,7 +282,7 @@ class LogCleaner:
             partition = found.popleft()
             state = self._states.get(partition)
             settings = partition.compaction.settings
-            if state is None or settings is None or not self._is_served(partition):
+            if state is None or settings is None or not self._hosted.has(partition):
                 continue
             # Much may have changed since the look.
             look = await self._look(partition, state, settings)
@@ -353,13 +352,13 @@ class LogCleaner:
 
     def _failed(self, partition: PartitionReplica, state: CleaningState, error: Exception) -> None:
         """An error of a look or a pass. The log is as it was."""
-        if isinstance(error, LogFailedError) or not self._is_served(partition):
+        if isinstance(error, LogFailedError) or not self._hosted.has(partition):
             return  # whoever it failed has said so, or the replica is being removed
         if isinstance(error, DiskFullError | DescriptorsExhaustedError):
             state.postponed_until = trio.current_time() + _SHORTAGE_S
             log.error("a log can't be compacted for now", partition=str(partition), reason=str(error))
         elif isinstance(error, DiskError):
-            self._disk_failed(partition, error)
+            self._failures.report(LogFailed(partition, error))
         elif state.uncleanable is None:
             state.uncleanable = str(error)
             log.error(

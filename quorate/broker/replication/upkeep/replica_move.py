@@ -14,9 +14,16 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.foundation import ReplicationQuota
+from quorate.broker.replication.foundation import CurrentMetadata, DirectoryFailed, Failures, ReplicationQuota
 from quorate.broker.replication.producing import store, take
-from quorate.broker.replication.replica import Mirror, PartitionReplica
+from quorate.broker.replication.replica import (
+    DirectoryAssignments,
+    HostedReplicas,
+    LogFailed,
+    Mirror,
+    PartitionReplica,
+    configure,
+)
 from quorate.broker.replication.storage import FutureLogs
 from quorate.broker.replication.upkeep.future_copy import FutureCopy
 from quorate.log import DamagedLogError, InvalidBatchError, Log, LogError, TopicPartition
@@ -26,6 +33,8 @@ log = get_logger(__name__)
 
 
 class MoveState(enum.Enum):
+    """The states of a replica's move between directories (KIP-113)."""
+
     COPYING = "copying"
     """The future replica lacks records. It is no more than a copy, and may be dropped."""
     MIRRORING = "mirroring"
@@ -83,14 +92,10 @@ class MoveContext:
     futures: FutureLogs
     quota: ReplicationQuota
     pieces: trio.CapacityLimiter
-    is_served: Callable[[PartitionReplica], bool]
-    configure: Callable[[PartitionReplica], None]
-    """Applies the topic's settings to the partition's log."""
-    report: Callable[[PartitionReplica], None]
-    """Tells the controller where the replica is."""
-    disk_failed: Callable[[PartitionReplica, Exception], None]
-    """The log of the partition failed."""
-    directory_failed: Callable[[uuid.UUID, Exception], None]
+    hosted: HostedReplicas
+    metadata: CurrentMetadata
+    assignments: DirectoryAssignments
+    failures: Failures
 
 
 class ReplicaMove:
@@ -203,10 +208,10 @@ class ReplicaMove:
                 self._switch()
             if partition.failure is not None:
                 self._change_state(MoveState.FAILED)
-                self._context.report(partition)
+                self._report()
                 return True
             self._change_state(MoveState.SWITCHED)
-            self._context.configure(partition)
+            configure(partition, self._context.metadata.config(partition.topic))
             await futures.settle_name(self.key)
             partition.settle_deletions()
         log.info(
@@ -215,8 +220,15 @@ class ReplicaMove:
             folder=partition.log.folder,
             end_offset=partition.log.end_offset,
         )
-        self._context.report(partition)
+        self._report()
         return True
+
+    def _report(self) -> None:
+        """Tell the controller where the replica is, if metadata says otherwise."""
+        partition, context = self.partition, self._context
+        if partition.state is not None and context.hosted.has(partition):
+            replica = (partition.topic_id, partition.partition_id)
+            context.assignments.report(partition.topic, replica, partition.state)
 
     def _switch(self) -> None:
         partition = self.partition
@@ -224,7 +236,7 @@ class ReplicaMove:
             partition.log = self._context.futures.switch(self.key)
         except DiskError as error:
             partition.fail(str(error))
-            self._context.directory_failed(self.target, error)
+            self._context.failures.report(DirectoryFailed(self.target, error))
         partition.mirror = None
 
     async def _seal(self) -> bool:
@@ -265,7 +277,7 @@ class ReplicaMove:
         if self.partition.failure is not None:
             self._change_state(MoveState.FAILED)
             raise _GivenUpError("the replica has failed")
-        if not self._context.is_served(self.partition):
+        if not self._context.hosted.has(self.partition):
             raise _GivenUpError("the replica is being removed")
         if not self._context.futures.is_usable(self.target):
             self._change_state(MoveState.FAILED)
@@ -289,7 +301,7 @@ class ReplicaMove:
         if self.state is MoveState.SEALED:
             # Its mark may be durable already, and then the record that it lacks would be gone.
             self.partition.fail(str(error))
-            self._context.directory_failed(self.target, error)
+            self._context.failures.report(DirectoryFailed(self.target, error))
 
     async def _remove(self, why: str) -> None:
         self._unmirror()
@@ -308,9 +320,9 @@ class ReplicaMove:
         if partition.failure is not None and not isinstance(error, DiskError):
             return
         if error is self._error or (isinstance(error, DiskError) and self._is_of_future(error)):
-            self._context.directory_failed(self.target, error)
+            self._context.failures.report(DirectoryFailed(self.target, error))
         else:
-            self._context.disk_failed(partition, error)
+            self._context.failures.report(LogFailed(partition, error))
 
 
 class _GivenUpError(Exception):

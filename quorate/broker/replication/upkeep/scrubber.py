@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 
 import trio
 
-from quorate.broker.replication.foundation import ReplicationStats
-from quorate.broker.replication.replica import PartitionReplica, remedy_for
+from quorate.broker.replication.foundation import DamageFound, Failures, ReplicationStats
+from quorate.broker.replication.replica import DamageRead, HostedReplicas, PartitionReplica, remedy_for
 from quorate.broker.replication.storage import LogDirectory, LogManager
 from quorate.log import (
-    DamagedLogError,
     DamagedRange,
     Log,
     LogError,
@@ -118,32 +117,30 @@ _BURST_SECONDS: Final = 0.25
 
 
 class Scrubber:
-    """`run` checks what is due; `suspect` has a segment checked at once.
-
-    `found` is called with a replica whenever a check has found damage in it that was not known.
-    """
+    """`run` checks what is due; `suspect` has a segment checked at once. `DamageFound` is reported whenever a
+    check has found damage in a replica that was not known."""
 
     def __init__(
         self,
         logs: LogManager,
+        hosted: HostedReplicas,
+        failures: Failures,
         *,
         interval_ms: int,
         bytes_per_second: int,
         disk: Disk,
-        find: Callable[[str, int], PartitionReplica | None],
         now_ms: Callable[[], int],
         stats: ReplicationStats,
-        found: Callable[[PartitionReplica], None],
     ) -> None:
         """`interval_ms`: 0 for no scrub; suspects are checked all the same."""
         self._logs = logs
         self._interval_ms = interval_ms
         self._rate = bytes_per_second
         self._disk = disk
-        self._find = find
+        self._hosted = hosted
+        self._failures = failures
         self._now_ms = now_ms
         self._stats = stats
-        self._found = found
         self._suspects: dict[TopicPartition, set[Offset]] = {}
         self._wake = trio.Event()
 
@@ -154,8 +151,10 @@ class Scrubber:
             for where in self._logs.directories:
                 nursery.start_soon(self._run, where)
 
-    def suspect(self, partition: PartitionReplica, error: DamagedLogError) -> None:
-        """A read met damage: have the segment checked now, with which the rest is known."""
+    def suspect(self, met: DamageRead) -> None:
+        """Have the segment checked now in which a read met damage. The check finds all that is damaged in
+        it."""
+        partition, error = met.partition, met.error
         name = os.path.basename(error.path).partition(".")[0]
         key = (partition.topic, partition.partition_id)
         bases = self._suspects.setdefault(key, set())
@@ -230,7 +229,7 @@ class Scrubber:
                 progress.note(key, LastCheck(before.at_ms, base))
                 await progress.store()
             damaged |= await self._check(where, key, opened, base, pace)
-        partition = self._find(*key)
+        partition = self._hosted.find(*key)
         damaged |= partition is not None and bool(partition.damage)
         # A damaged replica is the first to be read again after a restart.
         progress.note(key, NEVER if damaged else LastCheck(began_ms))
@@ -264,7 +263,7 @@ class Scrubber:
         except LogError as error:
             log.error("a segment can't be checked", topic=key[0], partition=key[1], reason=str(error))
             return False
-        partition = self._find(*key)
+        partition = self._hosted.find(*key)
         if findings is None:
             return False
         self._stats.scrubbed_bytes += findings.bytes_read
@@ -278,7 +277,7 @@ class Scrubber:
         for each in new:
             _tell(partition, each)
         if new:
-            self._found(partition)
+            self._failures.report(DamageFound(partition.topic, partition.partition_id))
 
 
 def _tell(partition: PartitionReplica, found: DamagedRange) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from quorate.broker.metadata import TopicConfig
-from quorate.broker.replication.foundation import ReplicationConfig
+from quorate.broker.replication.foundation import CurrentMetadata, Failures, ReplicationConfig
 from quorate.broker.replication.producing import store, take
-from quorate.broker.replication.replica import HostedReplicas, PartitionReplica
+from quorate.broker.replication.replica import HostedReplicas, LogFailed, PartitionReplica
 from quorate.broker.replication.storage import LogManager
 from quorate.log import LogError, LogInterruptedError, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Slices, get_logger, in_slices
@@ -24,10 +23,10 @@ class Upkeep:
         config: ReplicationConfig,
         logs: LogManager,
         hosted: HostedReplicas,
+        metadata: CurrentMetadata,
+        failures: Failures,
         *,
         disk: Disk,
-        topic_config: Callable[[str], TopicConfig],
-        disk_failed: Callable[[PartitionReplica, Exception], None],
         now_ms: Callable[[], int],
     ) -> None:
         self._config = config
@@ -36,8 +35,8 @@ class Upkeep:
         self._logs = logs
         self._hosted = hosted
         self._disk = disk
-        self._topic_config = topic_config
-        self._disk_failed = disk_failed
+        self._metadata = metadata
+        self._failures = failures
         self._now_ms = now_ms
         self._flushed: dict[PartitionReplica, Offset] = {}
         """The log ends of the last round that `_flush_one` has seen."""
@@ -108,11 +107,11 @@ class Upkeep:
 
     async def _retain(self) -> None:
         for partition in self._hosted.partitions():
-            if self._topic_config(partition.topic).cleanup_delete:
+            if self._metadata.config(partition.topic).cleanup_delete:
                 await self._run_chore(partition, self._retain_one)
 
     async def _retain_one(self, partition: PartitionReplica) -> None:
-        config = self._topic_config(partition.topic)
+        config = self._metadata.config(partition.topic)
         removed = await partition.log.delete_old_segments(
             retention_bytes=None if config.retention_bytes < 0 else config.retention_bytes,
             retention_ms=None if config.retention_ms < 0 else config.retention_ms,
@@ -160,4 +159,4 @@ class Upkeep:
             except LogInterruptedError:
                 pass  # The broker is stopping, and the next start recovers the log.
             except (DiskError, LogError) as error:
-                self._disk_failed(partition, error)
+                self._failures.report(LogFailed(partition, error))

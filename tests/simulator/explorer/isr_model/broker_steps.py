@@ -22,15 +22,22 @@ from quorate.broker.replication import (
     ReplicationStats,
 )
 from quorate.broker.replication.following import asked_for, take_in
-from quorate.broker.replication.foundation import ReplicationQuota, ReplicationQuotas
+from quorate.broker.replication.foundation import (
+    CurrentMetadata,
+    Failure,
+    Failures,
+    ReplicationQuota,
+    ReplicationQuotas,
+)
 from quorate.broker.replication.hosting import may_open
 from quorate.broker.replication.producing import CheckedBatches, ProduceRules
 from quorate.broker.replication.replica import (
     FollowerState,
+    IsrProposal,
     PartitionReplica,
+    ReplicaContext,
     RoleChange,
     isr_question,
-    may_join,
     settle_isr,
 )
 from quorate.broker.replication.serving import FetchService, PartitionReader
@@ -59,6 +66,13 @@ _MAX_BYTES: Final = 1 << 20
 class _Replica(PartitionReplica):
     async def load_producers(self) -> None:
         """Nobody produces idempotently here."""
+
+
+class _Unsent:
+    """The proposal stays pending in the role, and is sent by a step of its own."""
+
+    def submit(self, partition: PartitionReplica, proposal: IsrProposal) -> None:
+        """Do nothing."""
 
 
 def _uncut(partition: PartitionReplica, offset: Offset) -> AbstractAsyncContextManager[None]:
@@ -94,6 +108,9 @@ class BrokerSteps(BrokerLives):
         self._quotas = ReplicationQuotas(0)
         self._rules = ProduceRules.of(effective(MetadataImage(), TOPIC, static={}))
         self._min_isrs: dict[int, int] = {}
+        self._contexts: dict[tuple[int, int], ReplicaContext] = {}
+        self._failures = Failures()
+        self._failures.subscribe(Failure, _no_failure)
 
     # The replica
 
@@ -107,27 +124,36 @@ class BrokerSteps(BrokerLives):
         assert process.log is not None
         self._clock.now = process.now
 
-        def eligible(each: int, broker_epoch: int) -> bool:
-            return may_join(self._images.all[process.view], TOPIC_ID, 0, each, broker_epoch)
-
         replica = _Replica(
-            broker_id=broker_id,
+            self._context(broker_id, process.view),
             topic=TOPIC,
             topic_id=TOPIC_ID,
             partition_id=0,
-            disk=self._disk,
             log=process.log,
             min_isr=self._min_isr(process.view),
             rules=self._rules,
-            lag_s=LAG_SECONDS,
-            eligible=eligible,
-            propose=lambda partition, proposal: None,
-            stats=self._stats,
-            disk_failed=_disk_failed,
         )
         replica.role, replica.state = process.role, process.state
         replica.failure = "its disk failed" if process.failure else None
         return replica
+
+    def _context(self, broker_id: int, view: int) -> ReplicaContext:
+        """Return what a broker's replica has while its newest image is this one."""
+        found = self._contexts.get((broker_id, view))
+        if found is None:
+            metadata = CurrentMetadata({})
+            if view >= 0:
+                metadata.image = self._images.all[view]
+            found = self._contexts[broker_id, view] = ReplicaContext(
+                broker_id=broker_id,
+                disk=self._disk,
+                lag_s=LAG_SECONDS,
+                metadata=metadata,
+                proposals=_Unsent(),
+                failures=self._failures,
+                stats=self._stats,
+            )
+        return found
 
     def _min_isr(self, view: int) -> int:
         found = self._min_isrs.get(view)
@@ -182,12 +208,11 @@ class BrokerSteps(BrokerLives):
         process, replica = self._begin(machine)
         reader = PartitionReader(
             lambda topic, partition_id: replica,
-            disk_failed=_disk_failed,
-            damaged=_disk_failed,
+            self._failures,
+            CurrentMetadata({}),
             cut_off=lambda partition: False,
             quotas=self._quotas,
             stats=self._stats,
-            image=MetadataImage,
             selects=False,
         )
         item = FetchItem(
@@ -350,5 +375,5 @@ class BrokerSteps(BrokerLives):
         return replace(machine, folders=folders, process=process)
 
 
-def _disk_failed(partition: PartitionReplica, error: Exception) -> None:
-    raise SafetyViolation(f"no step fails: {type(error).__name__}: {error}")
+def _no_failure(failure: Failure) -> None:
+    raise SafetyViolation(f"no step fails: {failure}")

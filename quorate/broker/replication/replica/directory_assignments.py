@@ -14,7 +14,9 @@ from quorate.broker.controller.rpc import (
     AssignReplicasToDirsResponse,
     DirectoryAssignment,
 )
-from quorate.broker.metadata import LOST
+from quorate.broker.metadata import LOST, PartitionState
+from quorate.broker.replication.foundation import CurrentMetadata
+from quorate.broker.replication.storage import PartitionFolders
 from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
@@ -39,11 +41,19 @@ _NOT_HERE = (
 
 
 class DirectoryAssignments:
-    """`reconcile` after each change of metadata; `run` sends."""
+    """`report` a replica after each change of its metadata or of its directory; `run` sends."""
 
-    def __init__(self, broker_id: int, *, broker_epoch: Callable[[], int], assign: AssignDirectories) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        metadata: CurrentMetadata,
+        folders: PartitionFolders,
+        *,
+        assign: AssignDirectories,
+    ) -> None:
         self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._metadata = metadata
+        self._folders = folders
         self._assign = assign
         self._wanted: dict[Replica, uuid.UUID] = {}
         self._wake = trio.Event()
@@ -52,9 +62,13 @@ class DirectoryAssignments:
         """Return the number of replicas that the controller has yet to learn of."""
         return len(self._wanted)
 
-    def reconcile(self, replica: Replica, *, recorded: uuid.UUID, actual: uuid.UUID) -> None:
-        """The replica is in `actual`, and metadata says `recorded`."""
-        if recorded == actual:
+    def report(self, topic: str, replica: Replica, state: PartitionState) -> None:
+        """Tell the controller which directory the replica is in, unless `state` says the same, or it is in
+        none."""
+        actual = self._folders.directory_of(topic, replica[1])
+        if actual is None:
+            return
+        if state.directory_of(self._broker_id) == actual:
             self._wanted.pop(replica, None)
         else:
             self._wanted[replica] = actual
@@ -62,7 +76,7 @@ class DirectoryAssignments:
 
     def give_up(self, replica: Replica) -> None:
         """Report the replica's directory as unusable for now, so that another replica may lead. A later
-        `reconcile` takes the report back if it was not sent yet."""
+        `report` takes it back if it was not sent yet."""
         self._wanted[replica] = LOST
         self._wake.set()
 
@@ -87,7 +101,7 @@ class DirectoryAssignments:
         """Return whether nothing in `batch` has to be sent again."""
         request = AssignReplicasToDirsRequest(
             broker_id=self._broker_id,
-            broker_epoch=self._broker_epoch(),
+            broker_epoch=self._metadata.broker_epoch,
             assignments=tuple(
                 DirectoryAssignment(topic_id=topic_id, partition_id=number, directory_id=directory)
                 for (topic_id, number), directory in batch.items()
