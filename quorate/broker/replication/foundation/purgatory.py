@@ -1,21 +1,18 @@
 """Requests that wait: produces for the high watermark, deletions for the low one, fetches for records.
 
-The triggers are those of the seed on ISR (003), and have its names wherever they are pulled:
+| a request that waits | is tried again when |
+|---|---|
+| a consumer's fetch | the high watermark of its partition rises, because a consumer reads up to there |
+| a follower's fetch | a batch is appended to the leader's log, because a follower reads up to the log end |
+| a produce with acks=all | the high watermark rises |
+| a deletion of records | the low watermark rises |
 
-A. A fetch that waits is tried again when
-   A.1 the high watermark of its partition changes (a consumer's fetch: it reads up to there), and when
-   A.2 a message set is appended to the local log (a follower's fetch: it follows the log end offset).
-B. A produce that waits is tried again when
-   B.1 the high watermark of its partition changes (acks=-1), and when
-   B.2 the fetch of a follower is received (the seed asks: for acks above 1? Nobody has those any more: this
-       leads to B.1 now).
-C. The high watermark of a leader is increased when
-   C.1 the ISR of its partition changes, and when
-   C.2 the log end offset of any replica changes.
+The high watermark may rise when the ISR changes, when the leader appends, and when a follower's fetch shows
+that its log has grown. The change of a leader, of its epoch or of the log start completes every fetch.
 
-Each operation waits on the partitions that can complete it, and one timer holds all deadlines, so that one
-that waits costs nothing until either comes. Completing sets a flag and wakes whoever waits; it happens after
-a partition's state has changed, never within the change (KAFKA-13254).
+Each request waits on the partitions that can complete it, and one timer holds all deadlines. So a request
+that waits costs nothing until either comes. A request is completed after a partition's state has changed,
+never within the change (KAFKA-13254).
 """
 
 import heapq
@@ -199,7 +196,7 @@ class Watchers:
 
     @property
     def await_deletion(self) -> bool:
-        """Return whether anybody waits for the low watermark."""
+        """Return whether a deletion waits for the low watermark."""
         return bool(self._deletions)
 
     def low_watermark_moved(self, low_watermark: Offset) -> None:
@@ -227,13 +224,13 @@ class Watchers:
         self._observing_consumers.pop(observer, None)
 
     def appended(self) -> None:
-        """A.2: complete the fetches of followers, as the log has grown."""
+        """Complete the fetches of followers: the log has grown."""
         _complete(self._followers)
         for observer in self._observing_followers:
             observer.changed(wake=True)
 
     def high_watermark_moved(self, high_watermark: Offset) -> None:
-        """A.1 and B.1: complete the fetches of consumers, and the produces below the new high watermark."""
+        """Complete the fetches of consumers, and the produces below the new high watermark."""
         produces = self._produces
         while produces and produces[0].end_offset <= high_watermark:
             produces.popleft().settle(ErrorCode.NONE)
