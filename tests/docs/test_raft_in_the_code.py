@@ -1,11 +1,14 @@
-"""docs/explanation/raft-in-the-code.md names functions, and lines in them, that are there."""
+"""The pages that show where Raft and Kafka happen name functions, and lines in them, that are there."""
 
 import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/explanation/raft-in-the-code.md"
+RAFT = "docs/explanation/raft-in-the-code.md"
+KAFKA = "docs/explanation/kafka-in-the-code.md"
 _ITEM = re.compile(r"\[`([\w.]+)`\]\(\.\./\.\./([^)]+\.py)\), at\s+`([^`]+)`")
 
 
@@ -22,8 +25,9 @@ def source_of(path: str, name: str) -> str:
     return ""
 
 
-def test_each_function_is_there_and_has_the_line() -> None:
-    text = PAGE.read_text()
+@pytest.mark.parametrize("page", [RAFT, KAFKA])
+def test_each_function_is_there_and_has_the_line(page: str) -> None:
+    text = (ROOT / page).read_text()
     items = _ITEM.findall(text)
     # Each item of a list names one.
     assert len(items) == len(re.findall(r"^- ", text, re.M)) > 15
@@ -32,10 +36,11 @@ def test_each_function_is_there_and_has_the_line() -> None:
 
 
 def test_the_three_questions_are_answered_and_the_readme_leads_there() -> None:
-    headings = re.findall(r"^## (.*)$", PAGE.read_text(), re.M)
+    headings = re.findall(r"^## (.*)$", (ROOT / RAFT).read_text(), re.M)
     assert headings[:3] == [
         "Where is a vote granted?",
         "Where does a record become durable?",
         "Where does the high watermark move?",
     ]
-    assert "docs/explanation/raft-in-the-code.md" in (ROOT / "README.md").read_text()
+    assert RAFT in (ROOT / "README.md").read_text()
+    assert KAFKA in (ROOT / "README.md").read_text()
