@@ -102,6 +102,18 @@ class Source:
             found[child] |= {each for each in imported if each is not None and each != child}
         return dict(found)
 
+    def floors(self, package: str) -> dict[str, set[str]]:
+        """The packages in `package`, itself included, each with the modules directly in it, and the packages
+        that these import from."""
+        found: dict[str, set[str]] = {each: set() for each in self.packages if within(each, package)}
+        for module in self.trees:
+            room = module if module in self.packages else parent(module)
+            for _, source, _ in self.imports(module) if room in found else ():
+                other = source if source in self.packages else parent(source)
+                if other in found and other != room:
+                    found[room].add(other)
+        return found
+
     def windows(self) -> Iterator[str]:
         """Imports from a module by who is not in its package: the package's own `__init__` is the door."""
         for module in self.trees:

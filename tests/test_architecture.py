@@ -93,6 +93,14 @@ def test_there_is_no_circle_on_any_floor(either: Source) -> None:
     assert not found, found
 
 
+@pytest.mark.parametrize("package", ["broker.replication"])
+def test_the_rooms_of_a_package_stand_one_above_the_other(source: Source, package: str) -> None:
+    """Taken room by room, each with the modules directly in it. Of the package's own room, too."""
+    floors = source.floors(package)
+    assert len(floors) > 1
+    assert not circles(floors)
+
+
 def test_a_planted_circle_is_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
 
