@@ -31,7 +31,7 @@ from mutations import Mutator
 from sockets import fuzz_real_node
 from wellformed import Liar
 
-from quorate.raft.core.invariant import InvariantError
+from quorate.invariant import InvariantError
 from quorate.raft.quorum import Quorum
 from quorate.simulation.world import taking_logs
 from quorate.types import NodeId

@@ -9,7 +9,7 @@ import trio
 from cluster import Cluster, Count
 from mutations import Mutator
 
-from quorate.raft.core.invariant import InvariantError
+from quorate.invariant import InvariantError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
 from quorate.raft.storage.storage import format_folder

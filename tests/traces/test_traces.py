@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.invariant import InvariantError
 from quorate.raft.core.core import Core
 from quorate.raft.core.core_config import Generation
 from quorate.raft.core.effects import Effect
@@ -29,7 +30,6 @@ from quorate.raft.core.events import (
     UpdateVoter,
     VoterChange,
 )
-from quorate.raft.core.invariant import InvariantError
 from quorate.raft.core.messages import FetchRequest, FetchResponse, Message, Request
 from quorate.types import ElectionState, Endpoint, Epoch, EpochEnd, NodeId, Offset, Voter
 from tests.simulator.core.core_node import CoreDisk, CoreRecord

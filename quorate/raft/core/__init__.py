@@ -236,6 +236,7 @@ rebuild it as a new replica. Stale and malformed requests raise nothing: they ar
 step; docs/explanation/offsets.md has the order.
 """
 
+from quorate.invariant import InvariantError
 from quorate.raft.core import effects
 from quorate.raft.core.core import Core
 from quorate.raft.core.core_config import BatchSpan, CoreConfig, Generation
@@ -289,7 +290,6 @@ from quorate.raft.core.events import (
     UpdateVoter,
     VoterChange,
 )
-from quorate.raft.core.invariant import InvariantError
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping
 from typing import assert_never
 
 from quorate.error_code import ErrorCode
+from quorate.invariant import invariant
 from quorate.present import present
 from quorate.raft.core.core_config import CoreConfig, Generation
 from quorate.raft.core.effects import (
@@ -35,7 +36,6 @@ from quorate.raft.core.events import (
     Unreachable,
     VoterChange,
 )
-from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,

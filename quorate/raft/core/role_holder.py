@@ -2,9 +2,9 @@
 
 from typing import assert_never
 
+from quorate.invariant import invariant
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import Effect
-from quorate.raft.core.invariant import invariant
 from quorate.raft.core.roles import (
     Candidate,
     Follower,

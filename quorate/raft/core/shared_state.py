@@ -3,6 +3,7 @@
 from typing import TypedDict
 
 from quorate.error_code import ErrorCode
+from quorate.invariant import invariant
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.core.effects import (
@@ -16,7 +17,6 @@ from quorate.raft.core.effects import (
     Send,
 )
 from quorate.raft.core.events import Timer, TimerKind
-from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import Message, Request
 from quorate.raft.core.replica_log import IncomingSnapshot, ReplicaLog
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId, Offset, ReplicaKey, VoterSet

@@ -1,9 +1,7 @@
 """The offsets of one node, in their order. docs/explanation/offsets.md explains them and the exceptions."""
 
-from itertools import pairwise
-
+from quorate.invariant import ordered
 from quorate.raft.core.core import Core
-from quorate.raft.core.invariant import invariant
 from quorate.types import Offset
 
 
@@ -15,18 +13,11 @@ def validate(core: Core, *, applied: Offset | None = None) -> None:
     snapshot_end = zero if core.snapshot is None else core.snapshot.end_offset
     high_watermark = zero if core.high_watermark is None else core.high_watermark
     durable, end = core.durable_end_offset, core.log_end_offset
-    _ordered(start=zero, log_start=core.log_start_offset, snapshot_end=snapshot_end, durable_end=durable)
-    _ordered(snapshot_end=snapshot_end, high_watermark=high_watermark, log_end=end)
-    _ordered(durable_end=durable, log_end=end)
+    ordered(start=zero, log_start=core.log_start_offset, snapshot_end=snapshot_end, durable_end=durable)
+    ordered(snapshot_end=snapshot_end, high_watermark=high_watermark, log_end=end)
+    ordered(durable_end=durable, log_end=end)
     if applied is not None:
-        _ordered(snapshot_end=snapshot_end, applied=applied, high_watermark=high_watermark)
+        ordered(snapshot_end=snapshot_end, applied=applied, high_watermark=high_watermark)
     if core.is_voter and len(core.voters) == 1 and not core.has_dynamic_voters:
-        _ordered(high_watermark=high_watermark, durable_end=durable)
-    _ordered(last_epoch=core.log_end_epoch, epoch=core.epoch)
-
-
-def _ordered(**values: int) -> None:
-    for (lower, low), (upper, high) in pairwise(values.items()):
-        if low > high:
-            names = f"{lower} <= {upper}".replace("_", " ")
-            invariant(False, f"not in order: {names}", **{lower: low, upper: high})
+        ordered(high_watermark=high_watermark, durable_end=durable)
+    ordered(last_epoch=core.log_end_epoch, epoch=core.epoch)

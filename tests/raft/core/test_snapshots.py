@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from quorate.error_code import ErrorCode
+from quorate.invariant import InvariantError
 from quorate.raft.core.core import Core
 from quorate.raft.core.core_config import Generation
 from quorate.raft.core.effects import (
@@ -31,7 +32,6 @@ from quorate.raft.core.events import (
     TimerFired,
     TimerKind,
 )
-from quorate.raft.core.invariant import InvariantError
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.error_code import ErrorCode
+from quorate.invariant import InvariantError
 from quorate.raft.core.core import Core
 from quorate.raft.core.core_config import BatchSpan, CoreConfig, Generation
 from quorate.raft.core.effects import (
@@ -36,7 +37,6 @@ from quorate.raft.core.events import (
     TimerKind,
     Unreachable,
 )
-from quorate.raft.core.invariant import InvariantError
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,

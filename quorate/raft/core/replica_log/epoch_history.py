@@ -3,8 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+from quorate.invariant import invariant
 from quorate.raft.core.cloning import Cloneable
-from quorate.raft.core.invariant import invariant
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 

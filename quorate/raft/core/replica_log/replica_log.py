@@ -1,8 +1,8 @@
 """The core's view of the local log: offsets and epochs, never bytes."""
 
+from quorate.invariant import invariant
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.core_config import BatchSpan, Generation
-from quorate.raft.core.invariant import invariant
 from quorate.raft.core.replica_log.epoch_history import EpochHistory
 from quorate.raft.core.replica_log.voter_history import VoterHistory
 from quorate.types import Epoch, EpochEnd, Offset, RecoveredLog, SnapshotId, VotersAt, VoterSet

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from quorate.invariant import invariant
 from quorate.raft.core.cloning import Cloneable
-from quorate.raft.core.invariant import invariant
 from quorate.types import NodeId, Offset, ReplicaKey, VotersAt, VoterSet
 
 

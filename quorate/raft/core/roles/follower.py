@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from quorate.invariant import invariant
 from quorate.raft.core import outgoing_requests as requests
 from quorate.raft.core.effects import (
     AppendFetched,
@@ -13,7 +14,6 @@ from quorate.raft.core.effects import (
     Truncate,
 )
 from quorate.raft.core.events import Timer, TimerKind
-from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import FetchResponse, FetchSnapshotResponse, Response, VoteRequest
 from quorate.raft.core.replica_log import Arrival, IncomingSnapshot
 from quorate.raft.core.roles.role import RoleState

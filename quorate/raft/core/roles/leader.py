@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from quorate.error_code import ErrorCode
+from quorate.invariant import invariant
 from quorate.raft.core import outgoing_requests as requests
 from quorate.raft.core.effects import (
     AppendLeaderChange,
@@ -24,7 +25,6 @@ from quorate.raft.core.events import (
     VoterChange,
 )
 from quorate.raft.core.fetch_answers import answer_fetch, refuse_fetch
-from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import (
     BeginQuorumEpochResponse,
     FetchRequest,

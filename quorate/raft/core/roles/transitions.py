@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.invariant import invariant
 from quorate.raft.core.effects import Role
-from quorate.raft.core.invariant import invariant
 from quorate.types import Endpoint, Epoch, NodeId, ReplicaKey
 
 ALLOWED: Final[Mapping[Role, tuple[Role, ...]]] = {
