@@ -4,6 +4,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quorate.invariant import invariant
 from quorate.log.batches import STAMP_BYTES, BatchHeader, bare_header, read_headers, stamp
 from quorate.log.log_errors import EpochRegressionError, OffsetGapError
 from quorate.log.open_log import OpenLog
@@ -124,6 +125,7 @@ class Appends(OpenLog):
         if not spans:
             return AppendInfo(start, start, 0)
         last = spans[-1]
+        invariant(spans[0].base_offset == start, "an append does not begin at the log's end", end=start)
         total = last.size if len(spans) == 1 else sum(span.size for span in spans)
         in_memory = in_memory and total <= self._config.tail_bytes
         try:

@@ -1,5 +1,6 @@
 """Durability of a log: its syncs, and the recovery point for the next start."""
 
+from quorate.invariant import invariant
 from quorate.log.checkpoints import RECOVERY_POINTS, TopicPartition, load_offsets, store_offsets
 from quorate.log.epoch_cache import LEADER_EPOCHS
 from quorate.log.log_errors import DamagedLogError
@@ -124,6 +125,8 @@ class Durability(OpenLog):
             except DiskError as error:
                 self._failure = error
                 raise
+            # A start takes damage below the recovery point for lost records.
+            invariant(end <= self.end_offset, "a recovery point is beyond the log's end", point=end)
             self._recovery_point = end
             self._bytes_above_recovery_point = 0
 

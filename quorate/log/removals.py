@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import trio
 
+from quorate.invariant import invariant
 from quorate.log.durability import Durability
 from quorate.log.log_errors import CompactionAbandonedError, LogError, OffsetOutOfRangeError
 from quorate.log.open_log import base_of
@@ -49,6 +50,12 @@ class Removals(Durability):
         end = Offset(segment.base_offset if spot is None and not segment.size else end_offset)
         if spot is not None:
             end = Offset(min(end_offset, spot.base_offset))
+        invariant(
+            segment.base_offset <= end <= self.end_offset,
+            "a cut ends outside of the segment that it keeps",
+            base=segment.base_offset,
+            end=end,
+        )
         await self._lower_recovery_point(end)
         self._forget_memory(end)
         await self._remove_segments(keep + 1)

@@ -39,6 +39,7 @@ from quorate.broker.replication.replica import (
 from quorate.broker.replication.storage import LogManager, PartitionIdentity
 from quorate.broker.replication.upkeep import DirectoryMoves
 from quorate.error_code import ErrorCode
+from quorate.invariant import invariant
 from quorate.log import DamagedLogError, LogError
 from quorate.present import present
 from quorate.runtime import DescriptorsExhaustedError, DiskError, Tasks, get_logger, uuid_text
@@ -384,6 +385,9 @@ class Hosting:
             if hosted.stale:
                 partition.log.close()
                 return False
+            invariant(
+                partition.topic_id == hosted.identity.topic_id, "a log of another topic was opened", key=key
+            )
             hosted.partition, hosted.starved_at, hosted.damage, hosted.fresh = partition, None, None, None
             self._replicas.by_id[identity.topic_id, key[1]] = partition
             self._moves.opened(partition)

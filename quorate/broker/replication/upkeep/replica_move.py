@@ -26,6 +26,7 @@ from quorate.broker.replication.replica import (
 )
 from quorate.broker.replication.storage import FutureLogs
 from quorate.broker.replication.upkeep.future_copy import FutureCopy
+from quorate.invariant import invariant
 from quorate.log import DamagedLogError, InvalidBatchError, Log, LogError, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, DiskFullError, get_logger
 
@@ -255,6 +256,13 @@ class ReplicaMove:
             return False
         if self._scope.cancel_called:
             raise _GivenUpError("it was given up")
+        # From here on the mirror may become the replica: what it lacks would be lost.
+        invariant(
+            self._mirror.log.end_offset == partition.log.end_offset,
+            "a mirror that is sealed lacks records",
+            mirror=self._mirror.log.end_offset,
+            log=partition.log.end_offset,
+        )
         self._change_state(MoveState.SEALED)
         return True
 
