@@ -77,6 +77,7 @@ def test_the_life_of_a_partition_is_legal() -> None:
             "elects broker 2",
         ),
         ((change(directories=(UNASSIGNED, THERE), reason=WHY),), "from ReplicaPhase.ONLINE to"),
+        ((change(isr=(2,), reason=WHY),), "the leader is not in the ISR"),
     ],
 )
 def test_a_log_that_must_not_be_is_a_violation(records: tuple[Record, ...], said: str) -> None:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from quorate.broker.metadata.metadata_records import (
+    NO_LEADER,
     AbortTransaction,
     BeginTransaction,
     BrokerRegistrationChange,
@@ -45,6 +46,7 @@ from quorate.broker.metadata.states import (
 from quorate.broker.metadata.supported_features import KRAFT_VERSION
 from quorate.broker.metadata.tallies import TopicTallies
 from quorate.broker.metadata.topic_partitions import MAX_EPOCH, SharedParts, TopicPartitions
+from quorate.invariant import invariant, ordered
 from quorate.runtime import WORK
 
 __all__ = [
@@ -349,6 +351,57 @@ class MetadataImage:
         self._tallies.came_together(run.topic_id, run.first, run.states)
         self.offset = offset
         self.epoch = epoch
+
+    def validate(self) -> None:
+        """Raise InvariantError unless every partition is as `validate_partition` says, and the counts that
+        every change keeps are those of all partitions. It takes time for each partition."""
+        leads, isrs, elrs = Counter[int](), Counter[int](), Counter[int]()
+        for key, state in self.all_partitions():
+            self.validate_partition(key)
+            leads[state.leader] += 1
+            isrs.update(state.isr)
+            elrs.update(state.elr)
+        invariant(
+            self.leaderless_count == leads.pop(NO_LEADER, 0),
+            "the count of leaderless partitions is another",
+            counted=self.leaderless_count,
+        )
+        for broker_id in {*self._brokers, *self.isr_members(), *leads, *isrs, *elrs}:
+            counted = (self.leader_count(broker_id), self.isr_count(broker_id), self.elr_count(broker_id))
+            found = (leads[broker_id], isrs[broker_id], elrs[broker_id])
+            invariant(
+                counted == found,
+                "a broker's counts are others",
+                broker=broker_id,
+                counted=counted,
+                found=found,
+            )
+
+    def validate_partition(self, key: PartitionKey) -> None:
+        """Raise InvariantError unless the partition's ISR is among its replicas, its leader is in the ISR,
+        the eligible replicas are outside of it, and its leader epoch is not from before its beginning. A
+        partition that isn't there is in order."""
+        state = self.partition(*key)
+        if state is None:
+            return
+        replicas, isr, elr = set(state.replicas), set(state.isr), set(state.elr)
+        distinct = len(replicas) == len(state.replicas) and len(isr) == len(state.isr)
+        invariant(bool(replicas) and distinct, "a replica is named twice, or none is", key=key, state=state)
+        invariant(isr <= replicas, "the ISR is not among the replicas", key=key, state=state)
+        invariant(
+            state.leader == NO_LEADER or state.leader in isr,
+            "the leader is not in the ISR",
+            key=key,
+            state=state,
+        )
+        invariant(
+            elr <= replicas and not elr & isr,
+            "an eligible replica is in the ISR, or is no replica",
+            key=key,
+            state=state,
+        )
+        first = self._topics[key.topic_id].first_epoch(key.partition_id)
+        ordered(first_epoch=first, leader_epoch=state.leader_epoch)
 
     def _registered(self, broker_id: int, broker_epoch: int) -> BrokerState:
         broker = self._brokers.get(broker_id)

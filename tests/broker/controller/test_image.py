@@ -14,6 +14,7 @@ from quorate.broker.metadata.metadata_records import (
     Config,
     ConfigType,
     FeatureLevel,
+    FirstEpoch,
     NoOp,
     Partition,
     PartitionChange,
@@ -26,8 +27,9 @@ from quorate.broker.metadata.metadata_records import (
     UnregisterBroker,
 )
 from quorate.broker.metadata.record_codec import decode, encode
-from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.metadata.states import ConfigResource, PartitionKey
 from quorate.broker.metadata.topic_partitions import TopicPartitions
+from quorate.invariant import InvariantError
 from quorate.types import Epoch
 
 TOPIC = uuid.UUID(int=500)
@@ -332,3 +334,54 @@ def test_images_copied_from_one_another_go_their_own_ways(topic) -> None:
     assert [each.leaderless_count for each in (image, twin, third, before)] == [1, 0, 1, 0]
     image.apply(change(leader=1), offset=101, epoch=1)
     assert before.partition(TOPIC, 0).leader_epoch == 0
+
+
+# What always holds
+
+
+def image_with(**fields: object) -> MetadataImage:
+    image = MetadataImage()
+    image.apply(Topic(name="t", topic_id=TOPIC), offset=0, epoch=1)
+    image.apply(replace(partition(), **fields), offset=1, epoch=1)
+    return image
+
+
+def test_an_image_is_in_order_with_and_without_a_leader() -> None:
+    image_with().validate()
+    image_with(leader=NO_LEADER, isr=(), eligible_leader_replicas=(2,)).validate()
+    image_with().validate_partition(PartitionKey(TOPIC, 7))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"replicas": (1, 2, 2)}, "a replica is named twice"),
+        ({"isr": (1, 2, 7)}, "the ISR is not among the replicas"),
+        ({"isr": (2, 3)}, "the leader is not in the ISR"),
+        ({"eligible_leader_replicas": (2,)}, "an eligible replica is in the ISR"),
+        ({"isr": (1, 2), "eligible_leader_replicas": (7,)}, "is no replica"),
+    ],
+)
+def test_a_partition_that_is_out_of_order_is_found(fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(InvariantError, match=problem):
+        image_with(**fields).validate()
+
+
+def test_a_leader_epoch_from_before_the_partition_began_is_found() -> None:
+    image = image_with()
+    image._topics[TOPIC] = replace(
+        image._topics[TOPIC], first_epochs=(FirstEpoch(partition_id=0, leader_epoch=Epoch(5)),)
+    )
+    with pytest.raises(InvariantError, match="first epoch <= leader epoch"):
+        image.validate()
+
+
+def test_counts_that_are_not_those_of_the_partitions_are_found() -> None:
+    image, leaderless = image_with(), image_with(leader=NO_LEADER, isr=())
+    image._tallies, leaderless._tallies = leaderless._tallies, image._tallies
+    with pytest.raises(InvariantError, match="the count of leaderless partitions"):
+        image.validate()
+    third = image_with(isr=(1, 2))
+    third._tallies = leaderless._tallies
+    with pytest.raises(InvariantError, match="a broker's counts are others"):
+        third.validate()

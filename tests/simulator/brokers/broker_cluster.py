@@ -150,6 +150,9 @@ class BrokerHost(VotingNode):
     def validate(self) -> None:
         if self.quorum is not None:
             validate_quorum(self.quorum)
+        if self.server is not None and self.alive:
+            for partition in self.server.broker.replicas.hosted.partitions():
+                partition.validate()
 
     @property
     def image(self) -> MetadataImage:

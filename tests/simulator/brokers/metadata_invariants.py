@@ -2,6 +2,7 @@
 that it is committed: it says why, nobody is elected who can't lead, and the state machines change legally."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from quorate.broker.controller import (
     PARTITION_MOVES,
@@ -34,6 +35,7 @@ from quorate.broker.metadata import (
     Topic,
     decode,
 )
+from quorate.invariant import InvariantError
 from quorate.log.batches import read_batches, records_of
 from quorate.simulation.checkers import CommittedLog, Invariant, NodeView, RoleSeen
 from quorate.simulation.violations import SafetyViolation
@@ -104,9 +106,17 @@ class MetadataChangesAreLegal(Invariant):
         if isinstance(record, PartitionChange | Partition):
             key = PartitionKey(record.topic_id, record.partition_id)
             self._check_election(image, key, record.leader, offset)
+            self._check_image(partial(image.validate_partition, key), offset)
             self._follow(image, (key,), offset)
         elif not isinstance(record, _NO_PARTITIONS):
+            self._check_image(image.validate, offset)
             self._follow(image, {*self._partitions, *(key for key, _ in image.all_partitions())}, offset)
+
+    def _check_image(self, validate: Callable[[], None], offset: int) -> None:
+        try:
+            validate()
+        except InvariantError as error:
+            raise SafetyViolation(f"offset {offset}: {error}") from error
 
     def _check_election(
         self, image: MetadataImage, key: PartitionKey, elected: int | None, offset: int

@@ -9,6 +9,7 @@ import enum
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Protocol
 
 import trio
@@ -40,6 +41,7 @@ from quorate.broker.replication.replica.roles import (
     LeaderState,
 )
 from quorate.error_code import ErrorCode
+from quorate.invariant import invariant, ordered
 from quorate.log import DamagedLogError, Log, LogFailedError
 from quorate.log.batches import BatchHeader
 from quorate.present import present
@@ -267,6 +269,47 @@ class PartitionReplica:
             self.compaction.stop("the log has failed")
             self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
+    def validate(self) -> None:
+        """Raise InvariantError unless low watermark <= durable log start <= log start <= high watermark <=
+        log end, leader epochs rise in the log up to that of the role, and the leader's state is in order. To
+        be called between two steps. Nothing is checked while the log is cut, or once it has failed."""
+        log = self.log
+        if self.failure is not None or self.lock.locked():
+            return
+        ordered(
+            durable_log_start=log.durable_log_start_offset,
+            log_start=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            log_end=log.end_offset,
+        )
+        for before, after in pairwise(log.epochs):
+            invariant(before.epoch < after.epoch, "leader epochs are not in order", epochs=log.epochs)
+            ordered(epoch_start=before.start_offset, next_epoch_start=after.start_offset)
+        role = self.role
+        if role is None:
+            return
+        invariant(
+            role.leader_epoch == self.leader_epoch,
+            "the role is of another leader epoch",
+            role=role.leader_epoch,
+        )
+        if log.epochs:
+            ordered(log_epoch=log.epochs[-1].epoch, leader_epoch=role.leader_epoch)
+            ordered(epoch_start=log.epochs[-1].start_offset, log_end=log.end_offset)
+        if isinstance(role, LeaderState):
+            role.validate(log_end_offset=log.end_offset)
+            low = role.low_watermark(
+                durable_log_start_offset=log.durable_log_start_offset, eligible=self._eligible
+            )
+            ordered(low_watermark=low, durable_log_start=log.durable_log_start_offset)
+        if self.mirror is not None:
+            invariant(
+                self.mirror.log.end_offset == log.end_offset,
+                "the mirror's end is not the log's",
+                mirror=self.mirror.log.end_offset,
+                log=log.end_offset,
+            )
+
     # Leading
 
     def check_leading(self, current_leader_epoch: Epoch = UNKNOWN_EPOCH) -> LeaderState:
@@ -337,6 +380,8 @@ class PartitionReplica:
         for header in headers:
             self.producers.record(header, offset)
             offset += header.last_offset_delta + 1
+        # Otherwise a batch that is sent again would be answered with offsets of other records.
+        invariant(offset == info.end_offset, "the batches have other offsets than the append", end=offset)
         self.stats.appended_bytes += info.size_bytes
         # If the leader is the only ISR member, its own append commits.
         self.advance_high_watermark()
@@ -361,6 +406,7 @@ class PartitionReplica:
         )
         if found is None or found <= self.log.high_watermark:
             return False
+        invariant(found <= self.log.end_offset, "the high watermark passes the log's end", found=found)
         self.log.high_watermark = found
         self.watchers.high_watermark_moved(found)
         return True

@@ -10,6 +10,7 @@ from typing import Final
 
 from quorate.broker.metadata import LeaderRecoveryState, PartitionState
 from quorate.broker.replication.foundation import Eligible
+from quorate.invariant import invariant, ordered
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 from quorate.value import value
 
@@ -299,6 +300,29 @@ class LeaderState:
             and rule.eligible(remote.broker_id, remote.broker_epoch)
         )
 
+    def validate(self, *, log_end_offset: Offset) -> None:
+        """Raise InvariantError unless the ISR is among the replicas and has the leader, the maximal ISR has
+        it, the eligible replicas are outside of it, and no follower is further than the log."""
+        committed, replicas = set(self.isr.committed), set(self.replicas)
+        shown = {"isr": self.isr.committed, "replicas": self.replicas}
+        invariant(committed <= replicas, "the ISR is not among the replicas", **shown)
+        invariant(self.broker_id in committed, "the leader is not in the ISR", leader=self.broker_id, **shown)
+        invariant(
+            committed <= self.isr.maximal, "the maximal ISR lacks a member", maximal=self.isr.maximal, **shown
+        )
+        invariant(
+            not committed & set(self.isr.elr), "an eligible replica is in the ISR", elr=self.isr.elr, **shown
+        )
+        invariant(
+            self.remotes.keys() == replicas - {self.broker_id},
+            "the followers are not the other replicas",
+            followers=tuple(self.remotes),
+            **shown,
+        )
+        for remote in self.remotes.values():
+            ordered(follower_end=remote.log_end_offset, log_end=log_end_offset)
+        ordered(epoch_start=self.epoch_start_offset, log_end=log_end_offset)
+
     # Changes of the ISR
 
     def propose_recovered(self) -> IsrProposal | None:
@@ -359,6 +383,8 @@ class LeaderState:
         )
 
     def _propose(self, isr: tuple[int, ...], broker_epochs: tuple[tuple[int, int], ...] = ()) -> IsrProposal:
+        # The controller refuses the rest. A leader that left itself out would go on committing alone.
+        invariant(self.broker_id in isr, "a leader proposes an ISR without itself", isr=isr)
         proposal = IsrProposal(
             leader_epoch=self.leader_epoch,
             partition_epoch=self.isr.partition_epoch,
