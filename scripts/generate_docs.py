@@ -9,11 +9,8 @@ from pathlib import Path
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from quorate.broker.metadata.broker_keys import DYNAMIC_KEYS
-from quorate.broker.metadata.config_key import ConfigKey, Effect
-from quorate.broker.metadata.group_keys import GROUP_KEYS
-from quorate.broker.metadata.topic_keys import TOPIC_KEYS
-from quorate.broker.settings.config_keys import CONFIG_KEYS
+from quorate.broker.settings.all_keys import CONFIG_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
+from quorate.broker.settings.config_key import ConfigKey, Effect
 from quorate.broker.wire.api import APIS, FIRST_OWN
 from quorate.cli.all_commands import every_command
 from quorate.cli.cli_errors import ExitCode

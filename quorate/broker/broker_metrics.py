@@ -325,7 +325,7 @@ def _of_progress(node: ControllerNode) -> Iterator[Metric]:
         lag.add_metric([str(each.broker_id)], each.lag)
         oldest.add_metric([str(each.broker_id)], each.oldest_s)
     yield from (pending, lag, oldest)
-    behind = node.progress.behind(now=now, patience=node.controller.settings.patience_s)
+    behind = node.progress.behind(now=now, patience=node.controller.settings.tuning.patience_s)
     yield _gauge(
         "quorate_controller_brokers_behind",
         "Brokers with a state change older than half a session.",

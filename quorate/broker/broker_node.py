@@ -34,17 +34,10 @@ from quorate.broker.metadata import (
     refused_settings,
 )
 from quorate.broker.metadata_cache import MetadataCache, whole_image
-from quorate.broker.part_configs import (
-    connection_rules,
-    group_config,
-    lifecycle_times,
-    replication_config,
-    wire_config,
-)
+from quorate.broker.node_config import ServerConfig
 from quorate.broker.replication import ReplicaManager, ReplicationContext
 from quorate.broker.replication.hosting import ChangeSummary
 from quorate.broker.replication.storage import BadDirectory, Directory
-from quorate.broker.settings import ServerConfig
 from quorate.broker.wire import ConnectionQuotas, WireServer
 from quorate.raft import Quorum
 from quorate.runtime import Address, Listener, QuotaWindows, Runtime, get_logger
@@ -95,7 +88,7 @@ class BrokerNode:
         self.groups = groups
         self.throttles = ClientThrottles(lambda: metadata.image, QuotaWindows())
         self.connections = ConnectionQuotas(
-            connection_rules(config),
+            config.wire.connections,
             protected=config.inter_broker_listener if len(config.client_listeners) > 1 else None,
             rate_of=lambda address: connection_rate_of(metadata.image, address),
         )
@@ -118,14 +111,14 @@ class BrokerNode:
         broker_id = config.node_id
 
         async def ask(request: ControllerRequest[R]) -> R:
-            return await channel.ask(request, timeout_seconds=config.seconds("broker.session.timeout.ms"))
+            return await channel.ask(request, timeout_seconds=config.lifecycle.session_timeout)
 
         def connect(other: int) -> Address | None:
             held = metadata.image.broker(other)
             endpoint = None if held is None else held.endpoint(config.inter_broker_listener)
             return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
-        contact, times = ControllerContact(), lifecycle_times(config)
+        contact, times = ControllerContact(), config.lifecycle
         reports = FailureReports(timeout_s=times.directory_failure_timeout)
 
         def report_failure(directories: Sequence[uuid.UUID]) -> None:
@@ -134,7 +127,7 @@ class BrokerNode:
 
         context = ReplicationContext(
             broker_id=broker_id,
-            config=replication_config(config),
+            config=config.replication,
             runtime=runtime,
             static=config.static,
             alter_partition=ask,
@@ -181,8 +174,8 @@ class BrokerNode:
             return held is not None and metadata.image.partition(held.topic_id, partition) is not None
 
         groups = GroupCoordinator(
-            group_config(config),
-            OffsetsLog(replicas, runtime.wall_clock, timeout_ms=config.int("offsets.commit.timeout.ms")),
+            config.groups,
+            OffsetsLog(replicas, runtime.wall_clock, timeout_ms=config.groups.offsets_commit_timeout_ms),
             partition_count=partition_count,
             partition_exists=partition_exists,
             entropy=runtime.entropy,
@@ -286,7 +279,7 @@ class BrokerNode:
             wire = WireServer(
                 listener,
                 dispatcher,
-                wire_config(self._config),
+                self._config.wire,
                 errors=errors,
                 features=lambda: features_of(self._metadata, self._quorum),
                 listener_name=asked.name,
@@ -314,8 +307,8 @@ class BrokerNode:
     def _reconfigure(self, image: MetadataImage) -> None:
         """Put the settings that may change while the broker runs into effect."""
         config = self._config.with_dynamic(dynamic_values(image, self._config.static))
-        self._manager.reconfigure(replication_config(config))
-        self.connections.reconfigure(connection_rules(config))
+        self._manager.reconfigure(config.replication)
+        self.connections.reconfigure(config.wire.connections)
 
     def _coordinate(self, each: PartitionDelta) -> None:
         if each.after is None:
@@ -329,9 +322,9 @@ class BrokerNode:
 
     async def _leave(self) -> None:
         """Let others lead its partitions, if there is a controller to arrange it."""
-        if not self._config.flag("controlled.shutdown.enable"):
+        if not self._config.shutdown.enable:
             return
-        with trio.move_on_after(self._config.seconds("controlled.shutdown.timeout.ms")):
+        with trio.move_on_after(self._config.shutdown.timeout):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._give_up_without_controllers, nursery.cancel_scope)
                 try:
@@ -345,7 +338,7 @@ class BrokerNode:
 
     async def _give_up_without_controllers(self, scope: trio.CancelScope) -> None:
         """The last nodes of a cluster that is stopped have no quorum to ask, and nobody to lead instead."""
-        limit = self._config.seconds("controller.quorum.election.timeout.ms") * _ELECTIONS_WAITED
+        limit = self._config.raft.election_timeout_ms / 1000 * _ELECTIONS_WAITED
         while True:
             with trio.move_on_after(limit) as waited:
                 await self._quorum.wait_leader()

@@ -18,6 +18,7 @@ from quorate.broker.controller import (
     BrokerProgress,
     BrokerWatch,
     Controller,
+    ControllerSettings,
     PartitionWalks,
 )
 from quorate.broker.controller_channel import ControllerChannel
@@ -29,9 +30,9 @@ from quorate.broker.metadata import (
     PartitionDelta,
 )
 from quorate.broker.metadata_cache import MetadataCache, whole_image
-from quorate.broker.part_configs import controller_settings
-from quorate.broker.settings import ServerConfig
-from quorate.broker.wire import ConnectionRules, KafkaServerConfig, WireServer
+from quorate.broker.node_config import ServerConfig
+from quorate.broker.settings import ConnectionRules, KafkaServerConfig
+from quorate.broker.wire import WireServer
 from quorate.metrics import ControllerStats
 from quorate.raft import Quorum
 from quorate.runtime import Runtime, get_logger
@@ -60,8 +61,7 @@ class ControllerNode:
         self._quorum = quorum
         self._metadata = metadata
         self.stats = ControllerStats()
-        settings = controller_settings(config, cluster_id=cluster_id)
-        confirm_s = settings.refusal_confirm_ms / 1000
+        confirm_s = config.controller.refusal_confirm_ms / 1000
         self.progress = BrokerProgress()
         self.unclean_elections = 0
         """Of partitions, while this node's controller is active: what a node replays is history, and each
@@ -72,7 +72,13 @@ class ControllerNode:
             self._watch = BrokerWatch(runtime.network, own_id=config.node_id, confirm_s=confirm_s)
         self.controller = Controller(
             quorum,
-            settings=settings,
+            settings=ControllerSettings(
+                cluster_id=cluster_id,
+                tuning=config.controller,
+                balance=config.balance,
+                topics=config.topics,
+                static=config.static,
+            ),
             entropy=runtime.entropy,
             telemetry=self.stats,
             watch=self._watch,
@@ -155,7 +161,7 @@ async def controller_clients(
             KafkaServerConfig(
                 connections=ConnectionRules(max_connections=_CONNECTIONS_MAX),
                 request_max_bytes=_REQUEST_BYTES_MAX,
-                idle_timeout_s=config.seconds("connections.max.idle.ms"),
+                idle_timeout_s=config.wire.idle_timeout_s,
             ),
             errors=error_table(),
             features=lambda: features_of(metadata, quorum),

@@ -24,6 +24,7 @@ from quorate.broker.metadata import (
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.hosting import ChangeSummary
 from quorate.broker.replication.storage import NO_PROOF, Proof
+from quorate.broker.settings import LifecycleTimes
 from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
@@ -57,17 +58,6 @@ class Identity:
     incarnation_id: uuid.UUID
     listeners: tuple[BrokerEndpoint, ...]
     rack: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifecycleTimes:
-    """Seconds."""
-
-    heartbeat_interval: float
-    session_timeout: float
-    registration_timeout: float
-    directory_failure_timeout: float
-    """How long the controller may not know of a failed directory in which this broker leads."""
 
 
 class ControllerContact:

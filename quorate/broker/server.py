@@ -16,8 +16,8 @@ from quorate.broker.controller_node import ControllerNode, controller_clients
 from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata import BrokerEndpoint
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.node_config import ServerConfig
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
-from quorate.broker.settings import ServerConfig
 from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.quorum_state import load_meta_properties
 from quorate.raft import Quorum
@@ -191,10 +191,10 @@ async def _listen(stack: AsyncExitStack, runtime: Runtime, address: Address) -> 
 
 
 async def _listen_metrics(stack: AsyncExitStack, config: ServerConfig, runtime: Runtime) -> Listener | None:
-    port = config.int("metrics.http.port")
+    port = config.metrics.port
     if port < 0:
         return None
-    return await _listen(stack, runtime, Address(config.values["metrics.http.host"], port))
+    return await _listen(stack, runtime, Address(config.metrics.host, port))
 
 
 def _advertised(config: ServerConfig, listeners: list[Listener]) -> tuple[BrokerEndpoint, ...]:

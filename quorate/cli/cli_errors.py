@@ -99,13 +99,13 @@ def _code_of(error: BaseException) -> ExitCode | None:
         SameDirectoryError,
         UnreportedFailureError,
     )
+    from quorate.broker.node_config import ServerConfigError
     from quorate.broker.replication import AllDirectoriesFailedError, DuplicateReplicaError
     from quorate.broker.replication.storage import (
         ForeignFolderError,
         UnreadableMovedMarkError,
         UnreadablePartitionMetadataError,
     )
-    from quorate.broker.settings import ServerConfigError
     from quorate.broker.wire import KafkaError
     from quorate.broker.wire.codecs import MalformedError
     from quorate.log import LogError

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from quorate.cli.cli_errors import ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
-    from quorate.broker.settings import ServerConfig
+    from quorate.broker.node_config import ServerConfig
 
 
 def load_config(path: Path) -> "ServerConfig":
     """Load a configuration. On an error, exit with the file, the line, the problem and the remedy."""
-    from quorate.broker.settings import ServerConfig, ServerConfigError
+    from quorate.broker.node_config import ServerConfig, ServerConfigError
 
     with user_errors():
         try:

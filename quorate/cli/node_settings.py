@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.settings import ServerConfig, ServerConfigError
+from quorate.broker.node_config import ServerConfig, ServerConfigError
 from quorate.cli.cli_errors import CommandError, ExitCode
 
 _OPTIONS: Final = MappingProxyType(

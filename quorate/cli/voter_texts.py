@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from quorate.cli.cli_errors import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from quorate.broker.settings import ServerConfig
+    from quorate.broker.node_config import ServerConfig
     from quorate.types import Voter, VoterSet
 
 

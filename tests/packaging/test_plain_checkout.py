@@ -51,7 +51,7 @@ def test_mypy_finds_nothing_and_then_a_misspelt_field_and_key(python: Path, chec
         "quorate/broker/apis/heartbeat.py": ("request.group_id", "request.gruop_id"),
         "quorate/broker/apis/list_offsets.py": ("part.timestamp", "part.time_stamp"),
         "quorate/broker/wire/error_responses.py": ("part.partition_index", "part.partition_indx"),
-        "quorate/broker/part_configs.py": ('config.int("fetch.max.bytes")', 'config.int("fetch.max.byte")'),
+        "quorate/broker/apis/create_topics.py": ("topics.num_partitions", "topics.num_partition"),
     }
     before = {file: (checkout / file).read_text() for file in slips}
     for file, (right, wrong) in slips.items():

@@ -20,8 +20,8 @@ from quorate.broker.controller.rpc import (
     ConfigOperation,
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
-from quorate.broker.metadata import DYNAMIC_KEYS, ApiError, ConfigType, ValueType
-from quorate.broker.settings import CONFIG_KEYS
+from quorate.broker.metadata import ApiError, ConfigType
+from quorate.broker.settings import CONFIG_KEYS, DYNAMIC_KEYS, ValueType
 from quorate.broker.wire import KafkaError, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps, in_slices

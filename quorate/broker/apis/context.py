@@ -15,8 +15,8 @@ from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.groups import GroupCoordinator
 from quorate.broker.metadata import BrokerEndpoint, BrokerState, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.node_config import ServerConfig
 from quorate.broker.replication import ReplicaServices
-from quorate.broker.settings import ServerConfig
 from quorate.broker.wire import Deferred, EncodedResponse, KafkaError, LoopTime, RequestContext, Response
 from quorate.broker.wire.codecs import build, encode_in_slices, response_type
 from quorate.raft import Quorum

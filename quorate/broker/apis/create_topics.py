@@ -37,7 +37,7 @@ def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> A
 
 async def _create(broker: Broker, context: RequestContext, request: "WireRequest") -> Response:
     deadline = trio.current_time() + max(request.timeout.total_seconds(), 0)
-    asked = await in_slices(_asked(request, broker.config.int("num.partitions")))
+    asked = await in_slices(_asked(request, broker.config.topics.num_partitions))
     created: list[CreatedTopic] = []
     throttle_ms = 0
     slices = Slices()

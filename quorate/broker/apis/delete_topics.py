@@ -24,7 +24,7 @@ _MAX_TOPICS: Final = 10_000
 
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
     """Delete topics. The answer waits until this broker's own metadata lacks them too."""
-    if not broker.config.flag("delete.topic.enable"):
+    if not broker.config.topics.delete_enable:
         # The code came with version 3.
         code = (
             WireErrorCode.topic_deletion_disabled if context.version >= 3 else WireErrorCode.invalid_request

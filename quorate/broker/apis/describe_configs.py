@@ -10,15 +10,11 @@ from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.loggers import DYNAMIC_BROKER_LOGGER, describe_loggers
 from quorate.broker.controller.operations import check_name
 from quorate.broker.metadata import (
-    BROKER_VALUES,
     ApiError,
     ConfigDescription,
-    ConfigKey,
     ConfigSource,
     ConfigSynonym,
     ConfigType,
-    Effect,
-    ValueType,
     describe_all_brokers,
     describe_broker,
     describe_group,
@@ -28,7 +24,7 @@ from quorate.broker.metadata import (
     of_group,
     of_topic,
 )
-from quorate.broker.settings import CONFIG_KEYS
+from quorate.broker.settings import BROKER_VALUES, CONFIG_KEYS, ConfigKey, Effect, ValueType
 from quorate.broker.wire import Answer, KafkaError, RequestContext, wire_code
 from quorate.error_code import ErrorCode as OwnErrorCode
 from quorate.runtime import Address, Slices

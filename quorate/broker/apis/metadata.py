@@ -95,7 +95,7 @@ def _creation_error(error: ErrorCode) -> ErrorCode:
 
 def _missing(broker: Broker, request: "MetadataRequest") -> Steps[list[str]]:
     """Return the names of topics to create, each once."""
-    if not request.topics or not broker.config.flag("auto.create.topics.enable"):
+    if not request.topics or not broker.config.topics.auto_create_enable:
         return []
     if not request.allow_auto_topic_creation:
         return []

@@ -16,7 +16,7 @@ from quorate.broker.controller_channel import ControllerChannel, ControllerTimed
 from quorate.broker.groups import OFFSETS_TOPIC
 from quorate.broker.metadata import min_insync_replicas
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.settings import ServerConfig
+from quorate.broker.node_config import ServerConfig
 from quorate.error_code import ErrorCode
 from quorate.raft import Quorum
 from quorate.runtime import get_logger
@@ -67,7 +67,7 @@ class TopicCreator:
         known = len(image.brokers)
         if config.is_controller:
             known = max(known, len(self._quorum.voters))
-        factor = min(config.int("offsets.topic.replication.factor"), known)
+        factor = min(config.groups.offsets_topic.replication_factor, known)
         if len(image.brokers) < factor:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         # A topic that isn't there yet has no value of its own.
@@ -76,12 +76,12 @@ class TopicCreator:
         created = await self._create(
             NewTopic(
                 name=OFFSETS_TOPIC,
-                num_partitions=config.int("offsets.topic.num.partitions"),
+                num_partitions=config.groups.offsets_topic.num_partitions,
                 replication_factor=factor,
                 configs=(
                     ConfigEntry(name="cleanup.policy", value="compact"),
                     ConfigEntry(name="compression.type", value="producer"),
-                    ConfigEntry(name="segment.bytes", value=config.values["offsets.topic.segment.bytes"]),
+                    ConfigEntry(name="segment.bytes", value=str(config.groups.offsets_topic.segment_bytes)),
                     ConfigEntry(name="min.insync.replicas", value=str(min_isr)),
                 ),
             ),

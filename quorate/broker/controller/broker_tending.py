@@ -62,7 +62,7 @@ class BrokerTending:
             await self._tend_in_turns()
 
     async def _tend_in_turns(self) -> None:
-        interval = self._settings.broker_session_timeout_ms / 1000 / 10
+        interval = self._settings.tuning.broker_session_timeout_ms / 1000 / 10
         while True:
             due = trio.current_time() + interval
             await trio.sleep_until(due)
@@ -75,9 +75,9 @@ class BrokerTending:
     def _tend(self, active: Tenure, interval: float) -> None:
         self._fence_silent(active, interval)
         self._tell_who_is_behind()
-        settings = self._settings
-        if settings.auto_leader_rebalance_enable and trio.current_time() >= active.rebalance_at:
-            least = settings.leader_imbalance_per_broker_percentage / 100
+        balance = self._settings.balance
+        if balance.auto_leader_rebalance_enable and trio.current_time() >= active.rebalance_at:
+            least = balance.leader_imbalance_per_broker_percentage / 100
             image = active.image
             brokers = frozenset(
                 each for each in image.brokers if image.is_active(each) and image.imbalance(each) > least
@@ -85,10 +85,12 @@ class BrokerTending:
             if brokers:
                 active.chores.prefer(most=_MAX_LEADER_MOVES, brokers=brokers)
                 self._begin_chores(active)
-            active.rebalance_at = trio.current_time() + settings.leader_imbalance_check_interval_seconds
+            active.rebalance_at = trio.current_time() + balance.leader_imbalance_check_interval_seconds
 
     def _tell_who_is_behind(self) -> None:
-        for each in self._progress.newly_behind(now=trio.current_time(), patience=self._settings.patience_s):
+        for each in self._progress.newly_behind(
+            now=trio.current_time(), patience=self._settings.tuning.patience_s
+        ):
             log.warning(
                 "a broker is behind with the state changes of its replicas",
                 broker_id=each.broker_id,

@@ -34,6 +34,7 @@ from quorate.broker.controller.operations import (
     Outcome,
     asks_too_much,
     create_topics,
+    partitions_asked_for,
 )
 from quorate.broker.controller.packing import TooLargeError
 from quorate.broker.controller.portions import joined_once, portions
@@ -203,7 +204,7 @@ class Controller:
         return encode_response(await self.answer(request))
 
     async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        defaults = self.settings.topic_defaults
+        defaults = self.settings.topics
         asked = Counter(topic.name for topic in request.topics)
         too_many = asks_too_much(request, defaults)
         quota = self.mutations.of(request.who)
@@ -231,7 +232,7 @@ class Controller:
             request.topics,
             lambda part, image: at_once(steps(part, image)),
             CreateTopicsResponse,
-            cost=(lambda topic: 1) if too_many else defaults.partitions_of,
+            cost=lambda topic: 1 if too_many else partitions_asked_for(topic, defaults),
             steps=steps,
         )
         return replace(
@@ -254,7 +255,7 @@ class Controller:
         """Return the answers for `items`, which are decided in portions; for a refused portion the error
         alone. `steps`: as `decide`, for an item that costs more than one step may."""
         answers: list[R] = []
-        most = self.settings.partitions_per_step
+        most = self.settings.tuning.partitions_per_step
         slices = Slices()
         for part in portions(items, most=most, cost=cost):
             if steps is not None and cost is not None and sum(map(cost, part)) > most:
@@ -329,7 +330,7 @@ class Controller:
                 self._check_active(active)
                 for group in outcome.groups:
                     with active.transaction(refuse.__name__.removesuffix("Response")):
-                        for piece in portions(group, most=self.settings.partitions_per_step):
+                        for piece in portions(group, most=self.settings.tuning.partitions_per_step):
                             with self._measured():
                                 active.append(tuple((record,) for record in piece))
                             await active.keep_up()

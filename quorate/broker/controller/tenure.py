@@ -75,7 +75,7 @@ class Tenure:
     ) -> "Tenure":
         """Begin with the committed `image`, a copy. No broker has been heard yet."""
         now = trio.current_time()
-        sessions = Sessions(timeout=settings.broker_session_timeout_ms / 1000, wall_clock=wall_clock)
+        sessions = Sessions(timeout=settings.tuning.broker_session_timeout_ms / 1000, wall_clock=wall_clock)
         for broker_id in image.brokers:
             sessions.begin(broker_id, now=now, heard=False)
         return cls(
@@ -84,8 +84,8 @@ class Tenure:
             metadata_log=metadata_log,
             max_batch_bytes=settings.max_batch_bytes,
             sessions=sessions,
-            chores=Chores(image, static=settings.static, size=settings.partitions_per_step),
-            rebalance_at=now + settings.leader_imbalance_check_interval_seconds,
+            chores=Chores(image, static=settings.static, size=settings.tuning.partitions_per_step),
+            rebalance_at=now + settings.balance.leader_imbalance_check_interval_seconds,
         )
 
     def settle(self, *, in_transaction: bool) -> None:

@@ -8,12 +8,10 @@ from quorate.broker.groups.consumer_protocol import (
 from quorate.broker.groups.coordinator import (
     MOST_NAME_CHARACTERS,
     OFFSETS_TOPIC,
-    GroupConfig,
     GroupCoordinator,
     GroupLogError,
     partition_of,
 )
-from quorate.broker.groups.group import GroupLimits
 from quorate.broker.groups.group_administration import GroupAdministration
 from quorate.broker.groups.group_filter import CLASSIC, GroupFilter, ListedGroup
 from quorate.broker.groups.group_messages import (
@@ -29,7 +27,6 @@ from quorate.broker.groups.group_messages import (
     SyncRequest,
     SyncResult,
 )
-from quorate.broker.groups.offset_expiry import OffsetRetention
 from quorate.broker.groups.offsets_log import OffsetsLog
 
 __all__ = [
@@ -39,11 +36,9 @@ __all__ = [
     "OFFSETS_TOPIC",
     "CommittedOffset",
     "GroupAdministration",
-    "GroupConfig",
     "GroupCoordinator",
     "GroupDescription",
     "GroupFilter",
-    "GroupLimits",
     "GroupLogError",
     "GroupMovedError",
     "JoinRequest",
@@ -51,7 +46,6 @@ __all__ = [
     "ListedGroup",
     "MemberDescription",
     "MemberRef",
-    "OffsetRetention",
     "OffsetToCommit",
     "OffsetsLog",
     "Protocol",

@@ -1,13 +1,12 @@
 """The groups that this broker coordinates: those whose partition of `__consumer_offsets` it leads."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.group import Group, GroupLimits, GroupState, GroupTimer
+from quorate.broker.groups.group import Group, GroupState, GroupTimer
 from quorate.broker.groups.group_administration import GroupAdministration
 from quorate.broker.groups.group_messages import (
     CommittedOffset,
@@ -29,7 +28,7 @@ from quorate.broker.groups.group_records import (
     group_record,
     offset_record,
 )
-from quorate.broker.groups.offset_expiry import OffsetExpiry, OffsetRetention
+from quorate.broker.groups.offset_expiry import OffsetExpiry
 from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC
 from quorate.broker.groups.offsets_topic import GroupLog
 from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
@@ -37,23 +36,13 @@ from quorate.broker.groups.offsets_topic import java_hash as java_hash
 from quorate.broker.groups.offsets_topic import partition_of as partition_of
 from quorate.broker.groups.shard import Shard
 from quorate.broker.groups.shards import Shards
+from quorate.broker.settings import GroupConfig
 from quorate.runtime import Entropy, Timers, WallClock
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 
 MOST_NAME_CHARACTERS: Final = 1000
 """Of a client's name, or of a static member's, in the id that the member gets: a string of Kafka's protocol
 has 32,767 bytes at most, and a uuid follows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig:
-    """Kafka's `group.*` and `offset.*` keys. Durations in ms."""
-
-    min_session_timeout_ms: int = 6000
-    max_session_timeout_ms: int = 1_800_000
-    limits: GroupLimits = field(default_factory=GroupLimits)
-    offset_metadata_max_bytes: int = 4096
-    retention: OffsetRetention = field(default_factory=OffsetRetention)
 
 
 class GroupCoordinator:

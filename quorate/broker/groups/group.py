@@ -20,12 +20,12 @@ from quorate.broker.groups.group_messages import (
 )
 from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.group_state import GroupHost, GroupTimerKind, GroupTimers
-from quorate.broker.groups.group_state import GroupLimits as GroupLimits
 from quorate.broker.groups.group_state import GroupState as GroupState
 from quorate.broker.groups.group_state import GroupTimer as GroupTimer
 from quorate.broker.groups.member import Member
 from quorate.broker.groups.member_list import MemberList, shared_protocols
 from quorate.broker.groups.rebalance import Rebalance
+from quorate.broker.settings import GroupLimits
 
 _REASON_MAX: Final = 255
 

@@ -2,7 +2,6 @@
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -69,9 +68,3 @@ class GroupTimers:
 
     def cancel(self, kind: GroupTimerKind, member_id: str = "") -> None:
         self._host.cancel(GroupTimer(self._group_id, kind, member_id))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLimits:
-    initial_rebalance_delay_ms: int = 3000
-    max_size: int = (1 << 31) - 1

@@ -4,7 +4,6 @@ Both are deleted by tombstones, as an operator's requests do. What can't be stor
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -17,6 +16,7 @@ from quorate.broker.groups.offsets import GroupOffsets
 from quorate.broker.groups.shard import Shard
 from quorate.broker.groups.shards import Shards
 from quorate.broker.groups.tombstones import Tombstones
+from quorate.broker.settings import OffsetRetention
 from quorate.kafka_bytes import MalformedError
 from quorate.runtime import Slices, get_logger
 
@@ -28,14 +28,6 @@ _AT_ONCE: Final = 200
 
 _Key = tuple[str, int]
 """Topic and partition."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRetention:
-    """`offsets.retention.minutes` and `offsets.retention.check.interval.ms`, in ms."""
-
-    retention_ms: int = 7 * 24 * 60 * 60_000
-    check_interval_ms: int = 600_000
 
 
 class OffsetExpiry:

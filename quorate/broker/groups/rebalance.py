@@ -11,10 +11,11 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group_messages import JoinResult, SyncResult
 from quorate.broker.groups.group_records import GroupValue
-from quorate.broker.groups.group_state import GroupHost, GroupLimits, GroupState, GroupTimerKind, GroupTimers
+from quorate.broker.groups.group_state import GroupHost, GroupState, GroupTimerKind, GroupTimers
 from quorate.broker.groups.group_store import GroupStore
 from quorate.broker.groups.member import Member
 from quorate.broker.groups.member_list import MemberList
+from quorate.broker.settings import GroupLimits
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

@@ -2,22 +2,6 @@
 
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.batch_loader import BatchLoader, ImageLoader
-from quorate.broker.metadata.broker_keys import BROKER_VALUES, DYNAMIC_KEYS, TOPIC_DEFAULTS, overrides_of
-from quorate.broker.metadata.config_key import (
-    INT_MAX,
-    LONG_MAX,
-    ConfigKey,
-    Effect,
-    UpdateMode,
-    ValueType,
-    anything,
-    never,
-    not_empty,
-    number,
-    only,
-    split_exactly,
-    true_or_false,
-)
 from quorate.broker.metadata.config_synonyms import (
     ConfigSynonym,
     of_all_brokers,
@@ -30,7 +14,6 @@ from quorate.broker.metadata.configs import (
     ConfigDescription,
     ConfigSource,
     StaticConfig,
-    TopicConfig,
     check_together,
     check_value,
     describe_all_brokers,
@@ -47,7 +30,6 @@ from quorate.broker.metadata.configs import (
 )
 from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
 from quorate.broker.metadata.difference import difference
-from quorate.broker.metadata.group_keys import GROUP_KEYS
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     DISCARDED,
@@ -97,7 +79,6 @@ from quorate.broker.metadata.record_codec import (
     MAX_FIRST_EPOCHS,
     MAX_LISTENERS,
     MAX_RECORD_BYTES,
-    MAX_REGISTERED_NAME,
     MAX_RESOURCE_NAME,
     TYPE_NUMBERS,
     RecordDecodeError,
@@ -132,29 +113,21 @@ from quorate.broker.metadata.supported_features import (
     METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
-from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
 
 __all__ = [
     "ALL_BROKERS",
-    "BROKER_KEYS",
-    "BROKER_VALUES",
     "CLIENT_QUOTAS",
     "CONNECTION_CREATION_RATE",
     "CONSUMER_BYTE_RATE",
     "CONTROLLER_MUTATION_RATE",
     "DISCARDED",
-    "DYNAMIC_KEYS",
-    "GROUP_KEYS",
-    "INT_MAX",
     "KRAFT_VERSION",
     "LATEST_METADATA_VERSION",
-    "LONG_MAX",
     "LOST",
     "MAX_DIRECTORIES",
     "MAX_FIRST_EPOCHS",
     "MAX_LISTENERS",
     "MAX_RECORD_BYTES",
-    "MAX_REGISTERED_NAME",
     "MAX_RESOURCE_NAME",
     "METADATA_VERSION",
     "MIGRATING",
@@ -162,8 +135,6 @@ __all__ = [
     "PRODUCER_BYTE_RATE",
     "REQUEST_PERCENTAGE",
     "SUPPORTED_FEATURES",
-    "TOPIC_DEFAULTS",
-    "TOPIC_KEYS",
     "TYPE_NUMBERS",
     "UNASSIGNED",
     "AbortTransaction",
@@ -177,12 +148,10 @@ __all__ = [
     "ClientQuota",
     "Config",
     "ConfigDescription",
-    "ConfigKey",
     "ConfigResource",
     "ConfigSource",
     "ConfigSynonym",
     "ConfigType",
-    "Effect",
     "EndTransaction",
     "FeatureLevel",
     "FeatureRange",
@@ -209,12 +178,8 @@ __all__ = [
     "ShrinkTopic",
     "StaticConfig",
     "Topic",
-    "TopicConfig",
     "TopicState",
     "UnregisterBroker",
-    "UpdateMode",
-    "ValueType",
-    "anything",
     "as_eligible",
     "broker_id",
     "changed",
@@ -238,15 +203,10 @@ __all__ = [
     "listeners",
     "log_dirs",
     "min_insync_replicas",
-    "never",
-    "not_empty",
-    "number",
     "of_all_brokers",
     "of_broker",
     "of_group",
     "of_topic",
-    "only",
-    "overrides_of",
     "partition_id",
     "placed",
     "quota_entity",
@@ -255,8 +215,6 @@ __all__ = [
     "recovery_state",
     "refused_settings",
     "replicas",
-    "split_exactly",
     "stored",
-    "true_or_false",
     "unclean_elections",
 ]

@@ -5,13 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from quorate.broker.metadata.broker_keys import BROKER_VALUES
-from quorate.broker.metadata.config_key import ConfigKey, Synonym
 from quorate.broker.metadata.configs import ALL_BROKERS, ConfigSource, levels, stored
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
-from quorate.broker.metadata.topic_keys import BROKER_KEYS
+from quorate.broker.settings import BROKER_KEYS, BROKER_VALUES, ConfigKey, Synonym
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,29 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from quorate.broker.metadata.api_error import ApiError
-from quorate.broker.metadata.broker_keys import BROKER_VALUES, DYNAMIC_KEYS
-from quorate.broker.metadata.config_key import ConfigKey, Synonym, UpdateMode, split_list
-from quorate.broker.metadata.group_keys import GROUP_KEYS
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
-from quorate.broker.metadata.topic_keys import TOPIC_KEYS
+from quorate.broker.settings import (
+    BROKER_VALUES,
+    DYNAMIC_KEYS,
+    GROUP_KEYS,
+    MIN_INSYNC_REPLICAS,
+    TOPIC_KEYS,
+    UNCLEAN_LEADER_ELECTION,
+    ConfigKey,
+    Synonym,
+    TopicConfig,
+    TypedKey,
+    UpdateMode,
+    read,
+)
 from quorate.error_code import ErrorCode
+
+T = TypeVar("T")
 
 
 class ConfigSource(enum.IntEnum):
@@ -98,36 +110,6 @@ def dynamic_values(image: MetadataImage, static: StaticConfig) -> Mapping[str, s
     """Return the values of brokers' keys that were set on the node while it ran."""
     held = {**stored(image, ALL_BROKERS), **stored(image, static.resource)}
     return {name: value for name, value in held.items() if name in DYNAMIC_KEYS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig:
-    """The configuration of a topic as brokers use it. Durations in ms, sizes in bytes, -1: no limit."""
-
-    cleanup_compact: bool
-    cleanup_delete: bool
-    compression_gzip_level: int
-    compression_lz4_level: int
-    compression_type: str
-    compression_zstd_level: int
-    delete_retention_ms: int
-    follower_replication_throttled_replicas: str
-    """`*`, or partition:broker pairs."""
-    index_interval_bytes: int
-    leader_replication_throttled_replicas: str
-    max_compaction_lag_ms: int
-    max_message_bytes: int
-    message_timestamp_after_max_ms: int
-    message_timestamp_before_max_ms: int
-    log_append_time: bool
-    min_cleanable_dirty_ratio: float
-    min_compaction_lag_ms: int
-    min_insync_replicas: int
-    retention_bytes: int
-    retention_ms: int
-    segment_bytes: int
-    segment_index_bytes: int
-    segment_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,52 +261,22 @@ _Settings = tuple[tuple[str, str], ...]
 @lru_cache(maxsize=256)
 def _effective(own: _Settings, places: tuple[tuple[_Settings, ConfigSource], ...]) -> TopicConfig:
     levels_of = [(dict(values), source) for values, source in places]
-    held = {each.name: each.value for each in _described(dict(own), levels_of)}
-    policies = split_list(held["cleanup.policy"])
-    return TopicConfig(
-        cleanup_compact="compact" in policies,
-        cleanup_delete="delete" in policies,
-        compression_gzip_level=int(held["compression.gzip.level"]),
-        compression_lz4_level=int(held["compression.lz4.level"]),
-        compression_type=held["compression.type"],
-        compression_zstd_level=int(held["compression.zstd.level"]),
-        delete_retention_ms=int(held["delete.retention.ms"]),
-        follower_replication_throttled_replicas=held["follower.replication.throttled.replicas"],
-        index_interval_bytes=int(held["index.interval.bytes"]),
-        leader_replication_throttled_replicas=held["leader.replication.throttled.replicas"],
-        max_compaction_lag_ms=int(held["max.compaction.lag.ms"]),
-        max_message_bytes=int(held["max.message.bytes"]),
-        message_timestamp_after_max_ms=int(held["message.timestamp.after.max.ms"]),
-        message_timestamp_before_max_ms=int(held["message.timestamp.before.max.ms"]),
-        log_append_time=held["message.timestamp.type"] == "LogAppendTime",
-        min_cleanable_dirty_ratio=float(held["min.cleanable.dirty.ratio"]),
-        min_compaction_lag_ms=int(held["min.compaction.lag.ms"]),
-        min_insync_replicas=int(held["min.insync.replicas"]),
-        retention_bytes=int(held["retention.bytes"]),
-        retention_ms=int(held["retention.ms"]),
-        segment_bytes=int(held["segment.bytes"]),
-        segment_index_bytes=int(held["segment.index.bytes"]),
-        segment_ms=int(held["segment.ms"]),
-    )
+    return read(TopicConfig, {each.name: each.value for each in _described(dict(own), levels_of)})
 
 
 def unclean_elections(image: MetadataImage, topic: str, *, static: Mapping[str, str]) -> bool:
     """True if `topic` may have a leader from outside its ISR and ELR. As `effective`, for this key alone."""
-    return is_true(_value(image, topic, "unclean.leader.election.enable", static=static))
+    return _value(image, topic, UNCLEAN_LEADER_ELECTION, static=static)
 
 
 def min_insync_replicas(image: MetadataImage, topic: str, *, static: Mapping[str, str]) -> int:
     """Return the effective value of this key alone. A partition with fewer replicas needs no more than it
     has."""
-    return int(_value(image, topic, "min.insync.replicas", static=static))
+    return _value(image, topic, MIN_INSYNC_REPLICAS, static=static)
 
 
-def _value(image: MetadataImage, topic: str, name: str, *, static: Mapping[str, str]) -> str:
-    held = stored(image, ConfigResource(ConfigType.TOPIC, topic)).get(name)
+def _value(image: MetadataImage, topic: str, key: TypedKey[T], *, static: Mapping[str, str]) -> T:
+    held = stored(image, ConfigResource(ConfigType.TOPIC, topic)).get(key.name)
     if held is None:
-        held, _ = _default(TOPIC_KEYS[name], levels(image, static))
-    return held
-
-
-def is_true(value: str) -> bool:
-    return value.strip().lower() == "true"
+        held, _ = _default(key, levels(image, static))
+    return key.parse(held)

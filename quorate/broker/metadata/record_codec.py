@@ -38,6 +38,7 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.settings import MAX_REGISTERED_NAME
 from quorate.cbor import (
     Messages,
     Struct,
@@ -60,7 +61,6 @@ MAX_REPLICAS: Final = 1 << 10
 """Replicas of one partition."""
 MAX_RESOURCE_NAME: Final = 249
 """Characters in the name of a resource that has configs: a topic, a broker or a group."""
-MAX_REGISTERED_NAME: Final = 255
 """Characters in a broker's rack, and in the name and the host of a listener."""
 MAX_LISTENERS: Final = 64
 """Of one broker."""

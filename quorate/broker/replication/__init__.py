@@ -132,7 +132,6 @@ from quorate.broker.replication.foundation import (
     ProduceResult,
     Purgatory,
     ReplicaFailedError,
-    ReplicationConfig,
     ReplicationStats,
     SessionRef,
 )
@@ -159,7 +158,6 @@ __all__ = [
     "ReplicaFailedError",
     "ReplicaManager",
     "ReplicaServices",
-    "ReplicationConfig",
     "ReplicationContext",
     "ReplicationStats",
     "SessionRef",

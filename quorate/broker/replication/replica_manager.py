@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import trio
 
-from quorate.broker.replication.foundation import AllDirectoriesFailedError, ReplicationConfig
+from quorate.broker.replication.foundation import AllDirectoriesFailedError
 from quorate.broker.replication.storage import BadDirectory, Directory, LogManager
 from quorate.broker.replication.wiring import ReplicationContext, assemble
+from quorate.broker.settings import ReplicationConfig
 from quorate.runtime import DiskError, get_logger
 
 log = get_logger(__name__)

@@ -13,7 +13,6 @@ from quorate.broker.replication.foundation import (
     OpeningFailed,
     PartitionCounts,
     Purgatory,
-    ReplicationConfig,
     ReplicationQuotas,
     ReplicationStats,
 )
@@ -60,6 +59,7 @@ from quorate.broker.replication.upkeep import (
     SpaceWatch,
     Upkeep,
 )
+from quorate.broker.settings import ReplicationConfig
 from quorate.runtime import Address, Runtime, Tasks
 
 

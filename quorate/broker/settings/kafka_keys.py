@@ -7,17 +7,7 @@ expects.
 
 from typing import Final
 
-from quorate.broker.metadata import (
-    DYNAMIC_KEYS,
-    INT_MAX,
-    ConfigKey,
-    Effect,
-    ValueType,
-    never,
-    number,
-    only,
-    true_or_false,
-)
+from quorate.broker.settings.config_key import ConfigKey, ValueType, fixed_key, int_key, refused_key
 
 _ONE_LOOP: Final = "a node has one event loop, and starts threads for its disks as it needs them."
 _SOCKETS: Final = "the operating system sizes the buffers."
@@ -25,165 +15,68 @@ _NO_TRANSACTIONS: Final = "there are no transactions."
 _NO_SHARE: Final = "there are no share groups."
 _NO_TLS: Final = "PLAINTEXT is the only protocol; put a proxy before the listener for TLS"
 
+# fmt: off
+THREADS: Final[tuple[ConfigKey, ...]] = (
+    int_key("num.network.threads", 3,
+        "The number of threads that read and write sockets.", low=1, dynamic=True, no_effect=_ONE_LOOP),
+    int_key("num.io.threads", 8,
+        "The number of threads that process requests.", low=1, dynamic=True, no_effect=_ONE_LOOP),
+    int_key("background.threads", 10,
+        "The number of threads for background tasks.", low=1, dynamic=True, no_effect=_ONE_LOOP),
+    int_key("num.recovery.threads.per.data.dir", 2,
+        "The number of threads that recover the logs of a directory.",
+        low=1, dynamic=True, no_effect=_ONE_LOOP),
+)
+"""Keys that may change while brokers run, as Kafka's do, so that a tool that tunes them meets no error."""
 
-def _number(name: str, default: int, low: int, doc: str, why: str) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        type=ValueType.INT,
-        default=str(default),
-        check=number(low, INT_MAX),
-        doc=doc,
-        effect=Effect.NONE,
-        why=why,
-    )
-
-
-def _flag(name: str, default: bool, doc: str, why: str) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        type=ValueType.BOOLEAN,
-        default=str(default).lower(),
-        check=true_or_false,
-        doc=doc,
-        effect=Effect.NONE,
-        why=why,
-    )
-
-
-def _only(name: str, kind: ValueType, value: str, doc: str, why: str) -> ConfigKey:
-    """A key that accepts only the value that already holds."""
-    return ConfigKey(
-        name=name,
-        type=kind,
-        default=value,
-        check=only(value, why),
-        doc=doc,
-        effect=Effect.NONE,
-        why=f"{why}.",
-    )
-
-
-def _refused(name: str, kind: ValueType, doc: str, why: str) -> ConfigKey:
-    return ConfigKey(name=name, type=kind, default="", check=never, doc=doc, effect=Effect.REFUSED, why=why)
-
-
-KAFKA_KEYS: Final = (
-    # Without effect
-    DYNAMIC_KEYS["num.network.threads"],
-    DYNAMIC_KEYS["num.io.threads"],
-    DYNAMIC_KEYS["background.threads"],
-    DYNAMIC_KEYS["num.recovery.threads.per.data.dir"],
-    _number(
-        "queued.max.requests", 500, 1, "The maximum number of requests that wait for a thread.", _ONE_LOOP
-    ),
-    _number("socket.send.buffer.bytes", 102400, -1, "The size of the send buffer of a socket.", _SOCKETS),
-    _number(
-        "socket.receive.buffer.bytes", 102400, -1, "The size of the receive buffer of a socket.", _SOCKETS
-    ),
-    _number(
-        "socket.listen.backlog.size",
-        50,
-        1,
+KAFKA_KEYS: Final[tuple[ConfigKey, ...]] = (
+    int_key("queued.max.requests", 500,
+        "The maximum number of requests that wait for a thread.", low=1, no_effect=_ONE_LOOP),
+    int_key("socket.send.buffer.bytes", 102_400,
+        "The size of the send buffer of a socket.", low=-1, no_effect=_SOCKETS),
+    int_key("socket.receive.buffer.bytes", 102_400,
+        "The size of the receive buffer of a socket.", low=-1, no_effect=_SOCKETS),
+    int_key("socket.listen.backlog.size", 50,
         "The maximum number of connections that wait to be accepted.",
-        "the backlog is always 512.",
-    ),
-    _number(
-        "controller.quorum.append.linger.ms",
-        25,
-        0,
+        low=1, no_effect="the backlog is always 512."),
+    int_key("controller.quorum.append.linger.ms", 25,
         "The time that an append to the metadata log waits for others to join its batch.",
-        "an append never waits for others.",
-    ),
-    _number(
-        "transaction.state.log.replication.factor",
-        3,
-        1,
-        "The number of replicas of __transaction_state.",
-        _NO_TRANSACTIONS,
-    ),
-    _number(
-        "transaction.state.log.min.isr", 2, 1, "min.insync.replicas of __transaction_state.", _NO_TRANSACTIONS
-    ),
-    _number(
-        "transaction.state.log.num.partitions",
-        50,
-        1,
-        "The number of partitions of __transaction_state.",
-        _NO_TRANSACTIONS,
-    ),
-    _number(
-        "share.coordinator.state.topic.replication.factor",
-        3,
-        1,
-        "The number of replicas of __share_group_state.",
-        _NO_SHARE,
-    ),
-    _number(
-        "share.coordinator.state.topic.min.isr",
-        2,
-        1,
-        "min.insync.replicas of __share_group_state.",
-        _NO_SHARE,
-    ),
-    _only(
-        "num.replica.fetchers",
-        ValueType.INT,
-        "1",
-        "The number of fetchers per leader.",
-        "one fetcher per leader follows all of its partitions; leave the key out",
-    ),
-    _only(
-        "security.inter.broker.protocol",
-        ValueType.STRING,
-        "PLAINTEXT",
-        "The protocol between brokers.",
-        _NO_TLS,
-    ),
-    _only(
-        "remote.log.storage.system.enable",
-        ValueType.BOOLEAN,
-        "false",
+        low=0, no_effect="an append never waits for others."),
+    int_key("transaction.state.log.replication.factor", 3,
+        "The number of replicas of __transaction_state.", low=1, no_effect=_NO_TRANSACTIONS),
+    int_key("transaction.state.log.min.isr", 2,
+        "min.insync.replicas of __transaction_state.", low=1, no_effect=_NO_TRANSACTIONS),
+    int_key("transaction.state.log.num.partitions", 50,
+        "The number of partitions of __transaction_state.", low=1, no_effect=_NO_TRANSACTIONS),
+    int_key("share.coordinator.state.topic.replication.factor", 3,
+        "The number of replicas of __share_group_state.", low=1, no_effect=_NO_SHARE),
+    int_key("share.coordinator.state.topic.min.isr", 2,
+        "min.insync.replicas of __share_group_state.", low=1, no_effect=_NO_SHARE),
+    fixed_key(ValueType.INT, "num.replica.fetchers", "1", "The number of fetchers per leader.",
+        "one fetcher per leader follows all of its partitions; leave the key out"),
+    fixed_key(ValueType.STRING, "security.inter.broker.protocol", "PLAINTEXT",
+        "The protocol between brokers.", _NO_TLS),
+    fixed_key(ValueType.BOOLEAN, "remote.log.storage.system.enable", "false",
         "true: the cluster has tiered storage.",
-        "there is no tiered storage; leave the key out",
-    ),
-    _only(
-        "offsets.topic.compression.codec",
-        ValueType.INT,
-        "0",
-        "The compression of committed offsets.",
-        "offset commits are not compressed; leave the key out",
-    ),
-    # Refused
-    _refused(
-        "authorizer.class.name",
-        ValueType.CLASS,
+        "there is no tiered storage; leave the key out"),
+    fixed_key(ValueType.INT, "offsets.topic.compression.codec", "0", "The compression of committed offsets.",
+        "offset commits are not compressed; leave the key out"),
+    refused_key(ValueType.CLASS, "authorizer.class.name",
         "The class that authorizes requests.",
         "quorate has no ACLs, and every client may do everything; remove the line, and keep others off the "
-        "listeners.",
-    ),
-    _refused(
-        "ssl.keystore.location",
-        ValueType.STRING,
+        "listeners."),
+    refused_key(ValueType.STRING, "ssl.keystore.location",
         "The keystore of TLS listeners.",
-        f"{_NO_TLS}; remove the line.",
-    ),
-    _refused(
-        "sasl.enabled.mechanisms",
-        ValueType.LIST,
+        f"{_NO_TLS}; remove the line."),
+    refused_key(ValueType.LIST, "sasl.enabled.mechanisms",
         "The SASL mechanisms that clients may use.",
-        "quorate has no SASL; remove the line, and keep others off the listeners.",
-    ),
-    _refused(
-        "zookeeper.connect",
-        ValueType.STRING,
+        "quorate has no SASL; remove the line, and keep others off the listeners."),
+    refused_key(ValueType.STRING, "zookeeper.connect",
         "The address of ZooKeeper.",
         "there is no ZooKeeper; remove the line, and set process.roles and "
-        "controller.quorum.bootstrap.servers.",
-    ),
-    _refused(
-        "transactional.id.expiration.ms",
-        ValueType.INT,
+        "controller.quorum.bootstrap.servers."),
+    refused_key(ValueType.INT, "transactional.id.expiration.ms",
         "The time that an unused transactional id is kept.",
-        "there are no transactions; remove the line.",
-    ),
+        "there are no transactions; remove the line."),
 )
+# fmt: on

@@ -8,7 +8,7 @@ answers back in order.
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.budget import Account, MemoryBudget
-from quorate.broker.wire.connection_quotas import ConnectionQuotas, ConnectionRules
+from quorate.broker.wire.connection_quotas import ConnectionQuotas
 from quorate.broker.wire.exchanges import (
     Answer,
     CloseConnection,
@@ -20,7 +20,7 @@ from quorate.broker.wire.exchanges import (
 )
 from quorate.broker.wire.feature_levels import Features, SupportedFeature
 from quorate.broker.wire.kafka_client import SentFetch, WireClient, open_client
-from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.newest_version import BY_NAME
 from quorate.broker.wire.throttle_times import with_throttle
@@ -33,13 +33,11 @@ __all__ = [
     "ApiKey",
     "CloseConnection",
     "ConnectionQuotas",
-    "ConnectionRules",
     "Deferred",
     "EncodedResponse",
     "ErrorTable",
     "Features",
     "KafkaError",
-    "KafkaServerConfig",
     "LoopTime",
     "MemoryBudget",
     "Request",

@@ -10,36 +10,20 @@ import heapq
 import ipaddress
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import trio
 
+from quorate.broker.settings import INT_MAX, ConnectionRules
 from quorate.runtime import QuotaWindows, TokenBucket
 
-_INT_MAX: Final = (1 << 31) - 1
 _MOST_ADDRESSES: Final = 10_000
 """Whose rate is remembered. Above, the address that opened none for longest is forgotten."""
 _WAIT_MAX_S: Final = 1.0
 """The longest time that a connection above the rate of its address is held before it is closed, as in
 Kafka."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionRules:
-    """`max.connections`, `max.connections.per.ip`, its overrides by address, and
-    `max.connection.creation.rate` (connections per second)."""
-
-    max_connections: int = 10_000
-    max_connections_per_ip: int = _INT_MAX
-    per_ip_overrides: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    creation_rate: int = _INT_MAX
-
-    def most_of(self, address: str) -> int:
-        """Return how many connections the address may have."""
-        return self.per_ip_overrides.get(address, self.max_connections_per_ip)
 
 
 class Closable(Protocol):
@@ -105,12 +89,12 @@ class ConnectionQuotas:
             return
         began = trio.current_time()
         rate = self._rules.creation_rate
-        if rate < _INT_MAX:
+        if rate < INT_MAX:
             self._opened.use(1, rate, now=began)
         while True:
             now = trio.current_time()
             rate = self._rules.creation_rate
-            wait_s = self._opened.wait_s(rate, now=now) if rate < _INT_MAX else 0.0
+            wait_s = self._opened.wait_s(rate, now=now) if rate < INT_MAX else 0.0
             full = self.full(listener)
             if not full and wait_s <= 0:
                 break
@@ -125,7 +109,8 @@ class ConnectionQuotas:
 
     def refusal(self, address: str) -> str | None:
         """Return the reason to refuse one more connection of the address, or None."""
-        most = self._rules.most_of(address)
+        rules = self._rules
+        most = rules.per_ip_overrides.get(address, rules.max_connections_per_ip)
         if self._by_address[address] < most:
             return None
         key = "max.connections.per.ip"

@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
+from quorate.broker.settings import KafkaServerConfig
 from quorate.broker.wire.api import SERVED_TO_CLIENTS
 from quorate.broker.wire.budget import MemoryBudget, ResponseBudget
 from quorate.broker.wire.connection import Connection, ConnectionLimits, LateFrame
-from quorate.broker.wire.connection_quotas import ConnectionQuotas, ConnectionRules, Place, address_of
+from quorate.broker.wire.connection_quotas import ConnectionQuotas, Place, address_of
 from quorate.broker.wire.exchanges import ConnectionContext, RequestHandler
 from quorate.broker.wire.feature_levels import NO_FEATURES, Features
-from quorate.broker.wire.framing import MAX_FRAME_BYTES
 from quorate.broker.wire.loop_time import NothingCounted, RequestTimes
 from quorate.broker.wire.wire_errors import ErrorTable
 from quorate.runtime import Listener, Stream, get_logger
@@ -24,28 +24,6 @@ _MIB = 1024 * 1024
 _REFUSALS_SAID_EVERY_S: Final = 1.0
 _MOST_HELD_BACK: Final = 1000
 """Connections that wait to be closed. Others beyond it are closed at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaServerConfig:
-    """Bytes and seconds. Kafka's names: `socket.request.max.bytes`, `queued.max.request.bytes`,
-    `connections.max.idle.ms`. `connections`: the rules of a listener that shares its quotas with no other.
-
-    Kafka's defaults for connections and queued bytes are unlimited; ours are not, so that memory is bounded
-    without anybody's tuning.
-    """
-
-    connections: ConnectionRules = field(default_factory=ConnectionRules)
-    request_max_bytes: int = MAX_FRAME_BYTES
-    queued_max_request_bytes: int = 256 * _MIB
-    queued_max_response_bytes: int = 256 * _MIB
-    max_pending_responses: int = 500
-    max_pending_response_bytes: int = 8 * _MIB
-    idle_timeout_s: float = 600.0
-    frame_timeout_s: float = 60.0
-    send_timeout_s: float = 60.0
-    sweep_interval_s: float = 1.0
-    relief_interval_s: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)

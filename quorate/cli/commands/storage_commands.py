@@ -12,7 +12,7 @@ from quorate.cli.cli_options import ConfigOption, JsonOption
 from quorate.cli.config_file import load_config
 
 if TYPE_CHECKING:
-    from quorate.broker.settings import ServerConfig
+    from quorate.broker.node_config import ServerConfig
     from quorate.types import VoterSet
 
 app = typer.Typer(

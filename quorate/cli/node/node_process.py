@@ -16,7 +16,7 @@ from quorate.cli.config_file import load_config
 
 if TYPE_CHECKING:
     from quorate.broker import BrokerServer
-    from quorate.broker.settings import ServerConfig
+    from quorate.broker.node_config import ServerConfig
 
 
 class LogLevel(Enum):
@@ -102,7 +102,7 @@ async def run_server(config: "ServerConfig") -> None:
     stopped_at_once = False
     with (
         trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
-        watch_slow_steps(config.int("quorate.slow.step.ms")),
+        watch_slow_steps(config.debug.slow_step_ms),
     ):
         stopping = trio.CancelScope()
 

@@ -6,8 +6,8 @@ import pytest
 
 from quorate.broker.apis.config_changes import MAX_CHANGES, AlteredConfig, Change, checked
 from quorate.broker.controller.rpc.rpc import AlterConfigsItem, ConfigOperation
-from quorate.broker.metadata.config_key import Effect, UpdateMode
-from quorate.broker.settings.config_keys import CONFIG_KEYS
+from quorate.broker.settings.all_keys import CONFIG_KEYS
+from quorate.broker.settings.config_key import Effect, UpdateMode
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type
 from quorate.broker.wire.wire_errors import KafkaError

@@ -27,7 +27,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Partition, Record, RemoveTopic, Topic
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.settings.server_config import ServerConfig
+from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, request_type, response_type
 from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext

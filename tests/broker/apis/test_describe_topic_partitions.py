@@ -23,7 +23,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.settings.server_config import ServerConfig
+from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import (
     build,

@@ -53,9 +53,9 @@ from quorate.broker.groups.group_records import (
     group_record,
     offset_record,
 )
-from quorate.broker.groups.group_state import GroupLimits
 from quorate.broker.groups.shards import Shards
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.replication.following.lost_leaders import LostLeaders
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.foundation.requests import (
@@ -73,7 +73,6 @@ from quorate.broker.replication.foundation.stats import ReplicationStats
 from quorate.broker.replication.hosting.state_changes import Cause, ChangeJournal, ChangeKind
 from quorate.broker.replication.serving.produce_service import ParkedProduce
 from quorate.broker.replication.storage.log_directory import DirectoryReport
-from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type
 from quorate.broker.wire.codecs.fetch_codec import (

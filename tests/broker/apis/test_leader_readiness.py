@@ -12,10 +12,11 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.leader_readiness import LeaderReadiness
+from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, response_type
 from quorate.broker.wire.exchanges import RequestContext
-from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.runtime import Address, Listener
 from quorate.simulation.world.simulated_network import SimulatedNetwork
 

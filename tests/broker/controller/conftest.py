@@ -15,7 +15,7 @@ from quorate.broker.controller.operations.brokers import (
 from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs
 from quorate.broker.controller.operations.online_directories import may_lead
 from quorate.broker.controller.operations.outcome import Groups, Outcome, R
-from quorate.broker.controller.operations.topics.topic_lifecycle import Draw, TopicDefaults, create_topics
+from quorate.broker.controller.operations.topics.topic_lifecycle import Draw, create_topics
 from quorate.broker.controller.rpc.rpc import (
     Assignment,
     AssignReplicasToDirsRequest,
@@ -38,6 +38,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.broker.metadata.states import PartitionState
+from quorate.broker.settings.broker_settings import TopicSettings
 from quorate.error_code import ErrorCode
 from quorate.runtime.slices import at_once
 
@@ -270,7 +271,7 @@ class ModelCluster:
                     self.image,
                     CreateTopicsRequest(topics=(topic,)),
                     draws=[self.draw()],
-                    defaults=TopicDefaults(),
+                    defaults=TopicSettings(),
                 )
             )
         )

@@ -15,8 +15,6 @@ from quorate.broker.controller.rpc.rpc import (
     ConfigAlteration,
     ConfigOperation,
 )
-from quorate.broker.metadata.broker_keys import BROKER_VALUES, DYNAMIC_KEYS
-from quorate.broker.metadata.config_key import Effect, UpdateMode
 from quorate.broker.metadata.config_synonyms import of_all_brokers, of_broker, of_group, of_topic
 from quorate.broker.metadata.configs import (
     ALL_BROKERS,
@@ -31,10 +29,10 @@ from quorate.broker.metadata.configs import (
     min_insync_replicas,
     unclean_elections,
 )
-from quorate.broker.metadata.group_keys import GROUP_KEYS
 from quorate.broker.metadata.metadata_records import Config, ConfigType, RemoveTopic
 from quorate.broker.metadata.states import ConfigResource
-from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.broker.settings.all_keys import BROKER_KEYS, BROKER_VALUES, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
+from quorate.broker.settings.config_key import Effect, UpdateMode
 from quorate.error_code import ErrorCode
 
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE

@@ -8,7 +8,6 @@ from quorate.broker.controller.rpc.rpc import (
     ConfigOperation,
 )
 from quorate.broker.metadata.api_error import ApiError
-from quorate.broker.metadata.config_key import Effect
 from quorate.broker.metadata.configs import (
     ConfigSource,
     check_value,
@@ -17,7 +16,8 @@ from quorate.broker.metadata.configs import (
     effective,
 )
 from quorate.broker.metadata.metadata_records import ConfigType
-from quorate.broker.metadata.topic_keys import TOPIC_KEYS
+from quorate.broker.settings.all_keys import TOPIC_KEYS
+from quorate.broker.settings.config_key import Effect
 from quorate.error_code import ErrorCode
 
 

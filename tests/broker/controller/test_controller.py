@@ -57,6 +57,7 @@ from quorate.broker.metadata.supported_features import (
     METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
+from quorate.broker.settings.broker_settings import ControllerTuning, LeaderBalance
 from quorate.error_code import ErrorCode
 from quorate.metrics.controller_stats import ControllerStats
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError
@@ -579,8 +580,10 @@ async def test_a_broker_that_leads_nearly_all_that_it_should_is_left_alone(
     node = Node(
         settings=ControllerSettings(
             cluster_id="c",
-            leader_imbalance_check_interval_seconds=30,
-            leader_imbalance_per_broker_percentage=percentage,
+            balance=LeaderBalance(
+                leader_imbalance_check_interval_seconds=30,
+                leader_imbalance_per_broker_percentage=percentage,
+            ),
         )
     )
     node.activate()
@@ -602,7 +605,11 @@ async def test_a_broker_that_leads_nearly_all_that_it_should_is_left_alone(
 
 
 async def test_leaders_go_back_to_their_first_replica_after_a_while(autojump_clock) -> None:
-    node = Node(settings=ControllerSettings(cluster_id="c", leader_imbalance_check_interval_seconds=30))
+    node = Node(
+        settings=ControllerSettings(
+            cluster_id="c", balance=LeaderBalance(leader_imbalance_check_interval_seconds=30)
+        )
+    )
     node.activate()
     await node.start(1, 2)
     await node.create("t", partitions=2, factor=2)
@@ -781,7 +788,7 @@ async def test_the_same_seed_makes_the_same_log() -> None:
     assert logs[0] == logs[1]
 
 
-IN_PIECES = ControllerSettings(cluster_id="c", partitions_per_step=4)
+IN_PIECES = ControllerSettings(cluster_id="c", tuning=ControllerTuning(partitions_per_step=4))
 
 
 async def test_no_piece_of_a_fencing_is_longer_than_it_may_be_and_others_are_answered_meanwhile() -> None:
@@ -862,7 +869,11 @@ async def test_a_registration_that_waits_is_refused_when_leadership_is_lost(auto
 
 async def test_lower_min_insync_replicas_empty_the_elrs_before_that_is_answered() -> None:
     static = {"min.insync.replicas": "2"}
-    node = Node(settings=ControllerSettings(cluster_id="c", static=static, partitions_per_step=4))
+    node = Node(
+        settings=ControllerSettings(
+            cluster_id="c", static=static, tuning=ControllerTuning(partitions_per_step=4)
+        )
+    )
     node.activate()
     await node.start(1, 2)
     await node.create("t", partitions=20, factor=2)

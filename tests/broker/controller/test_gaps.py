@@ -65,6 +65,7 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
 )
 from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
+from quorate.broker.settings.broker_settings import ControllerTuning
 from quorate.error_code import ErrorCode
 from quorate.runtime.entropy import Entropy
 from quorate.types import Epoch, Offset
@@ -116,7 +117,9 @@ class Rig:
         self.image = image
         self.log = Log(Offset(image.offset + 1))
         settings = ControllerSettings(
-            cluster_id="c", broker_session_timeout_ms=SESSION_MS, static={"min.insync.replicas": "2"}
+            cluster_id="c",
+            tuning=ControllerTuning(broker_session_timeout_ms=SESSION_MS),
+            static={"min.insync.replicas": "2"},
         )
         self.items: tuple[AlterPartitionItem, ...] = ()
         self.placed: tuple[DirectoryAssignment, ...] = ()

@@ -8,11 +8,7 @@ from quorate.broker.controller.operations.alter_configs import alter_configs
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.topics.more_partitions import create_partitions
 from quorate.broker.controller.operations.topics.shrink_topics import shrink_topics
-from quorate.broker.controller.operations.topics.topic_lifecycle import (
-    TopicDefaults,
-    create_topics,
-    delete_topics,
-)
+from quorate.broker.controller.operations.topics.topic_lifecycle import create_topics, delete_topics
 from quorate.broker.controller.rpc.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
@@ -37,6 +33,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import NO_LEADER, ConfigType
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.settings.broker_settings import TopicSettings
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.runtime.slices import at_once
 from quorate.types import Epoch, Offset, SnapshotId
@@ -89,7 +86,7 @@ def take(cluster, step) -> None:
                         image,
                         CreateTopicsRequest(topics=(topic,)),
                         draws=[cluster.draw()],
-                        defaults=TopicDefaults(),
+                        defaults=TopicSettings(),
                     )
                 )
             )

@@ -7,11 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.topics.placement import place
-from quorate.broker.controller.operations.topics.topic_lifecycle import (
-    TopicDefaults,
-    create_topics,
-    delete_topics,
-)
+from quorate.broker.controller.operations.topics.topic_lifecycle import create_topics, delete_topics
 from quorate.broker.controller.rpc.rpc import (
     Assignment,
     ConfigEntry,
@@ -25,6 +21,7 @@ from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.configs import effective
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.settings.broker_settings import TopicSettings
 from quorate.error_code import ErrorCode
 from quorate.runtime.slices import at_once
 
@@ -37,7 +34,7 @@ def create(cluster, *topics: NewTopic, validate_only: bool = False, **defaults: 
                     cluster.image,
                     CreateTopicsRequest(topics=topics, validate_only=validate_only),
                     draws=[cluster.draw() for _ in topics],
-                    defaults=TopicDefaults(**defaults),
+                    defaults=TopicSettings(**defaults),
                 )
             )
         ).topics

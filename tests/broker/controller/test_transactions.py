@@ -20,10 +20,11 @@ from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
     EndTransaction,
 )
+from quorate.broker.settings.broker_settings import ControllerTuning
 from quorate.error_code import ErrorCode
 from tests.broker.controller.test_controller import Node
 
-IN_PIECES = ControllerSettings(cluster_id="c", partitions_per_step=4)
+IN_PIECES = ControllerSettings(cluster_id="c", tuning=ControllerTuning(partitions_per_step=4))
 
 
 async def started(*, automatic: bool = True) -> Node:

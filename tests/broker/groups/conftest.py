@@ -8,8 +8,7 @@ import trio
 import trio.testing
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.coordinator import GroupConfig, GroupCoordinator
-from quorate.broker.groups.group import GroupLimits
+from quorate.broker.groups.coordinator import GroupCoordinator
 from quorate.broker.groups.group_messages import (
     JoinRequest,
     JoinResult,
@@ -19,6 +18,7 @@ from quorate.broker.groups.group_messages import (
     SyncRequest,
     SyncResult,
 )
+from quorate.broker.settings.group_config import GroupConfig, GroupLimits
 from quorate.log.batches.records import Record, RecordContent
 from quorate.runtime.entropy import Entropy
 

@@ -8,8 +8,9 @@ import trio.testing
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.coordinator import partition_of
-from quorate.broker.groups.group import Group, GroupLimits
+from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_messages import JoinResult, MemberRef, OffsetToCommit
+from quorate.broker.settings.group_config import GroupLimits
 
 Cluster = Any
 """Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""

@@ -14,7 +14,7 @@ from gaps import within_gap
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.coordinator import GroupLogError, partition_of
-from quorate.broker.groups.group import Group, GroupLimits
+from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_filter import GroupFilter
 from quorate.broker.groups.group_messages import MemberRef
 from quorate.broker.groups.group_records import (
@@ -30,6 +30,7 @@ from quorate.broker.groups.loading import Loading
 from quorate.broker.groups.offsets_log import OffsetsLog
 from quorate.broker.groups.shard import Shard
 from quorate.broker.groups.shards import Shards
+from quorate.broker.settings.group_config import GroupLimits
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import Record, RecordContent, build_keyed_batch
 from quorate.runtime.real import short_collections

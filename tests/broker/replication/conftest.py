@@ -42,7 +42,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.metadata_records import Partition as PartitionRecord
 from quorate.broker.metadata_cache import whole_image
-from quorate.broker.replication import ReplicaManager, ReplicationConfig, ReplicationContext
+from quorate.broker.replication import ReplicaManager, ReplicationContext
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.foundation.requests import (
     DeleteRecordsItem,
@@ -50,6 +50,7 @@ from quorate.broker.replication.foundation.requests import (
     FetchOptions,
     ProduceItem,
 )
+from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.broker.wire.kafka_server import serve
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches

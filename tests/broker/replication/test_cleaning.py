@@ -6,9 +6,9 @@ import pytest
 import trio
 from captured_logs import captured_logs
 
-from quorate.broker.replication.foundation.config import ReplicationConfig
 from quorate.broker.replication.replica.replica_parts import CompactionPass, CompactionStoppedError
 from quorate.broker.replication.upkeep.log_cleaner import CleaningThrottle, PassPace
+from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import RecordContent, build_keyed_batch, records_of

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 import trio
 
-from quorate.broker.metadata.broker_keys import DYNAMIC_KEYS
-from quorate.broker.metadata.config_key import Effect
 from quorate.broker.metadata.metadata_records import Config, ConfigType
-from quorate.broker.metadata.topic_keys import BROKER_KEYS
-from quorate.broker.replication.foundation.config import ReplicationConfig
+from quorate.broker.settings.all_keys import BROKER_KEYS
+from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.error_code import ErrorCode
 
 DEFAULTS = sorted(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
+from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.server import BrokerServer
-from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.cli.free_ports import free_ports
 from quorate.raft.storage.storage import format_folder

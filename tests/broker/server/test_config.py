@@ -1,20 +1,14 @@
 """server.properties: what is read, and what is said of what can't be."""
 
-import re
-from pathlib import Path
-from typing import get_args
-
 import pytest
 
-from quorate.broker.metadata import ValueType
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
-from quorate.broker.settings import CONFIG_KEYS, ServerConfig, ServerConfigError
-from quorate.broker.settings.typed_keys import FlagKey, NumberKey
+from quorate.broker.node_config import ServerConfig, ServerConfigError
+from quorate.broker.settings import CONFIG_KEYS
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.runtime.network import Address
 from quorate.types import Endpoint, NodeId, VoterSet
 
-ROOT = Path(__file__).parents[3]
 COMBINED = """
 # a node that is both
 process.roles=broker,controller
@@ -42,9 +36,9 @@ def test_a_combined_node_is_read_with_kafkas_defaults_for_the_rest() -> None:
     assert config.inter_broker_listener == "PLAINTEXT"
     assert config.log_dirs == ("/data/a", "/data/b")
     assert config.metadata_log_dir == "/data/a"
-    assert config.int("broker.session.timeout.ms") == 9000
-    assert config.seconds("broker.heartbeat.interval.ms") == 2.0
-    assert config.flag("auto.create.topics.enable")
+    assert config.replication.broker_session_timeout_ms == 9000
+    assert config.lifecycle.heartbeat_interval == 2.0
+    assert config.topics.auto_create_enable
     assert config.core().fetch_timeout_ms == 2000
     assert config.static == {}
 
@@ -54,21 +48,9 @@ def test_keys_that_topics_take_their_defaults_from_are_kept_as_they_were_set() -
     assert config.static == {"log.retention.hours": "2", "min.insync.replicas": "2"}
 
 
-def test_the_keys_that_the_type_checker_knows_are_numbers_and_flags_that_code_reads() -> None:
-    source = "".join(
-        path.read_text() for path in (ROOT / "quorate").rglob("*.py") if path.stem != "typed_keys"
-    )
-    numbers, flags = get_args(NumberKey), get_args(FlagKey)
-    assert {CONFIG_KEYS[name].type for name in numbers} <= {ValueType.INT, ValueType.LONG}
-    assert {CONFIG_KEYS[name].type for name in flags} == {ValueType.BOOLEAN}
-    for method, names in (("int|seconds", numbers), ("flag", flags)):
-        for name in names:
-            assert re.search(rf'\.({method})\(\s*"{re.escape(name)}"', source), f"nobody reads {name}"
-
-
 def test_a_line_may_go_on_after_a_backslash_and_use_a_colon() -> None:
     config = ServerConfig.parse(with_line("num.partitions: \\\n   7"))
-    assert config.int("num.partitions") == 7
+    assert config.topics.num_partitions == 7
 
 
 def test_the_file_has_the_format_of_java() -> None:

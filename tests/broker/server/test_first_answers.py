@@ -13,8 +13,8 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.server import BrokerServer
-from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.kafka_client import WireClient, open_client

@@ -5,31 +5,28 @@ A key that is added to the tables and wired to nothing fails here.
 
 import ast
 import dataclasses
-from collections.abc import Iterator
+import importlib
+import pkgutil
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quorate import broker, cli
-from quorate.broker.metadata.config_key import INT_MAX, LONG_MAX, Effect, ValueType
-from quorate.broker.metadata.configs import TopicConfig, effective, unclean_elections
+import quorate
+from quorate.broker import settings
+from quorate.broker.metadata.configs import effective, unclean_elections
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Config, ConfigType
-from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
-from quorate.broker.part_configs import (
-    controller_settings,
-    group_config,
-    lifecycle_times,
-    replication_config,
-    wire_config,
-)
-from quorate.broker.settings import CONFIG_KEYS, ServerConfig, ServerConfigError
-from quorate.broker.settings.config_keys import RACK_AWARE
+from quorate.broker.node_config import ServerConfig, ServerConfigError
+from quorate.broker.settings import CONFIG_KEYS
+from quorate.broker.settings.all_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.broker.settings.config_key import INT_MAX, LONG_MAX, ConfigKey, Effect, ValueType
+from quorate.broker.settings.node_keys import RACK_AWARE
+from quorate.broker.settings.topic_config import TopicConfig
 
-BROKER, CLI = (Path(str(package.__file__)).parent for package in (broker, cli))
-"""As they are imported: a planted fault is in a copy."""
-TABLES = ("config_key.py", "config_keys.py", "broker_keys.py", "kafka_keys.py", "topic_keys.py")
+SOURCE = Path(str(quorate.__file__)).parent
+"""As it is imported: a planted fault is in a copy."""
 NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -51,51 +48,44 @@ def with_key(name: str, value: str) -> ServerConfig:
     return ServerConfig.parse("\n".join(f"{key}={held}" for key, held in (NODE | {name: value}).items()))
 
 
-def trees() -> Iterator[tuple[Path, ast.AST]]:
-    for path in (*sorted(BROKER.rglob("*.py")), CLI / "node" / "node_process.py"):
-        if path.name not in TABLES:
-            yield path, ast.parse(path.read_text())
-
-
-def literals_read() -> set[str]:
-    """Each text that code asks for: an argument of a call, or a subscript."""
-    found = set()
-    for _, tree in trees():
-        for node in ast.walk(tree):
-            inside = node.args if isinstance(node, ast.Call) else [getattr(node, "slice", None)]
-            found |= {each.value for each in inside if isinstance(each, ast.Constant)}
-        found |= {
-            each.value.value
-            for each in ast.walk(tree)
-            # A name that is kept in a variable first: `voters_key = "controller.quorum.voters"`.
-            if isinstance(each, ast.Assign | ast.Tuple)
-            for each in ([each] if isinstance(each, ast.Assign) else map(ast.Expr, each.elts))
-            if isinstance(each.value, ast.Constant)
-        }
-    return {each for each in found if isinstance(each, str)}
-
-
 def attributes_read() -> set[str]:
+    """The attributes that code outside of the declarations asks for."""
     return {
         node.attr
-        for path, tree in trees()
-        if path.name != "configs.py"
-        for node in ast.walk(tree)
+        for path in (*sorted((SOURCE / "broker").rglob("*.py")), SOURCE / "cli" / "node" / "node_process.py")
+        if path.parent.name != "settings"
+        for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
 
 
-READ = literals_read()
+def declared() -> dict[str, set[str]]:
+    """The attributes and fields of the classes of settings that have a key's value, by the key."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for module in pkgutil.iter_modules(settings.__path__, f"{settings.__name__}."):
+        for each in vars(importlib.import_module(module.name)).values():
+            if not isinstance(each, type):
+                continue
+            for name, key in vars(each).items():
+                if isinstance(key, ConfigKey):
+                    found[key.name].add(name)
+            for field in dataclasses.fields(each) if dataclasses.is_dataclass(each) else ():
+                if "key" in field.metadata:
+                    found[field.metadata["key"].name].add(field.name)
+    return found
+
+
+DECLARED, READ = declared(), attributes_read()
 
 
 @pytest.mark.parametrize("name", [key.name for key in OWN if key.effect is Effect.EFFECTIVE])
 def test_an_effective_key_of_a_node_is_read(name: str) -> None:
-    assert name in READ, f"nothing reads {name}: wire it, or say in its row that it has no effect"
+    assert DECLARED[name] & READ, f"nothing reads {name}: wire it, or say in its row that it has no effect"
 
 
 @pytest.mark.parametrize("name", [key.name for key in OWN if key.effect is not Effect.EFFECTIVE])
-def test_a_key_without_effect_is_read_nowhere_and_states_the_reason(name: str) -> None:
-    assert name not in READ, f"{name} is read: its row should say that it is effective"
+def test_a_key_without_effect_has_no_field_and_states_the_reason(name: str) -> None:
+    assert name not in DECLARED, f"{name} has a field: its row should say that it is effective"
     assert CONFIG_KEYS[name].why.endswith("."), name
 
 
@@ -132,7 +122,7 @@ def test_every_effective_key_of_a_topic_is_a_field_that_is_read() -> None:
         for field in fields_of(key.name)
     }
     assert {field.name for field in dataclasses.fields(TopicConfig)} == wanted
-    unread = wanted - attributes_read()
+    unread = wanted - READ
     assert not unread, f"nothing reads {sorted(unread)} of TopicConfig"
 
 
@@ -165,14 +155,12 @@ def test_setting_an_effective_key_of_a_topic_changes_its_fields(name: str) -> No
 
 def parts(config: ServerConfig) -> dict[str, Any]:
     """What a node's parts are configured with, by name."""
-    return {
-        "replication": replication_config(config),
-        "wire": wire_config(config),
-        "groups": group_config(config),
-        "lifecycle": lifecycle_times(config),
-        "controller": controller_settings(config, cluster_id="c"),
-        "quorum": config.quorum(cluster_id="c"),
+    nested = {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if dataclasses.is_dataclass(getattr(config, field.name)) and field.name != "controller_listener"
     }
+    return nested | {"quorum": config.quorum(cluster_id="c")}
 
 
 def another(name: str) -> str:
@@ -183,41 +171,30 @@ def another(name: str) -> str:
     return str(int(key.initial) + (7 if int(key.initial) < INT_MAX else -7))
 
 
-ELSEWHERE = {
-    "auto.create.topics.enable": "apis/metadata.py",
-    "broker.id": "settings/server_config.py",
-    "controlled.shutdown.enable": "broker_node.py",
-    "controlled.shutdown.timeout.ms": "broker_node.py",
-    "delete.topic.enable": "apis/delete_topics.py",
-    "metrics.http.port": "server.py",
-    "node.id": "settings/server_config.py",
-    "offsets.commit.timeout.ms": "broker_node.py",
-    "offsets.topic.num.partitions": "apis/topic_creation.py",
-    "offsets.topic.replication.factor": "apis/topic_creation.py",
-    "offsets.topic.segment.bytes": "apis/topic_creation.py",
-    "quorate.slow.step.ms": "../cli/node/node_process.py",
-}
-"""Numbers and flags that no part is configured with: the file that looks them up when it needs them."""
 NUMBERS = [
     key.name
     for key in OWN
     if key.effect is Effect.EFFECTIVE and key.type in (ValueType.BOOLEAN, ValueType.INT, ValueType.LONG)
+    if key.name not in ("broker.id", "node.id")
 ]
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_setting_a_number_or_a_flag_reaches_a_part_of_the_node(name: str) -> None:
-    if name in ELSEWHERE:
-        assert f'"{name}"' in (BROKER / ELSEWHERE[name]).read_text()
-        return
     assert parts(with_key(name, another(name))) != parts(parse()), f"{name} changes no part of a node"
 
 
 NOT_SET = {
-    "controller": {"cluster_id", "max_batch_bytes"},
+    "balance": set(),
+    "controller": set(),
+    "debug": set(),
     "groups": set(),
     "lifecycle": set(),
+    "metrics": set(),
+    "raft": set(),
     "replication": set(),
+    "shutdown": set(),
+    "topics": set(),
     "wire": {
         # How much a connection may have unsent, and how patient the listener is: ours, and tuned together.
         "frame_timeout_s",
@@ -234,8 +211,9 @@ NOT_SET = {
 
 @pytest.mark.parametrize("part", sorted(NOT_SET))
 def test_every_field_of_a_part_can_be_set(part: str) -> None:
-    changed = {name: another(name) for name in NUMBERS if name not in ("broker.id", "node.id")}
+    changed = {name: another(name) for name in NUMBERS}
     changed["replica.selector.class"] = RACK_AWARE
+    changed["metrics.http.host"] = "::1"
     changed["log.cleaner.io.max.bytes.per.second"] = "1000000.5"
     text = "\n".join(f"{key}={value}" for key, value in (NODE | changed).items())
     before, after = parts(parse())[part], parts(ServerConfig.parse(text))[part]
@@ -307,11 +285,10 @@ def test_producers_are_forgotten_and_leaders_brought_back_as_kafkas_keys_say() -
         leader__imbalance__check__interval__seconds="9",
         leader__imbalance__per__broker__percentage="25",
     )
-    assert replication_config(config).producer_id_expiration_ms == 60_000
-    settings = controller_settings(config, cluster_id="c")
-    assert not settings.auto_leader_rebalance_enable
-    assert settings.leader_imbalance_check_interval_seconds == 9
-    assert settings.leader_imbalance_per_broker_percentage == 25
+    assert config.replication.producer_id_expiration_ms == 60_000
+    assert not config.balance.auto_leader_rebalance_enable
+    assert config.balance.leader_imbalance_check_interval_seconds == 9
+    assert config.balance.leader_imbalance_per_broker_percentage == 25
 
 
 A_NUMBER, A_WHOLE_NUMBER = "it must be a number", "it must be a whole number"
@@ -384,5 +361,5 @@ GREATEST = {
 @pytest.mark.parametrize("name", GREATEST)
 def test_the_extremes_of_the_cleaners_keys_are_taken(name: str) -> None:
     config = with_key(name, GREATEST[name])
-    assert replication_config(config).log_cleaner_enable
+    assert config.replication.log_cleaner_enable
     assert effective(MetadataImage(), "t", static=config.static)

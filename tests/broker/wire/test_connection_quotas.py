@@ -12,10 +12,11 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.broker.settings.client_settings import ConnectionRules, KafkaServerConfig
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.connection_quotas import ConnectionQuotas, ConnectionRules, address_of
+from quorate.broker.wire.connection_quotas import ConnectionQuotas, address_of
 from quorate.broker.wire.kafka_client import open_client
-from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.runtime import Address, NetworkError, Stream
 from quorate.simulation.world import NetworkSettings, SimulatedNetwork
 from tests.broker.wire.test_server import Handler, heartbeat_ok, read_until_closed

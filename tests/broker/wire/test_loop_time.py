@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import trio
 
+from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs import KafkaFetchRequest, build, encode_entity, response_type
 from quorate.broker.wire.codecs.fetch_codec import KafkaFetchResponse, encode_fetch_response
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse
 from quorate.broker.wire.kafka_client import open_client
-from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.throttle_times import throttle_offset, with_throttle
 from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork

@@ -5,6 +5,7 @@ import random
 import pytest
 import trio
 
+from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.codecs.fetch_codec import (
     FetchPartition,
     FetchTopic,
@@ -14,7 +15,7 @@ from quorate.broker.wire.codecs.fetch_codec import (
 )
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse
 from quorate.broker.wire.headers import read_request_header, write_request_header
-from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.repeated_fetch import FetchMemory, correlation_id
 from quorate.kafka_bytes import Pieces
 from quorate.runtime import at_once

@@ -9,6 +9,7 @@ import trio
 from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import (
     build,
@@ -38,7 +39,7 @@ from quorate.broker.wire.codecs.produce_codec import (
 from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.exchanges import CloseConnection, Deferred, EncodedResponse
 from quorate.broker.wire.kafka_client import open_client
-from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.request_codec import decode_request
 from quorate.broker.wire.wire_errors import (
     ErrorTable,

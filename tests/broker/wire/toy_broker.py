@@ -6,6 +6,7 @@ import uuid
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, response_type
 from quorate.broker.wire.codecs.fetch_codec import (
@@ -16,7 +17,7 @@ from quorate.broker.wire.codecs.fetch_codec import (
 )
 from quorate.broker.wire.codecs.produce_codec import ProducedPartition, ProducedTopic, encode_produce_steps
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse
-from quorate.broker.wire.kafka_server import KafkaServerConfig, serve
+from quorate.broker.wire.kafka_server import serve
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import at_once
 from quorate.runtime.network import Address

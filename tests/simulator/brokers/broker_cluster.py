@@ -10,10 +10,10 @@ import trio
 from quorate.broker import BrokerServer, SameDirectoryError, UnreportedFailureError
 from quorate.broker.controller import FENCING_THE_DEAD
 from quorate.broker.metadata import MetadataImage, PartitionState
+from quorate.broker.node_config import ServerConfig
 from quorate.broker.replication import AllDirectoriesFailedError, DuplicateReplicaError
 from quorate.broker.replication.hosting import ROLE_CHANGED, ChangeSummary
 from quorate.broker.replication.replica import RoleChange
-from quorate.broker.settings import ServerConfig
 from quorate.log import Log
 from quorate.quorum_state import META_PROPERTIES
 from quorate.raft import Quorum

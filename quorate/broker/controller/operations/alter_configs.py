@@ -21,13 +21,12 @@ from quorate.broker.metadata import (
     ConfigResource,
     ConfigType,
     MetadataImage,
-    ValueType,
     check_together,
     check_value,
     key_of,
-    split_exactly,
     stored,
 )
+from quorate.broker.settings import ValueType, split_exactly
 from quorate.error_code import ErrorCode
 
 MAX_VALUE_LENGTH: Final = 32_767

@@ -30,12 +30,12 @@ from quorate.broker.replication.foundation import (
     CurrentMetadata,
     Failures,
     ReplicaFailedError,
-    ReplicationConfig,
     ReplicationQuotas,
     ReplicationStats,
 )
 from quorate.broker.replication.replica import FollowerState, LogFailed, LogStarts, PartitionReplica
 from quorate.broker.replication.storage import LogManager
+from quorate.broker.settings import ReplicationConfig
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.broker.wire.codecs import (
     FetchedPartition,

@@ -1,9 +1,6 @@
 """What all rooms of replication stand on: configuration, errors, requests, counts, waiting requests,
 quotas."""
 
-from quorate.broker.replication.foundation.config import (
-    ReplicationConfig,
-)
 from quorate.broker.replication.foundation.current_metadata import (
     CurrentMetadata,
     Eligible,
@@ -78,7 +75,6 @@ __all__ = [
     "ProduceResult",
     "Purgatory",
     "ReplicaFailedError",
-    "ReplicationConfig",
     "ReplicationQuota",
     "ReplicationQuotas",
     "ReplicationStats",

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TypeAlias
 
 from quorate.broker.controller.operations import may_lead
-from quorate.broker.metadata import MetadataImage, TopicConfig, effective
+from quorate.broker.metadata import MetadataImage, effective
+from quorate.broker.settings import TopicConfig
 
 Eligible: TypeAlias = Callable[[int, int], bool]
 """(broker id, broker epoch in its fetches, -1 unknown): may it join an ISR? Registered, unfenced, not

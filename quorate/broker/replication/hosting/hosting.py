@@ -12,13 +12,7 @@ import trio
 
 from quorate.broker.metadata import PartitionState, is_reserved
 from quorate.broker.replication.following import Fetchers
-from quorate.broker.replication.foundation import (
-    DamageFound,
-    Failures,
-    OpeningFailed,
-    PartitionError,
-    ReplicationConfig,
-)
+from quorate.broker.replication.foundation import DamageFound, Failures, OpeningFailed, PartitionError
 from quorate.broker.replication.hosting.replica_opening import ReplicaOpening, may_open
 from quorate.broker.replication.hosting.state_changes import (
     Cause,
@@ -38,6 +32,7 @@ from quorate.broker.replication.replica import (
 )
 from quorate.broker.replication.storage import LogManager, PartitionIdentity
 from quorate.broker.replication.upkeep import DirectoryMoves
+from quorate.broker.settings import ReplicationConfig
 from quorate.error_code import ErrorCode
 from quorate.invariant import invariant
 from quorate.log import DamagedLogError, LogError

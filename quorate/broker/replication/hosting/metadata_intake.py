@@ -6,19 +6,13 @@ from typing import Final
 
 import trio
 
-from quorate.broker.metadata import (
-    ConfigResource,
-    ConfigType,
-    MetadataDelta,
-    MetadataImage,
-    PartitionDelta,
-    TopicConfig,
-)
+from quorate.broker.metadata import ConfigResource, ConfigType, MetadataDelta, MetadataImage, PartitionDelta
 from quorate.broker.replication.foundation import CurrentMetadata, ReplicationQuotas
 from quorate.broker.replication.hosting.hosting import Hosting
 from quorate.broker.replication.hosting.state_changes import Cause, ChangeJournal, ChangeSummary
 from quorate.broker.replication.replica import HostedReplicas, configure
 from quorate.broker.replication.storage import PartitionFolders, PartitionIdentity
+from quorate.broker.settings import TopicConfig
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

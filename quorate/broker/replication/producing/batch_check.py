@@ -12,9 +12,9 @@ from typing import Final
 
 from crc32c import crc32c
 
-from quorate.broker.metadata import TopicConfig
 from quorate.broker.replication.foundation import PartitionError
 from quorate.broker.replication.producing.producer_state import NO_PRODUCER
+from quorate.broker.settings import TopicConfig
 from quorate.broker.wire import Account, MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.log import (

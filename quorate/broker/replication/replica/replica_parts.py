@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
-from quorate.broker.metadata import TopicConfig
+from quorate.broker.settings import TopicConfig
 from quorate.log import DamagedRange, Log, LogError
 from quorate.log.batches import BatchHeader
 from quorate.runtime import Buffer, DiskError

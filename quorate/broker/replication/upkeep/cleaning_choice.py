@@ -3,7 +3,6 @@ metrics."""
 
 from dataclasses import dataclass, field
 
-from quorate.broker.metadata import LONG_MAX
 from quorate.broker.replication.replica import CompactionSettings, PartitionReplica
 from quorate.log.compaction import CompactionBounds, CompactionResult, DirtySurvey, compactable_end, survey
 from quorate.types import Offset

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.foundation import Failures, ReplicationConfig
+from quorate.broker.replication.foundation import Failures
 from quorate.broker.replication.replica import (
     CompactionPass,
     CompactionSettings,
@@ -24,6 +24,7 @@ from quorate.broker.replication.upkeep.cleaning_choice import (
     is_due,
     look_at,
 )
+from quorate.broker.settings import ReplicationConfig
 from quorate.log import CompactionAbandonedError, LogError, LogFailedError
 from quorate.log.batches import BatchHeader
 from quorate.log.compaction import CompactionResult, CompactionRules, compact

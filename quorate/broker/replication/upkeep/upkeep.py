@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from quorate.broker.replication.foundation import CurrentMetadata, Failures, ReplicationConfig
+from quorate.broker.replication.foundation import CurrentMetadata, Failures
 from quorate.broker.replication.producing import store, take
 from quorate.broker.replication.replica import HostedReplicas, LogFailed, PartitionReplica
 from quorate.broker.replication.storage import LogManager
+from quorate.broker.settings import ReplicationConfig
 from quorate.log import LogError, LogInterruptedError, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Slices, get_logger, in_slices
 from quorate.types import Offset

@@ -17,11 +17,11 @@ from quorate.broker.controller.operations.topics.shrink_topics import (
 )
 from quorate.broker.controller.operations.topics.topic_lifecycle import (
     Draw,
-    TopicDefaults,
     asks_too_much,
     check_name,
     create_topics,
     delete_topics,
+    partitions_asked_for,
     partitions_of,
 )
 
@@ -30,13 +30,13 @@ __all__ = [
     "PROTECTED_TOPICS",
     "TOO_MANY",
     "Draw",
-    "TopicDefaults",
     "additional",
     "asks_too_much",
     "check_name",
     "create_partitions",
     "create_topics",
     "delete_topics",
+    "partitions_asked_for",
     "partitions_of",
     "shrink_topics",
     "surplus",

@@ -42,6 +42,7 @@ from quorate.broker.metadata import (
     check_together,
     check_value,
 )
+from quorate.broker.settings import TopicSettings
 from quorate.error_code import ErrorCode
 from quorate.present import present
 from quorate.runtime import Steps
@@ -59,18 +60,11 @@ class Draw:
     shift: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDefaults:
-    """The defaults of new topics: `num.partitions` and `default.replication.factor`."""
-
-    num_partitions: int = 1
-    replication_factor: int = 1
-
-    def partitions_of(self, topic: NewTopic) -> int:
-        """Return the number of partitions that the request asks for."""
-        if topic.assignments:
-            return len(topic.assignments)
-        return self.num_partitions if topic.num_partitions == -1 else max(1, topic.num_partitions)
+def partitions_asked_for(topic: NewTopic, defaults: TopicSettings) -> int:
+    """Return the number of partitions that the request asks for."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return defaults.num_partitions if topic.num_partitions == -1 else max(1, topic.num_partitions)
 
 
 def create_topics(
@@ -78,7 +72,7 @@ def create_topics(
     request: CreateTopicsRequest,
     *,
     draws: Sequence[Draw],
-    defaults: TopicDefaults,
+    defaults: TopicSettings,
     asked: Mapping[str, int] | None = None,
     too_many: bool | None = None,
     charge: Charge = free,
@@ -128,9 +122,9 @@ def create_topics(
     return Outcome(response=response, groups=() if request.validate_only else tuple(groups))
 
 
-def asks_too_much(request: CreateTopicsRequest, defaults: TopicDefaults) -> bool:
+def asks_too_much(request: CreateTopicsRequest, defaults: TopicSettings) -> bool:
     """Return whether all topics together would have more partitions than one request may create."""
-    return sum(map(defaults.partitions_of, request.topics)) > MAX_NEW_PARTITIONS
+    return sum(partitions_asked_for(topic, defaults) for topic in request.topics) > MAX_NEW_PARTITIONS
 
 
 def _created(
@@ -202,7 +196,7 @@ def _config_records(topic: NewTopic) -> list[Config]:
 
 
 def _partitions(
-    image: MetadataImage, topic: NewTopic, *, topic_id: uuid.UUID, draw: Draw, defaults: TopicDefaults
+    image: MetadataImage, topic: NewTopic, *, topic_id: uuid.UUID, draw: Draw, defaults: TopicSettings
 ) -> Steps[list[Partition]]:
     if topic.assignments:
         assigned = _manual(image, topic)
@@ -237,7 +231,7 @@ def _manual(image: MetadataImage, topic: NewTopic) -> Iterator[tuple[int, ...]]:
 
 
 def _automatic(
-    image: MetadataImage, topic: NewTopic, *, draw: Draw, defaults: TopicDefaults
+    image: MetadataImage, topic: NewTopic, *, draw: Draw, defaults: TopicSettings
 ) -> Iterator[tuple[int, ...]]:
     if topic.replication_factor == 0 or topic.replication_factor < -1:
         raise ApiError(

@@ -3,13 +3,13 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
+from typing import TypeVar
 
 import javaproperties
 
-from quorate.broker.metadata import ConfigKey, Effect
-from quorate.broker.settings.config_keys import CONFIG_KEYS
+from quorate.broker.settings import CONFIG_KEYS, ConfigKey, Effect, TypedKey
+
+T = TypeVar("T")
 
 
 class ServerConfigError(ValueError):
@@ -82,33 +82,28 @@ class PropertyValues:
                 line=line.number,
             ) from None
 
-    def required(self, name: str) -> str:
-        line = self.lines.get(name)
-        if line is None:
+    def has(self, key: ConfigKey) -> bool:
+        """Return whether the file sets the key."""
+        return key.name in self.lines
+
+    def required(self, key: TypedKey[T]) -> T:
+        """Return the value of a key that the file must set."""
+        if not self.has(key):
             raise ServerConfigError(
-                f"{name} is missing; add a line such as {name}={_EXAMPLES[name]}. {CONFIG_KEYS[name].doc}",
-                key=name,
+                f"{key.name} is missing; add a line such as {key.name}={key.example}. {key.doc}",
+                key=key.name,
             )
-        return line.value
+        return self.get(key)
 
-    def get(self, name: str) -> str:
-        return self.all[name]
+    def get(self, key: TypedKey[T]) -> T:
+        """Return the value of a key: from the file, else the default."""
+        return key.parse(self.all[key.name])
 
-    def items(self, name: str) -> list[str]:
-        return [item.strip() for item in self.all[name].split(",") if item.strip()]
-
-    def error(self, name: str, problem: str) -> ServerConfigError:
-        line = self.lines.get(name)
-        return ServerConfigError(f"{name}: {problem}", key=name, line=None if line is None else line.number)
-
-
-_EXAMPLES: Final = MappingProxyType(
-    {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.listener.names": "CONTROLLER",
-    }
-)
+    def error(self, key: ConfigKey, problem: str) -> ServerConfigError:
+        line = self.lines.get(key.name)
+        return ServerConfigError(
+            f"{key.name}: {problem}", key=key.name, line=None if line is None else line.number
+        )
 
 
 def _lower(text: str) -> str:

@@ -6,17 +6,32 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata import MAX_DIRECTORIES, MAX_LISTENERS, BrokerEndpoint, StaticConfig
+from quorate.broker.node_config.properties_file import PropertyValues, read_lines
+from quorate.broker.settings import (
     BROKER_KEYS,
     DYNAMIC_KEYS,
-    MAX_DIRECTORIES,
-    MAX_LISTENERS,
+    HEARTBEAT_INTERVAL,
     MAX_REGISTERED_NAME,
-    BrokerEndpoint,
-    StaticConfig,
+    QUORUM_FETCH_TIMEOUT,
+    SESSION_TIMEOUT,
+    ControllerTuning,
+    DebugSettings,
+    DirectoryKeys,
+    GroupConfig,
+    KafkaServerConfig,
+    LeaderBalance,
+    LifecycleTimes,
+    MetricsSettings,
+    NodeKeys,
+    QuorumSettings,
+    ReplicationConfig,
+    ShutdownSettings,
+    TopicSettings,
+    TypedKey,
+    nested,
+    read_fields,
 )
-from quorate.broker.settings.properties_file import PropertyValues, read_lines
-from quorate.broker.settings.typed_keys import FlagKey, NumberKey
 from quorate.quorum_state import SERVER
 from quorate.raft import HIGH_WATERMARK_WAIT_MS, QuorumConfig, QuorumConfigError, parse_voters
 from quorate.raft.core import CoreConfig
@@ -25,7 +40,6 @@ from quorate.types import Endpoint, NodeId, VoterSet
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
-_NO_BOUND: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +52,7 @@ class BoundListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """The validated configuration of a node. Durations are in ms and sizes in bytes."""
+    """The validated configuration of a node, with the settings of each of its parts."""
 
     values: Mapping[str, str]
     """The value of every key: from the file, else the default."""
@@ -65,6 +79,17 @@ class ServerConfig:
     """The controllers that this node asks for the leader."""
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
+    raft: QuorumSettings = nested(QuorumSettings)
+    topics: TopicSettings = nested(TopicSettings)
+    lifecycle: LifecycleTimes = nested(LifecycleTimes)
+    controller: ControllerTuning = nested(ControllerTuning)
+    shutdown: ShutdownSettings = nested(ShutdownSettings)
+    balance: LeaderBalance = nested(LeaderBalance)
+    replication: ReplicationConfig = nested(ReplicationConfig)
+    wire: KafkaServerConfig = nested(KafkaServerConfig)
+    groups: GroupConfig = nested(GroupConfig)
+    metrics: MetricsSettings = nested(MetricsSettings)
+    debug: DebugSettings = nested(DebugSettings)
 
     @classmethod
     def parse(cls, text: str) -> "ServerConfig":
@@ -73,26 +98,17 @@ class ServerConfig:
 
     def with_dynamic(self, values: Mapping[str, str]) -> "ServerConfig":
         """Return the configuration with `values` in place of the file's, which go on being `static`."""
-        return replace(self, values=MappingProxyType({**self.values, **values}))
-
-    def int(self, key: NumberKey) -> int:
-        return int(self.values[key])
-
-    def seconds(self, key: NumberKey) -> float:
-        """Return the value, in seconds, of a key that is in ms."""
-        return int(self.values[key]) / 1000
-
-    def flag(self, key: FlagKey) -> bool:
-        return self.values[key].lower() == "true"
+        merged = MappingProxyType({**self.values, **values})
+        return replace(self, values=merged, **read_fields(ServerConfig, merged))
 
     @property
     def controller_listener_name(self) -> str:
         """The listener name of the controllers in AddRaftVoter and UpdateRaftVoter (KIP-853)."""
-        return self.values["controller.listener.names"].partition(",")[0].strip()
+        return self.values[NodeKeys.CONTROLLER_LISTENER_NAMES.name].partition(",")[0].strip()
 
     def quorum(self, *, cluster_id: str) -> QuorumConfig:
         """Return the configuration of this node's quorum."""
-        listener = self.controller_listener
+        listener, raft = self.controller_listener, self.raft
         return QuorumConfig(
             node_id=self.node_id,
             cluster_id=cluster_id,
@@ -104,89 +120,90 @@ class ServerConfig:
             if listener is None
             else Address(listener.address.host or "0.0.0.0", listener.address.port),
             advertised=self.controller_advertised,
-            auto_join=self.flag("controller.quorum.auto.join.enable"),
+            auto_join=raft.auto_join,
             core=self.core(),
-            segment_bytes=self.int("metadata.log.segment.bytes"),
-            snapshot_max_new_bytes=self.int("metadata.log.max.record.bytes.between.snapshots"),
-            snapshot_max_interval_ms=self.int("metadata.log.max.snapshot.interval.ms"),
-            retention_bytes=_bound(self.values["metadata.max.retention.bytes"]),
-            retention_ms=_bound(self.values["metadata.max.retention.ms"]),
+            segment_bytes=raft.segment_bytes,
+            snapshot_max_new_bytes=raft.snapshot_max_new_bytes,
+            snapshot_max_interval_ms=raft.snapshot_max_interval_ms,
+            retention_bytes=raft.retention_bytes,
+            retention_ms=raft.retention_ms,
             # Only the active controller appends. Other nodes send it requests.
             remote_appends=False,
             names=SERVER,
         )
 
     def core(self) -> CoreConfig:
-        fetch_timeout_ms = self.int("controller.quorum.fetch.timeout.ms")
+        raft = self.raft
         return CoreConfig(
-            election_timeout_ms=self.int("controller.quorum.election.timeout.ms"),
-            fetch_timeout_ms=fetch_timeout_ms,
-            election_backoff_max_ms=self.int("controller.quorum.election.backoff.max.ms"),
-            request_timeout_ms=self.int("controller.quorum.request.timeout.ms"),
-            retry_backoff_ms=self.int("controller.quorum.retry.backoff.ms"),
-            fetch_max_bytes=self.int("controller.quorum.fetch.max.bytes"),
+            election_timeout_ms=raft.election_timeout_ms,
+            fetch_timeout_ms=raft.fetch_timeout_ms,
+            election_backoff_max_ms=raft.election_backoff_max_ms,
+            request_timeout_ms=raft.request_timeout_ms,
+            retry_backoff_ms=raft.retry_backoff_ms,
+            fetch_max_bytes=raft.fetch_max_bytes,
             # An idle leader must not look dead, however short the timeout is (fixed at 500 ms in Kafka).
-            fetch_max_wait_ms=min(500, fetch_timeout_ms // 2),
+            fetch_max_wait_ms=min(500, raft.fetch_timeout_ms // 2),
             high_watermark_wait_ms=HIGH_WATERMARK_WAIT_MS,
         )
 
 
-def _bound(value: str) -> int:
-    """Return the value of a key whose -1 means no limit."""
-    return _NO_BOUND if int(value) == -1 else int(value)
-
-
 def _build(values: PropertyValues) -> ServerConfig:
-    if "node.id" not in values.lines and "broker.id" in values.lines:
-        node_id = int(values.get("broker.id"))
+    if not values.has(NodeKeys.NODE_ID) and values.has(NodeKeys.BROKER_ID):
+        node_id = values.get(NodeKeys.BROKER_ID)
     else:
-        node_id = int(values.required("node.id"))
-    if values.get("broker.id") not in ("-1", str(node_id)):
-        raise values.error("broker.id", f"it differs from node.id ({node_id}); remove broker.id")
+        node_id = values.required(NodeKeys.NODE_ID)
+    if values.get(NodeKeys.BROKER_ID) not in (-1, node_id):
+        raise values.error(NodeKeys.BROKER_ID, f"it differs from node.id ({node_id}); remove broker.id")
     if node_id < 0:
-        raise values.error("broker.id", "it must be 0 or more; set node.id instead")
-    roles = [role.strip() for role in values.required("process.roles").split(",")]
+        raise values.error(NodeKeys.BROKER_ID, "it must be 0 or more; set node.id instead")
+    roles = values.required(NodeKeys.PROCESS_ROLES)
     is_broker, is_controller = "broker" in roles, "controller" in roles
-    values.required("controller.listener.names")
-    controller_names = values.items("controller.listener.names")
+    controller_names = values.required(NodeKeys.CONTROLLER_LISTENER_NAMES)
     voters, bootstrap = _quorum(values, NodeId(node_id), is_controller=is_controller)
-    bound = _listeners(values, "listeners")
+    bound = _listeners(values, NodeKeys.LISTENERS)
     controller = [each for each in bound if each.name in controller_names]
     clients = tuple(each for each in bound if each.name not in controller_names)
     if is_controller and len(controller) != 1:
         raise values.error(
-            "listeners",
+            NodeKeys.LISTENERS,
             "a controller needs exactly one listener of controller.listener.names "
             f"({', '.join(controller_names)})",
         )
     if not is_controller and controller:
         raise values.error(
-            "listeners",
+            NodeKeys.LISTENERS,
             f"{controller[0].name} is a controller's listener; remove it, or add controller to process.roles",
         )
     if is_broker and not clients:
-        raise values.error("listeners", "a broker needs a listener for clients, such as PLAINTEXT://:9092")
+        raise values.error(
+            NodeKeys.LISTENERS, "a broker needs a listener for clients, such as PLAINTEXT://:9092"
+        )
     by_name = _advertised(values, bound)
     named = tuple(each for each in by_name.values() if each.name not in controller_names)
     advertised = (named or tuple(map(_as_bound, clients))) if is_broker else ()
-    inter_broker = values.get("inter.broker.listener.name") or (advertised[0].name if advertised else "")
+    inter_broker = values.get(NodeKeys.INTER_BROKER_LISTENER) or (advertised[0].name if advertised else "")
     if is_broker and inter_broker not in [each.name for each in advertised]:
         raise values.error(
-            "inter.broker.listener.name", f"{inter_broker} is not in advertised.listeners; add it"
+            NodeKeys.INTER_BROKER_LISTENER, f"{inter_broker} is not in advertised.listeners; add it"
         )
     _check_protocols(values, [each.name for each in bound])
-    log_dirs = tuple(str(PurePosixPath(item)) for item in values.items("log.dirs") or values.items("log.dir"))
+    log_dirs = tuple(
+        str(PurePosixPath(item))
+        for item in values.get(DirectoryKeys.LOG_DIRS) or values.get(DirectoryKeys.LOG_DIR)
+    )
     if len(log_dirs) > MAX_DIRECTORIES:
-        raise values.error("log.dirs", f"it names {len(log_dirs)} directories; {MAX_DIRECTORIES} are allowed")
-    if len(set(log_dirs)) < len(log_dirs):
-        raise values.error("log.dirs", "it names a directory twice; name each once")
-    if not log_dirs:
-        raise values.error("log.dirs", "it names no directory; set log.dirs")
-    if values.get("controller.quorum.fetch.timeout.ms") == "1":
-        raise values.error("controller.quorum.fetch.timeout.ms", "it must be at least 2")
-    if int(values.get("broker.session.timeout.ms")) <= int(values.get("broker.heartbeat.interval.ms")):
         raise values.error(
-            "broker.session.timeout.ms",
+            DirectoryKeys.LOG_DIRS, f"it names {len(log_dirs)} directories; {MAX_DIRECTORIES} are allowed"
+        )
+    if len(set(log_dirs)) < len(log_dirs):
+        raise values.error(DirectoryKeys.LOG_DIRS, "it names a directory twice; name each once")
+    if not log_dirs:
+        raise values.error(DirectoryKeys.LOG_DIRS, "it names no directory; set log.dirs")
+    if values.get(QUORUM_FETCH_TIMEOUT) < 2:
+        raise values.error(QUORUM_FETCH_TIMEOUT, "it must be at least 2")
+    if values.get(SESSION_TIMEOUT) <= values.get(HEARTBEAT_INTERVAL):
+        raise values.error(
+            SESSION_TIMEOUT,
             "it must be more than broker.heartbeat.interval.ms; otherwise brokers are fenced between two "
             "heartbeats",
         )
@@ -204,7 +221,7 @@ def _build(values: PropertyValues) -> ServerConfig:
         is_broker=is_broker,
         is_controller=is_controller,
         node_id=NodeId(node_id),
-        rack=values.get("broker.rack") or None,
+        rack=values.get(NodeKeys.RACK) or None,
         client_listeners=clients,
         advertised=advertised,
         controller_listener=controller[0] if controller else None,
@@ -215,25 +232,26 @@ def _build(values: PropertyValues) -> ServerConfig:
         voters=voters,
         bootstrap=bootstrap,
         log_dirs=log_dirs,
-        metadata_log_dir=values.get("metadata.log.dir") or log_dirs[0],
+        metadata_log_dir=values.get(DirectoryKeys.METADATA_LOG_DIR) or log_dirs[0],
+        **read_fields(ServerConfig, values.all),
     )
 
 
-def _listeners(values: PropertyValues, name: str) -> tuple[BoundListener, ...]:
+def _listeners(values: PropertyValues, key: TypedKey[tuple[str, ...]]) -> tuple[BoundListener, ...]:
     found: list[BoundListener] = []
-    for item in values.items(name):
+    for item in values.get(key):
         listener_name, separator, rest = item.partition("://")
         host, colon, port = rest.rpartition(":")
         if not separator or not listener_name or not colon or not port.isdecimal() or int(port) > 65535:
-            raise values.error(name, f"{item!r} is not NAME://host:port")
+            raise values.error(key, f"{item!r} is not NAME://host:port")
         if any(each.name == listener_name for each in found):
-            raise values.error(name, f"{listener_name} is there twice; give each listener its own name")
+            raise values.error(key, f"{listener_name} is there twice; give each listener its own name")
         host = host.removeprefix("[").removesuffix("]")
         if max(len(listener_name), len(host)) > MAX_REGISTERED_NAME:
-            raise values.error(name, f"a name or host has more than {MAX_REGISTERED_NAME} characters")
+            raise values.error(key, f"a name or host has more than {MAX_REGISTERED_NAME} characters")
         found.append(BoundListener(name=listener_name, address=Address(host, int(port))))
     if len(found) > MAX_LISTENERS:
-        raise values.error(name, f"it has {len(found)} listeners; {MAX_LISTENERS} are allowed")
+        raise values.error(key, f"it has {len(found)} listeners; {MAX_LISTENERS} are allowed")
     return tuple(found)
 
 
@@ -241,13 +259,13 @@ def _quorum(
     values: PropertyValues, node_id: NodeId, *, is_controller: bool
 ) -> tuple[VoterSet, tuple[Endpoint, ...]]:
     """Return the static voters and the bootstrap servers. At least one of the two is set."""
-    voters_key, bootstrap_key = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
+    voters_key, bootstrap_key = NodeKeys.VOTERS, NodeKeys.BOOTSTRAP_SERVERS
     try:
-        voters = parse_voters(values.get(voters_key))
+        voters = parse_voters(values.all[voters_key.name])
     except QuorumConfigError as error:
         raise values.error(voters_key, str(error)) from error
     bootstrap: list[Endpoint] = []
-    for item in values.items(bootstrap_key):
+    for item in values.get(bootstrap_key):
         try:
             address = Address.parse(item)
         except ValueError as error:
@@ -255,15 +273,16 @@ def _quorum(
         bootstrap.append(Endpoint(address.host, address.port))
     if not voters and not bootstrap:
         raise values.error(
-            bootstrap_key if bootstrap_key in values.lines else voters_key,
+            bootstrap_key if values.has(bootstrap_key) else voters_key,
             f"no node is named that this one could ask for the leader; add a line such as "
-            f"{bootstrap_key}=localhost:9093, or for a static quorum {voters_key}=1@localhost:9093",
+            f"{bootstrap_key.name}=localhost:9093, or for a static quorum "
+            f"{voters_key.name}=1@localhost:9093",
         )
     if not bootstrap and is_controller and node_id not in voters:
         raise values.error(
             voters_key,
-            f"node {node_id} is a controller but not in it; add it, or set {bootstrap_key} if the quorum "
-            "keeps its voters in the log",
+            f"node {node_id} is a controller but not in it; add it, or set {bootstrap_key.name} if the "
+            "quorum keeps its voters in the log",
         )
     if not is_controller and node_id in voters:
         raise values.error(
@@ -274,14 +293,13 @@ def _quorum(
 
 def _advertised(values: PropertyValues, bound: tuple[BoundListener, ...]) -> Mapping[str, BrokerEndpoint]:
     """Return the entries of advertised.listeners by name."""
-    asked = _listeners(values, "advertised.listeners")
+    key = NodeKeys.ADVERTISED_LISTENERS
+    asked = _listeners(values, key)
     for each in asked:
         if each.name not in [listener.name for listener in bound]:
-            raise values.error("advertised.listeners", f"{each.name} is not in listeners; add it there")
+            raise values.error(key, f"{each.name} is not in listeners; add it there")
         if each.address.host in _ANY_HOST:
-            raise values.error(
-                "advertised.listeners", f"{each.name} names no host; other nodes need one to reach this node"
-            )
+            raise values.error(key, f"{each.name} names no host; other nodes need one to reach this node")
     return {
         each.name: BrokerEndpoint(name=each.name, host=each.address.host, port=each.address.port)
         for each in asked
@@ -311,10 +329,10 @@ def _controller_endpoint(
 
 
 def _check_protocols(values: PropertyValues, names: list[str]) -> None:
-    name = "listener.security.protocol.map"
-    for item in values.items(name):
+    key = NodeKeys.PROTOCOL_MAP
+    for item in values.get(key):
         listener, separator, protocol = item.partition(":")
         if not separator:
-            raise values.error(name, f"{item!r} is not NAME:PROTOCOL")
+            raise values.error(key, f"{item!r} is not NAME:PROTOCOL")
         if listener in names and protocol != _PLAINTEXT:
-            raise values.error(name, f"{listener} has protocol {protocol}; only PLAINTEXT is supported")
+            raise values.error(key, f"{listener} has protocol {protocol}; only PLAINTEXT is supported")
