@@ -73,6 +73,7 @@ from quorate.broker.replication.foundation.stats import ReplicationStats
 from quorate.broker.replication.hosting.state_changes import Cause, ChangeJournal, ChangeKind
 from quorate.broker.replication.serving.produce_service import ParkedProduce
 from quorate.broker.replication.storage.log_directory import DirectoryReport
+from quorate.broker.settings.group_config import GroupLimits
 from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type
 from quorate.broker.wire.codecs.fetch_codec import (

@@ -6,7 +6,8 @@ import pytest
 import trio
 
 from quorate.broker.metadata.metadata_records import Config, ConfigType
-from quorate.broker.settings.all_keys import BROKER_KEYS
+from quorate.broker.settings.all_keys import BROKER_KEYS, DYNAMIC_KEYS
+from quorate.broker.settings.config_key import Effect
 from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.error_code import ErrorCode
 

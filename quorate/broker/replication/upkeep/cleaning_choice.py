@@ -4,6 +4,7 @@ metrics."""
 from dataclasses import dataclass, field
 
 from quorate.broker.replication.replica import CompactionSettings, PartitionReplica
+from quorate.broker.settings import LONG_MAX
 from quorate.log.compaction import CompactionBounds, CompactionResult, DirtySurvey, compactable_end, survey
 from quorate.types import Offset
 
