@@ -29,7 +29,7 @@ from quorate.broker.wire.exchanges import (
     Response,
 )
 from quorate.broker.wire.feature_levels import NO_FEATURES, Features
-from quorate.broker.wire.framing import KafkaFrameReader
+from quorate.broker.wire.framing import SLOWEST_BYTES_PER_S, KafkaFrameReader
 from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
 from quorate.broker.wire.loop_time import LoopTime, RequestTimes
 from quorate.broker.wire.repeated_fetch import FetchMemory, RepeatedFetch, correlation_id
@@ -44,8 +44,6 @@ log = get_logger(__name__)
 _SEND_BYTES: Final = 1024 * 1024
 _REQUESTS_PER_TURN: Final = 32
 """Requests that are handled without giving other tasks a turn."""
-_SLOWEST_BYTES_PER_S: Final = 256 * 1024
-"""A large frame or answer has the time that this pace takes, on top of the time-out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +173,7 @@ class Connection:
         if self._busy:
             return None
         started = self._frames.frame_started_at
-        allowed = limits.frame_timeout_s + self._frames.arrived_bytes / _SLOWEST_BYTES_PER_S
+        allowed = limits.frame_timeout_s + self._frames.arrived_bytes / SLOWEST_BYTES_PER_S
         if started is not None and now - started > allowed:
             return f"a frame was not complete {now - started:.0f} s after its first byte"
         if not self._queue and now - self._last_active > limits.idle_timeout_s:
@@ -463,7 +461,7 @@ class Connection:
         pieces = join_small(batch)
         rest = remaining(pieces, self._stream.send_nowait(pieces))
         if rest:
-            allowed = self._limits.send_timeout_s + size / _SLOWEST_BYTES_PER_S
+            allowed = self._limits.send_timeout_s + size / SLOWEST_BYTES_PER_S
             self._send_deadline = trio.current_time() + allowed
             self._sending = True
             await self._stream.send(rest)

@@ -35,9 +35,10 @@ _OWN_SPARES: Final = 2
 _MAPPED_BYTES: Final = 4 * 1024 * 1024
 """Buffers above this size are mapped, as large as the frame. To clear and copy less takes a millisecond."""
 _LENGTH = struct.Struct(">i")
-_SLOWEST_BYTES_PER_S: Final = 256 * 1024
-"""A peer that is slower, or that needs longer than `_LONGEST_HOLD_S` for as many bytes as it holds memory, is
-late."""
+SLOWEST_BYTES_PER_S: Final = 256 * 1024
+"""The slowest pace of a peer. A peer is late within a frame below it, or if it needs longer than
+`_LONGEST_HOLD_S` for as many bytes as it holds memory. A large frame or answer has the time that this pace
+takes on top of the time-out."""
 _LONGEST_HOLD_S: Final = 10.0
 _GRACE_S: Final = 0.5
 """The time for which a peer may be silent within a frame without being late."""
@@ -167,7 +168,7 @@ class KafkaFrameReader:
 
     def _note_progress(self, received: int, held: int) -> None:
         now = trio.current_time()
-        pace = max(_SLOWEST_BYTES_PER_S, held / _LONGEST_HOLD_S)
+        pace = max(SLOWEST_BYTES_PER_S, held / _LONGEST_HOLD_S)
         self._late_at = min(max(self._late_at, now) + received / pace, now + _GRACE_S)
 
     async def _draw(self, capacity: int) -> None:
