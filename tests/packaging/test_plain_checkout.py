@@ -48,8 +48,8 @@ def test_mypy_finds_nothing_and_then_a_misspelt_field_and_key(python: Path, chec
     done = run(python, "-m", "mypy", cwd=checkout)
     assert done.returncode == 0, done.stdout + done.stderr
     slips = {
-        "quorate/broker/apis/heartbeat.py": ("request.group_id", "request.gruop_id"),
-        "quorate/broker/apis/list_offsets.py": ("part.timestamp", "part.time_stamp"),
+        "quorate/broker/apis/group_membership.py": ("request.group_id", "request.gruop_id"),
+        "quorate/broker/apis/log_offsets.py": ("part.timestamp", "part.time_stamp"),
         "quorate/broker/wire/error_responses.py": ("part.partition_index", "part.partition_indx"),
         "quorate/broker/apis/create_topics.py": ("topics.num_partitions", "topics.num_partition"),
     }

@@ -6,17 +6,12 @@ from types import MappingProxyType
 from typing import Final, Never, cast
 
 from quorate.broker.apis import (
-    add_raft_voter,
-    assign_replicas_to_dirs,
-    describe_cluster,
-    describe_quorum,
+    cluster,
+    features,
     fetch,
-    list_offsets,
-    offset_for_leader_epoch,
-    remove_raft_voter,
-    unregister_broker,
-    update_features,
-    update_raft_voter,
+    log_dirs,
+    log_offsets,
+    raft_voters,
 )
 from quorate.broker.apis.context import ServingNode
 from quorate.broker.wire import Answer, ApiKey, Request, RequestContext
@@ -24,17 +19,17 @@ from quorate.broker.wire import Answer, ApiKey, Request, RequestContext
 _Handler = Callable[[ServingNode, RequestContext, Never], Answer]
 _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
     {
-        ApiKey.FETCH: fetch.handle_controllers,
-        ApiKey.LIST_OFFSETS: list_offsets.handle,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS: assign_replicas_to_dirs.handle,
-        ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle_controllers,
-        ApiKey.DESCRIBE_QUORUM: describe_quorum.handle,
-        ApiKey.ADD_RAFT_VOTER: add_raft_voter.handle,
-        ApiKey.REMOVE_RAFT_VOTER: remove_raft_voter.handle,
-        ApiKey.UPDATE_RAFT_VOTER: update_raft_voter.handle,
-        ApiKey.UPDATE_FEATURES: update_features.handle,
-        ApiKey.UNREGISTER_BROKER: unregister_broker.handle,
+        ApiKey.FETCH: fetch.handle_fetch_on_controller,
+        ApiKey.LIST_OFFSETS: log_offsets.handle_list_offsets,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: log_offsets.handle_offset_for_leader_epoch,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: log_dirs.handle_assign_replicas_to_dirs,
+        ApiKey.DESCRIBE_CLUSTER: cluster.handle_describe_controllers,
+        ApiKey.DESCRIBE_QUORUM: raft_voters.handle_describe_quorum,
+        ApiKey.ADD_RAFT_VOTER: raft_voters.handle_add_raft_voter,
+        ApiKey.REMOVE_RAFT_VOTER: raft_voters.handle_remove_raft_voter,
+        ApiKey.UPDATE_RAFT_VOTER: raft_voters.handle_update_raft_voter,
+        ApiKey.UPDATE_FEATURES: features.handle_update_features,
+        ApiKey.UNREGISTER_BROKER: cluster.handle_unregister_broker,
     }
 )
 CONTROLLER_APIS: Final[frozenset[int]] = frozenset({ApiKey.API_VERSIONS, *_HANDLERS})

@@ -1,11 +1,12 @@
-"""DescribeConfigs of topics, brokers, groups and this broker's loggers."""
+"""DescribeConfigs of topics, brokers, groups and this broker's loggers, and ListConfigResources: the
+resources that have, or may have, configs."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.apis.config_changes import CLIENT_METRICS, LOGGER, check_is_here, config_type
+from quorate.broker.apis.alter_configs import CLIENT_METRICS, LOGGER, check_is_here, config_type
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.loggers import DYNAMIC_BROKER_LOGGER, describe_loggers
 from quorate.broker.controller.operations import check_name
@@ -15,6 +16,7 @@ from quorate.broker.metadata import (
     ConfigSource,
     ConfigSynonym,
     ConfigType,
+    MetadataImage,
     describe_all_brokers,
     describe_broker,
     describe_group,
@@ -26,25 +28,29 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.settings import BROKER_VALUES, CONFIG_KEYS, ConfigKey, Effect, ValueType
 from quorate.broker.wire import Answer, KafkaError, RequestContext, wire_code
-from quorate.error_code import ErrorCode as OwnErrorCode
+from quorate.error_code import ErrorCode
 from quorate.runtime import Address, Slices
 
 if TYPE_CHECKING:
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
 _Fields = dict[str, object]
 _KNOWN_TYPES: Final = frozenset({*map(int, ConfigType), LOGGER, CLIENT_METRICS})
 _TYPES_PER_STEP: Final = 1000
 _AT_ONCE: Final = 5
 """Resources that are answered in one piece; each has some 30 entries."""
+_LISTED_TYPES: Final = (ConfigType.TOPIC, ConfigType.BROKER, LOGGER, CLIENT_METRICS, ConfigType.GROUP)
 
 
-async def handle(broker: Broker, context: RequestContext, request: "DescribeConfigsRequest") -> Answer:
+async def handle_describe_configs(
+    broker: Broker, context: RequestContext, request: "DescribeConfigsRequest"
+) -> Answer:
     """Describe resources; many in slices, each as it is at one moment. Raises `KafkaError`."""
     slices = Slices()
     for number, asked in enumerate(request.resources, 1):
         if asked.resource_type not in _KNOWN_TYPES:
-            raise KafkaError(ErrorCode.invalid_request, f"Unknown resource type {asked.resource_type}")
+            raise KafkaError(WireErrorCode.invalid_request, f"Unknown resource type {asked.resource_type}")
         if number % _TYPES_PER_STEP == 0:
             await slices.pause()
     results = (_resource(broker, asked, request) for asked in request.resources)
@@ -67,7 +73,7 @@ def _resource(broker: Broker, asked: "DescribeConfigsResource", request: "Descri
         # They may be many, and each may be in it often.
         wanted = {str(entry["name"]) for entry in entries}.intersection(asked.configuration_keys)
         entries = [entry for entry in entries if entry["name"] in wanted]
-    return head | {"error_code": ErrorCode.none, "configs": entries}
+    return head | {"error_code": WireErrorCode.none, "configs": entries}
 
 
 def _entries(broker: Broker, kind: int, name: str, request: "DescribeConfigsRequest") -> Iterator[_Fields]:
@@ -77,7 +83,7 @@ def _entries(broker: Broker, kind: int, name: str, request: "DescribeConfigsRequ
         case ConfigType.TOPIC:
             check_name(name)
             if image.topic(name) is None:
-                raise ApiError(OwnErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
             for each in describe_topic(image, name, static=static):
                 yield _entry(each, of_topic(image, name, each.key, static=static), request)
         case ConfigType.BROKER if not name:
@@ -92,7 +98,7 @@ def _entries(broker: Broker, kind: int, name: str, request: "DescribeConfigsRequ
                     yield _of_node(broker, key, request)
         case ConfigType.GROUP:
             if not name:
-                raise ApiError(OwnErrorCode.INVALID_REQUEST, "Group name must not be empty.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty.")
             for each in describe_group(image, name):
                 yield _entry(each, of_group(image, name, each.key), request)
         case 8:
@@ -174,3 +180,34 @@ def _described(
         if request.include_synonyms
         else (),
     }
+
+
+def handle_list_config_resources(
+    broker: Broker, context: RequestContext, request: "ListConfigResourcesRequest"
+) -> Answer:
+    """List resources. Version 0 knows client metrics only, of which there are none."""
+    asked = set(map(int, request.resource_types)) or set(map(int, _LISTED_TYPES))
+    if context.version == 0:
+        asked = {CLIENT_METRICS}
+    elif not asked <= set(map(int, _LISTED_TYPES)):
+        return respond(context, error_code=WireErrorCode.unsupported_version, config_resources=())
+    resources = (
+        {"resource_name": name, "resource_type": int(kind)}
+        for kind in _LISTED_TYPES
+        if kind in asked
+        for name in _resource_names(broker.image, kind)
+    )
+    return respond_in_slices(context, error_code=WireErrorCode.none, config_resources=resources)
+
+
+def _resource_names(image: MetadataImage, kind: int) -> Iterator[str]:
+    # Copies: other tasks run between two elements, and may change what is listed.
+    match kind:
+        case ConfigType.TOPIC:
+            yield from list(image.topic_names())
+        case ConfigType.BROKER | 8:
+            yield from map(str, sorted(image.brokers))
+        case ConfigType.GROUP:
+            yield from [each.name for each in list(image.configured()) if each.type is ConfigType.GROUP]
+        case _:
+            pass

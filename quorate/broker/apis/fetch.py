@@ -1,9 +1,10 @@
 """Fetch, for consumers and followers, in a fetch session (KIP-227) or without one."""
 
 import math
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import trio
@@ -11,12 +12,16 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import is_cluster_metadata
 from quorate.broker.apis.context import Broker, ServingNode
-from quorate.broker.apis.fetch_again import FetchAgain
-from quorate.broker.apis.fetched_once import each_once
-from quorate.broker.apis.leader_hints import leader_endpoints
+from quorate.broker.apis.named_leaders import leader_endpoints
 from quorate.broker.metadata import CONSUMER_BYTE_RATE
 from quorate.broker.replication import FetchItem, FetchOptions, FetchResult, SessionRef
-from quorate.broker.replication.serving import FetchSession, FetchSessionError, ParkedFetch, PartitionKey
+from quorate.broker.replication.serving import (
+    FetchSession,
+    FetchSessionError,
+    ParkedFetch,
+    PartitionKey,
+    QuietRead,
+)
 from quorate.broker.wire import (
     Answer,
     ApiKey,
@@ -40,6 +45,7 @@ from quorate.broker.wire.codecs import (
 )
 from quorate.runtime import Buffer, Mapped, Steps, at_once, in_slices, let_go
 
+_Key: TypeAlias = tuple[str | None, uuid.UUID | None]
 _IN_NO_SESSION: Final = -1
 _FULL: Final = (_IN_NO_SESSION, 0)
 """The session epochs of requests that name everything."""
@@ -52,11 +58,15 @@ _AT_ONCE: Final = 1000
 """Partitions that are let go of in one piece."""
 
 
-async def handle(broker: Broker, context: RequestContext, request: KafkaFetchRequest) -> Answer:
+async def handle_fetch(broker: Broker, context: RequestContext, request: KafkaFetchRequest) -> Answer:
     """Answer a Fetch. One that waits is read when its answer is about to be sent, so waiting costs no
     memory."""
     kept = context.connection.kept.fetch
-    if isinstance(kept, FetchAgain) and kept.request is request and (again := kept.begin(broker)) is not None:
+    if (
+        isinstance(kept, _FetchAgain)
+        and kept.request is request
+        and (again := kept.begin(broker)) is not None
+    ):
         return again
     with_metadata = False
     if request.topics:
@@ -94,14 +104,16 @@ async def handle(broker: Broker, context: RequestContext, request: KafkaFetchReq
 
     if begun.quiet is not None:
         answer = at_once(_response(broker, context, request, begun.quiet.results))
-        context.connection.kept.fetch = FetchAgain(
+        context.connection.kept.fetch = _FetchAgain(
             request, options, begun.quiet, answer=answer, finish=finish
         )
     parked = begun
     return _deferred(parked, lambda: finish(parked))
 
 
-def handle_controllers(node: ServingNode, context: RequestContext, request: KafkaFetchRequest) -> Answer:
+def handle_fetch_on_controller(
+    node: ServingNode, context: RequestContext, request: KafkaFetchRequest
+) -> Answer:
     """Answer a Fetch of the metadata log from a controller, which has no other and no fetch sessions."""
 
     async def read() -> Response:
@@ -399,3 +411,82 @@ async def _with_cluster_metadata(
         topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
     size = sum(result.size for result in results)
     return await in_slices(_encoded(broker, context, request, topics, size=size))
+
+
+class _FetchAgain:
+    """Kept with the connection (`ConnectionContext.kept`)."""
+
+    __slots__ = ("_answer", "_finish", "_options", "_quiet", "request")
+
+    def __init__(
+        self,
+        request: KafkaFetchRequest,
+        options: FetchOptions,
+        quiet: QuietRead,
+        *,
+        answer: EncodedResponse,
+        finish: Callable[[ParkedFetch], Awaitable[Response]],
+    ) -> None:
+        """`answer`: that of `quiet`. `finish`: puts another one together."""
+        self.request = request
+        self._options = options
+        self._quiet = quiet
+        self._answer = answer
+        self._finish = finish
+
+    def begin(self, broker: Broker) -> Deferred | None:
+        """Begin it again. None if it may find something now, or is to be throttled."""
+        if broker.image.has_quotas:
+            return None
+        parked = broker.replicas.fetches.begin_again(self._options, self._quiet)
+        return None if parked is None else self._deferred(parked)
+
+    def _deferred(self, parked: ParkedFetch) -> Deferred:
+        deferred = Deferred(parked.abandon)
+
+        def answer() -> None:
+            if deferred.abandoned:
+                return
+            if parked.expired and self._quiet.holds():
+                deferred.complete(self._answer)
+            else:
+                deferred.complete_with(lambda: self._finish(parked))
+
+        parked.notify(answer)
+        return deferred
+
+
+def each_once(request: KafkaFetchRequest) -> Steps[KafkaFetchRequest]:
+    """Return the request with each partition once: at its first place, with its last values, as Kafka's map
+    keeps them. Otherwise a frame of a megabyte asks for the same records 20,000 times."""
+    seen: set[_Key] = set()
+    for topic in request.topics:
+        seen.add((topic.name, topic.topic_id))
+        # As many partitions as there may be take 10 ms.
+        if len({part.partition for part in topic.partitions}) < len(topic.partitions):
+            return (yield from _merged(request))
+        yield
+    distinct = len(seen)
+    while seen:
+        for _ in range(min(PER_STEP, len(seen))):
+            seen.pop()
+        yield
+    return request if distinct == len(request.topics) else (yield from _merged(request))
+
+
+def _merged(request: KafkaFetchRequest) -> Steps[KafkaFetchRequest]:
+    found: dict[_Key, dict[int, FetchPartition]] = {}
+    for topic in request.topics:
+        parts = found.setdefault((topic.name, topic.topic_id), {})
+        for number, part in enumerate(topic.partitions, 1):
+            parts[part.partition] = part
+            if number % PER_STEP == 0:
+                yield
+        yield
+    topics: list[FetchTopic] = []
+    for name, topic_id in list(found):
+        # Taken out, so that not all of it is freed at once.
+        topics.append(FetchTopic(name, topic_id, list(found.pop((name, topic_id)).values())))
+        yield
+    yield from request.let_go_steps()
+    return replace(request, topics=topics)

@@ -2,6 +2,7 @@
 
 A coordinator that this broker has just lost may be dead: its members come here and would be sent back to it.
 So the answer waits until that is settled, as Metadata does.
+
 """
 
 from collections.abc import Callable, Sequence
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.apis import transactions
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
-from quorate.broker.apis.doubted_leaders import wait_settled
+from quorate.broker.apis.named_leaders import wait_settled
+from quorate.broker.apis.producers import TRANSACTIONS_REASON, TRANSACTIONS_REFUSAL
 from quorate.broker.groups import OFFSETS_TOPIC, partition_of
 from quorate.broker.metadata import NO_LEADER, MetadataImage
 from quorate.broker.wire import Answer, Deferred, RequestContext, Response
@@ -28,7 +29,9 @@ _AT_ONCE: Final = 100
 _NOT_AVAILABLE: Final = WireErrorCode.coordinator_not_available
 
 
-def handle(broker: Broker, context: RequestContext, request: "FindCoordinatorRequest") -> Answer:
+def handle_find_coordinator(
+    broker: Broker, context: RequestContext, request: "FindCoordinatorRequest"
+) -> Answer:
     if request.key_type == _GROUP and broker.image.topic(OFFSETS_TOPIC) is None:
         return broker.later(lambda: _after_creation(broker, context, request))
     if request.key_type == _GROUP and (doubted := _doubted(broker, request)):
@@ -87,7 +90,7 @@ def _answer(
         message = f"there are no coordinators of key type {request.key_type}"
         return _respond(context, request, lambda key: _nobody(WireErrorCode.invalid_request, message))
     if request.key_type == _TRANSACTION:
-        return _respond(context, request, lambda key: _nobody(transactions.REFUSAL, transactions.REASON))
+        return _respond(context, request, lambda key: _nobody(TRANSACTIONS_REFUSAL, TRANSACTIONS_REASON))
     listener = context.connection.listener
     return _respond(context, request, lambda key: _coordinator(broker, key, listener))
 

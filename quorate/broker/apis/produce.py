@@ -6,7 +6,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker
-from quorate.broker.apis.leader_hints import leader_endpoints
+from quorate.broker.apis.named_leaders import leader_endpoints
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.metadata import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from quorate.broker.replication import ParkedProduce, ProduceItem, ProduceResult
@@ -38,7 +38,7 @@ _AT_ONCE: Final = 200
 """Partitions whose answer is made in one piece by whoever completes it; 2 ms."""
 
 
-async def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> Answer:
+async def handle_produce(broker: Broker, context: RequestContext, request: ProduceRequest) -> Answer:
     """Append. The append is done when this returns; the answer may wait for other replicas."""
     if request.acks not in _ACKS:
         raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {request.acks}; it must be -1, 0 or 1")

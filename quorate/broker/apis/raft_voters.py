@@ -1,19 +1,43 @@
-"""The common parts of the three requests for changes of voters (KIP-853)."""
+"""Voters of the metadata quorum: AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter (KIP-853), and
+DescribeQuorum (KIP-595, KIP-836).
+
+A change is answered when it is committed, also where version 1 of AddRaftVoter would let us answer as soon as
+it is written.
+"""
 
 import uuid
 from collections.abc import Awaitable, Iterable
-from typing import Final, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.context import ServingNode
-from quorate.broker.wire import KafkaError, wire_code
-from quorate.raft import InvalidArgumentError, NotLeaderError, OutcomeUnknownError, RequestRefusedError
-from quorate.runtime import uuid_text
-from quorate.types import Endpoint, NodeId, ReplicaKey
+from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
+from quorate.broker.apis.context import ServingNode, encoded_in_slices, respond
+from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.raft import (
+    InvalidArgumentError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    QuorumDescription,
+    ReplicaStatus,
+    RequestRefusedError,
+)
+from quorate.runtime import parse_uuid, uuid_text
+from quorate.types import UNKNOWN_EPOCH, Endpoint, Epoch, NodeId, ReplicaKey, Voter
+
+if TYPE_CHECKING:
+    from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
+    from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
+    from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+    from kio.schema.update_raft_voter.v0.request import UpdateRaftVoterRequest
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """The time-out of requests without one."""
+_KRAFT_VERSION: Final = 1
+"""The kraft.version of a quorum with voters that can change."""
+_Fields = dict[str, object]
+_TIMEOUT_SECONDS: Final = 5.0
 
 
 class NamedListener(Protocol):
@@ -65,7 +89,7 @@ def default_endpoint(node: ServingNode, listeners: Iterable[NamedListener]) -> E
     )
 
 
-async def changed(change: Awaitable[None]) -> None:
+async def wait_changed(change: Awaitable[None]) -> None:
     """Return when the change is committed. Raises `KafkaError` with the matching code."""
     try:
         await change
@@ -81,3 +105,168 @@ async def changed(change: Awaitable[None]) -> None:
             ErrorCode.request_timed_out,
             f"it is not known whether the voters changed ({error}); describe the quorum before repeating it",
         ) from error
+
+
+def handle_add_raft_voter(
+    node: ServingNode, context: RequestContext, request: "AddRaftVoterRequest"
+) -> Answer:
+    """Add a voter. Any broker forwards the request to the quorum's leader."""
+    check_cluster(node, request.cluster_id)
+    voter = Voter(
+        voter_key(request.voter_id, request.voter_directory_id),
+        default_endpoint(node, request.listeners),
+    )
+    timeout_ms = max(0, request.timeout // timedelta(milliseconds=1))
+
+    async def add() -> Response:
+        await wait_changed(node.quorum.add_voter(voter, timeout_ms=timeout_ms))
+        return respond(context, error_code=ErrorCode.none)
+
+    return node.later(add)
+
+
+def handle_remove_raft_voter(
+    node: ServingNode, context: RequestContext, request: "RemoveRaftVoterRequest"
+) -> Answer:
+    """Remove a voter. Any broker forwards the request to the quorum's leader."""
+    check_cluster(node, request.cluster_id)
+    key = voter_key(request.voter_id, request.voter_directory_id)
+
+    async def remove() -> Response:
+        await wait_changed(node.quorum.remove_voter(key, timeout_ms=DEFAULT_TIMEOUT_MS))
+        return respond(context, error_code=ErrorCode.none)
+
+    return node.later(remove)
+
+
+def handle_update_raft_voter(
+    node: ServingNode, context: RequestContext, request: "UpdateRaftVoterRequest"
+) -> Answer:
+    """Update a voter. Any broker forwards the request to the quorum's leader. Every answer names the leader,
+    if known."""
+    try:
+        voter = _checked_update(node, request)
+    except KafkaError as error:
+        return _updated(node, context, error.code)
+
+    async def update() -> Response:
+        try:
+            await wait_changed(node.quorum.update_voter(voter, timeout_ms=DEFAULT_TIMEOUT_MS))
+        except KafkaError as error:
+            return _updated(node, context, error.code)
+        return _updated(node, context, ErrorCode.none)
+
+    return node.later(update)
+
+
+def _checked_update(node: ServingNode, request: "UpdateRaftVoterRequest") -> Voter:
+    check_cluster(node, request.cluster_id)
+    asked, epoch = Epoch(request.current_leader_epoch), node.quorum.epoch
+    if asked != UNKNOWN_EPOCH and asked != epoch:
+        code = ErrorCode.fenced_leader_epoch if asked < epoch else ErrorCode.unknown_leader_epoch
+        raise KafkaError(code, f"the request is for epoch {asked}, this is epoch {epoch}")
+    voter = Voter(
+        voter_key(request.voter_id, request.voter_directory_id),
+        default_endpoint(node, request.listeners),
+    )
+    supported = request.k_raft_version_feature
+    if not supported.min_supported_version <= _KRAFT_VERSION <= supported.max_supported_version:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"voter {voter.key.id} speaks kraft.version {supported.min_supported_version} to "
+            f"{supported.max_supported_version}, and the quorum {_KRAFT_VERSION}",
+        )
+    return voter
+
+
+def _updated(node: ServingNode, context: RequestContext, code: ErrorCode) -> Response:
+    leader = node.quorum.leader
+    address = None if leader is None else node.quorum.endpoint_of(leader)
+    known = (
+        {}
+        if leader is None or address is None
+        else {"leader_id": leader, "host": address.host, "port": address.port}
+    )
+    current = {"leader_id": -1, "leader_epoch": node.quorum.epoch, "host": "", "port": -1} | known
+    return respond(context, error_code=code, current_leader=current)
+
+
+def handle_describe_quorum(
+    node: ServingNode, context: RequestContext, request: "DescribeQuorumRequest"
+) -> Answer:
+    """Describe the quorum. Any broker answers, after asking the leader."""
+    return node.later(lambda: _described(node, context, request))
+
+
+async def _described(
+    node: ServingNode, context: RequestContext, request: "DescribeQuorumRequest"
+) -> Response:
+    description = await node.channel.describe_quorum(timeout_seconds=_TIMEOUT_SECONDS)
+    return await encoded_in_slices(
+        context,
+        error_code=ErrorCode.none,
+        topics=(
+            {
+                "topic_name": topic.topic_name,
+                "partitions": (
+                    _partition(description, part.partition_index)
+                    if topic.topic_name == CLUSTER_METADATA and part.partition_index == 0
+                    else _unknown_partition(part.partition_index)
+                    for part in topic.partitions
+                ),
+            }
+            for topic in request.topics
+        ),
+        nodes=[
+            {
+                "node_id": voter.key.id,
+                "listeners": [
+                    {
+                        "name": node.config.controller_listener_name,
+                        "host": voter.endpoint.host,
+                        "port": voter.endpoint.port,
+                    }
+                ],
+            }
+            for voter in description.voters
+            if voter.endpoint is not None
+        ],
+    )
+
+
+def _partition(description: QuorumDescription, index: int) -> _Fields:
+    high_watermark = description.high_watermark
+    return {
+        "partition_index": index,
+        "error_code": ErrorCode.none,
+        "leader_id": description.leader,
+        "leader_epoch": description.epoch,
+        "high_watermark": -1 if high_watermark is None else high_watermark,
+        "current_voters": [_replica(each) for each in description.voters],
+        "observers": [_replica(each) for each in description.observers],
+    }
+
+
+def _unknown_partition(index: int) -> _Fields:
+    return {
+        "partition_index": index,
+        "error_code": ErrorCode.unknown_topic_or_partition,
+        "leader_id": -1,
+        "leader_epoch": -1,
+        "high_watermark": -1,
+    }
+
+
+def _replica(status: ReplicaStatus) -> _Fields:
+    directory = status.key.directory_id
+    return {
+        "replica_id": status.key.id,
+        "replica_directory_id": None if directory is None else parse_uuid(directory),
+        "log_end_offset": _or_unknown(status.log_end_offset),
+        "last_fetch_timestamp": _or_unknown(status.last_fetch_ms),
+        "last_caught_up_timestamp": _or_unknown(status.last_caught_up_ms),
+    }
+
+
+def _or_unknown(value: int | None) -> int:
+    return -1 if value is None else value

@@ -12,9 +12,9 @@ import trio
 import trio.testing
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis import create_partitions, create_topics, delete_topics
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
+from quorate.broker.apis.topics import handle_create_partitions, handle_create_topics, handle_delete_topics
 from quorate.broker.controller.rpc.rpc import (
     CreatedTopic,
     CreateTopicsRequest,
@@ -111,7 +111,7 @@ async def test_a_creation_is_answered_when_the_topic_is_in_this_brokers_metadata
             topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}],
             timeout=timedelta(seconds=5),
         )
-        deferred = create_topics.handle(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
+        deferred = handle_create_topics(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
         assert isinstance(deferred, Deferred)
         await trio.testing.wait_all_tasks_blocked()
         assert not deferred.done
@@ -133,7 +133,7 @@ async def test_a_deletion_is_answered_when_the_topic_is_gone_from_this_brokers_m
             topics=[{"name": "t", "topic_id": None}],
             timeout=timedelta(seconds=5),
         )
-        deferred = delete_topics.handle(broker, context(ApiKey.DELETE_TOPICS, 6), asked)
+        deferred = handle_delete_topics(broker, context(ApiKey.DELETE_TOPICS, 6), asked)
         assert isinstance(deferred, Deferred)
         await trio.testing.wait_all_tasks_blocked()
         assert not deferred.done
@@ -154,7 +154,7 @@ async def test_a_creation_whose_metadata_does_not_come_is_answered_at_the_timeou
             topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}],
             timeout=timedelta(seconds=5),
         )
-        deferred = create_topics.handle(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
+        deferred = handle_create_topics(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
         assert isinstance(deferred, Deferred)
         await trio.sleep(5.1)
         assert deferred.done
@@ -178,7 +178,7 @@ async def test_a_topic_that_is_only_validated_is_answered_with_the_settings_it_w
             timeout=timedelta(seconds=5),
             validate_only=True,
         )
-        deferred = create_topics.handle(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
+        deferred = handle_create_topics(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
         assert isinstance(deferred, Deferred)
         await trio.testing.wait_all_tasks_blocked()
         body = b"".join(encode_response(await deferred.result()))
@@ -231,7 +231,7 @@ NEW = {"num_partitions": 1, "replication_factor": 1}
 async def test_many_topics_go_to_the_controller_in_portions_and_the_same_ones_together() -> None:
     channel = Portions()
     topics = [*named(2500, **NEW), {"name": "t3", **NEW}, {"name": "t3", **NEW}]
-    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=topics)
+    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=topics)
     assert [len(each.topics) for each in channel.asked] == [1000, 1000, 501]
     assert sum(topic.name == "t3" for topic in channel.asked[0].topics) == 2, "so it sees that they are two"
     assert [topic.name for topic in answer.topics] == [f"t{number}" for number in range(2500)]
@@ -243,18 +243,18 @@ async def test_settings_and_assignments_make_a_portion_too() -> None:
     settings = [{"name": "retention.ms", "value": "1"}] * 400
     assignments = [{"partition_index": number, "broker_ids": [1]} for number in range(700)]
     topics = named(3, num_partitions=-1, replication_factor=-1, configs=settings, assignments=assignments)
-    await asked_of(channel, ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=topics)
+    await asked_of(channel, ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=topics)
     assert [len(each.topics) for each in channel.asked] == [1, 1, 1]
 
 
 async def test_what_was_answered_before_the_time_was_up_is_passed_on() -> None:
     channel = Portions(answers=2)
-    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=named(2500, **NEW))
+    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=named(2500, **NEW))
     codes = [topic.error_code for topic in answer.topics]
     assert codes == [ErrorCode.topic_already_exists] * 2000 + [ErrorCode.request_timed_out] * 500
     with pytest.raises(ControllerTimedOutError):
         await asked_of(
-            Portions(answers=0), ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=named(1, **NEW)
+            Portions(answers=0), ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=named(1, **NEW)
         )
 
 
@@ -271,7 +271,7 @@ async def test_more_than_the_controller_would_take_is_refused_without_it(
     topics: list[dict[str, object]],
 ) -> None:
     channel = Portions(answers=0)
-    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, create_topics.handle, topics=topics)
+    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=topics)
     assert [topic.name for topic in answer.topics] == [each["name"] for each in topics]
     for topic in answer.topics:
         assert topic.error_code is ErrorCode.policy_violation
@@ -281,18 +281,18 @@ async def test_more_than_the_controller_would_take_is_refused_without_it(
 @pytest.mark.parametrize(
     ("key", "version", "handle", "values", "rows"),
     [
-        (ApiKey.DELETE_TOPICS, 6, delete_topics.handle, {"topics": named(10_001)}, "responses"),
+        (ApiKey.DELETE_TOPICS, 6, handle_delete_topics, {"topics": named(10_001)}, "responses"),
         (
             ApiKey.CREATE_PARTITIONS,
             3,
-            create_partitions.handle,
+            handle_create_partitions,
             {"topics": named(10_001, count=2, assignments=None)},
             "results",
         ),
         (
             ApiKey.CREATE_PARTITIONS,
             3,
-            create_partitions.handle,
+            handle_create_partitions,
             {"topics": named(2, count=6000, assignments=[{"broker_ids": [1]}] * 5001)},
             "results",
         ),

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis import describe_topic_partitions
 from quorate.broker.apis.context import Broker
+from quorate.broker.apis.metadata import handle_describe_topic_partitions
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerEndpoint,
@@ -108,7 +108,7 @@ def ask(broker: Broker, *names: str, limit: int = 2000, cursor: tuple[str, int] 
         cursor=None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]},
     )
     request = decode_entity(type(request), memoryview(b"".join(encode_entity(request))))
-    answer = cast(Any, trio.run(describe_topic_partitions.handle, broker, CONTEXT, request))
+    answer = cast(Any, trio.run(handle_describe_topic_partitions, broker, CONTEXT, request))
     if isinstance(answer, Deferred):
         answer = trio.run(answer.result)
     return decode_entity(response_type(KEY, 0), memoryview(b"".join(encode_response(answer))))

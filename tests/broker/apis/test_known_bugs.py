@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis import join_group
+from quorate.broker.apis.group_membership import handle_join_group
 from quorate.broker.groups.group_messages import JoinedMember, JoinResult
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import decode_entity, response_type
@@ -43,7 +43,7 @@ async def test_a_leader_of_any_version_is_told_of_members_with_instance_ids(vers
         rebalance_timeout=timedelta(seconds=10),
     )
     told = context(ApiKey.JOIN_GROUP, version)
-    deferred = join_group.handle(cast(Any, broker), told, cast(Any, asked))
+    deferred = handle_join_group(cast(Any, broker), told, cast(Any, asked))
     assert isinstance(deferred, Deferred)
     body = b"".join(encode_response(await deferred.result()))
     decoded: Any = decode_entity(response_type(ApiKey.JOIN_GROUP, version), memoryview(body))

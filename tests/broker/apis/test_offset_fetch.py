@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis import offset_fetch
+from quorate.broker.apis.group_offsets import handle_offset_fetch
 from quorate.broker.groups.group_messages import CommittedOffset
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type
@@ -36,7 +36,7 @@ async def test_a_group_that_moves_meanwhile_is_never_told_to_have_no_offsets(ver
     connection = ConnectionContext(id=1, peer="p:1", listener="P")
     context = RequestContext(connection, ApiKey.OFFSET_FETCH, version, 1, None)
     broker = cast(Any, SimpleNamespace(groups=Groups(500)))
-    answer = offset_fetch.handle(broker, context, request)
+    answer = handle_offset_fetch(broker, context, request)
     assert isinstance(answer, Deferred)
     with pytest.raises(KafkaError, match="group 'g' moved") as refused:
         await answer.result()

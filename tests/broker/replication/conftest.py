@@ -334,7 +334,7 @@ class Broker:
         )
 
         async def handle(context, request):
-            return await fetch_api.handle(api, context, request)
+            return await fetch_api.handle_fetch(api, context, request)
 
         try:
             with scope:

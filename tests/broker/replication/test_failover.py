@@ -7,8 +7,8 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode as KafkaErrorCode
 
-from quorate.broker.apis import list_offsets
 from quorate.broker.apis.context import Broker
+from quorate.broker.apis.log_offsets import handle_list_offsets
 from quorate.broker.replication.following.taking_in import (
     append_replicated,
     raise_log_start,
@@ -353,7 +353,7 @@ async def test_a_new_leader_answers_no_end_below_the_one_of_the_last_leader(make
         item = SimpleNamespace(partition_index=0, timestamp=-1, current_leader_epoch=-1)
         request = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[item])])
         context = SimpleNamespace(api_key=2, version=version)
-        answered = await list_offsets.handle(api, context, request)()
+        answered = await handle_list_offsets(api, context, request)()
         body = memoryview(b"".join(encode_response(answered)))
         told = decode_entity(response_type(2, version), body)
         assert told.topics[0].partitions[0].error_code is known

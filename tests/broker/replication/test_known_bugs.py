@@ -155,7 +155,7 @@ async def test_a_throttled_answer_keeps_the_session_and_the_next_epoch_goes_on(m
             topics=[FetchTopic("t", None, list(parts))] if parts else [],
         )
         context = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), ApiKey.FETCH, 12, 1, None)
-        answer = await fetch_api.handle(api, context, request)
+        answer = await fetch_api.handle_fetch(api, context, request)
         return at_once(decode_fetch_response_steps(b"".join(encode_response(answer)), 12))
 
     first = await fetch(0, 0, FetchPartition(0, fetch_offset=0, max_bytes=1 << 20))

@@ -1,4 +1,5 @@
-"""DescribeCluster: the brokers, or the controllers (KIP-919)."""
+"""The nodes of the cluster: DescribeCluster names the brokers or the controllers (KIP-919), and
+UnregisterBroker removes a broker from the metadata for good."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -6,16 +7,22 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
 from quorate.broker.apis.context import Broker, ServingNode, endpoint_of, respond
-from quorate.broker.wire import Answer, KafkaError, RequestContext
+from quorate.broker.controller.rpc import UnregisterBrokerRequest
+from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
 
 if TYPE_CHECKING:
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+    from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest as WireUnregistration
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+_TIMEOUT_SECONDS: Final = 30
+"""The request names none."""
 
 
-def handle(broker: Broker, context: RequestContext, request: "DescribeClusterRequest") -> Answer:
+def handle_describe_cluster(
+    broker: Broker, context: RequestContext, request: "DescribeClusterRequest"
+) -> Answer:
     kind = request.endpoint_type
     if kind == _BROKERS:
         nodes: list[dict[str, object]] = [
@@ -47,7 +54,7 @@ def handle(broker: Broker, context: RequestContext, request: "DescribeClusterReq
     )
 
 
-def handle_controllers(
+def handle_describe_controllers(
     node: ServingNode, context: RequestContext, request: "DescribeClusterRequest"
 ) -> Answer:
     """Describe the controllers, for who asks one of them. Raises `KafkaError` for a question about
@@ -86,3 +93,18 @@ def _controllers(node: ServingNode) -> list[dict[str, object]]:
         }
         for voter in node.quorum.voters
     ]
+
+
+def handle_unregister_broker(
+    node: ServingNode, context: RequestContext, request: "WireUnregistration"
+) -> Answer:
+    """Forward it. The answer waits until the broker has left every ISR, which its partitions need first."""
+    broker_id = int(request.broker_id)
+
+    async def unregister() -> Response:
+        answer = await node.channel.ask(
+            UnregisterBrokerRequest(broker_id=broker_id), timeout_seconds=_TIMEOUT_SECONDS
+        )
+        return respond(context, error_code=wire_code(answer.error), error_message=answer.error_message)
+
+    return node.later(unregister)

@@ -1,27 +1,55 @@
-"""UpdateFeatures (KIP-584). `kraft.version` is the quorum's own; the controller has all others."""
+"""Features: those that this node supports, the levels at which the cluster works, and UpdateFeatures
+(KIP-584). `kraft.version` is the quorum's own feature; the controller has all others."""
 
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis.context import ServingNode, respond
-from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, changed
+from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, wait_changed
 from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
-from quorate.broker.metadata import KRAFT_VERSION
-from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.metadata import KRAFT_VERSION, SUPPORTED_FEATURES
+from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.wire import (
+    Answer,
+    Features,
+    KafkaError,
+    RequestContext,
+    Response,
+    SupportedFeature,
+    wire_code,
+)
 from quorate.error_code import ErrorCode
+from quorate.raft import Quorum
 
 if TYPE_CHECKING:
     from kio.schema.update_features.v2.request import FeatureUpdateKey
     from kio.schema.update_features.v2.request import UpdateFeaturesRequest as WireRequest
 
+_SUPPORTED: Final = (
+    *(SupportedFeature(each.name, each.min_level, each.max_level) for each in SUPPORTED_FEATURES),
+    SupportedFeature(KRAFT_VERSION, 0, 1),
+)
 _DYNAMIC_VOTERS: Final = 1
 """The level of `kraft.version` at which the voters are in the log (KIP-853)."""
 _LAST_VERSION_WITH_ROWS: Final = 1
 _MOST_UPDATES: Final = 1000
 
 
-def handle(node: ServingNode, context: RequestContext, request: "WireRequest") -> Answer:
+def features_of(metadata: MetadataCache, quorum: Quorum[None]) -> Features:
+    """Return the features in this node's metadata."""
+    image = metadata.image
+    levels = dict(image.features)
+    if quorum.has_dynamic_voters:
+        levels[KRAFT_VERSION] = 1
+    return Features(
+        supported=_SUPPORTED,
+        finalized=tuple(sorted((name, level) for name, level in levels.items() if level > 0)),
+        epoch=image.offset,
+    )
+
+
+def handle_update_features(node: ServingNode, context: RequestContext, request: "WireRequest") -> Answer:
     """All of the updates, or none. Raises `KafkaError` for a `kraft.version` that can't be."""
     if len(request.feature_updates) > _MOST_UPDATES:
         raise KafkaError(
@@ -40,7 +68,7 @@ def handle(node: ServingNode, context: RequestContext, request: "WireRequest") -
             answer = await node.channel.ask(asked, timeout_seconds=timeout_seconds)
             error, message = answer.error, answer.error_message
         if upgrades_quorum and error is ErrorCode.NONE and not request.validate_only:
-            await changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
+            await wait_changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
         outcome = {"error_code": wire_code(error), "error_message": message}
         if context.version <= _LAST_VERSION_WITH_ROWS:
             return respond(context, **outcome, results=[outcome | {"feature": each.name} for each in updates])

@@ -1,4 +1,4 @@
-"""Leaders that may just have died: who would be told of them waits until that is settled."""
+"""Leaders that an answer names: their endpoints, and the wait for those that may just have died."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,6 +6,18 @@ import trio
 
 from quorate.broker.apis.context import Broker
 from quorate.broker.metadata import MetadataImage
+from quorate.broker.wire import RequestContext
+from quorate.broker.wire.codecs import NodeEndpoint
+
+
+def leader_endpoints(broker: Broker, context: RequestContext, leaders: Iterable[int]) -> list[NodeEndpoint]:
+    """Return each leader's endpoint once, without leaders that are not alive."""
+    found: list[NodeEndpoint] = []
+    for broker_id in dict.fromkeys(leaders):
+        endpoint = broker.endpoint(broker_id, context.connection.listener)
+        if endpoint is not None:
+            found.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port))
+    return found
 
 
 async def wait_settled(

@@ -1,22 +1,49 @@
-"""DescribeProducers: the idempotent producers that a replica knows (KIP-664)."""
+"""Producers: InitProducerId for idempotent ones, DescribeProducers (KIP-664), and the refusal of
+transactions, which are not served."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.context import Broker, respond_in_slices
+from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.metadata import is_legal
 from quorate.broker.replication import PartitionError
-from quorate.broker.wire import Answer, KafkaError, RequestContext, wire_code
+from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
 
 if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
+    from kio.schema.init_producer_id.v4.request import InitProducerIdRequest
 
+TRANSACTIONS_REFUSAL: Final = ErrorCode.transactional_id_authorization_failed
+"""The code that every client takes as final. On others, such as INVALID_REQUEST, librdkafka asks again for
+ever."""
+TRANSACTIONS_REASON: Final = "transactions are not served by this version of quorate"
 _Fields = dict[str, object]
 
 
-def handle(broker: Broker, context: RequestContext, request: "DescribeProducersRequest") -> Answer:
+def _transactions_refused() -> KafkaError:
+    return KafkaError(TRANSACTIONS_REFUSAL, TRANSACTIONS_REASON)
+
+
+def handle_init_producer_id(
+    broker: Broker, context: RequestContext, request: "InitProducerIdRequest"
+) -> Answer:
+    """Return a new id with epoch 0, also for a producer that had one: without transactions nothing else of it
+    needs to be told apart (KIP-360)."""
+    if request.transactional_id is not None:
+        raise _transactions_refused()
+    return broker.later(lambda: _draw(broker, context))
+
+
+async def _draw(broker: Broker, context: RequestContext) -> Response:
+    producer_id = await broker.producer_ids.draw()
+    return respond(context, error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0)
+
+
+def handle_describe_producers(
+    broker: Broker, context: RequestContext, request: "DescribeProducersRequest"
+) -> Answer:
     """Describe the producers of replicas here, whoever leads. There are no transactions, so none has begun
     one."""
     return respond_in_slices(

@@ -1,11 +1,15 @@
-"""The common part of AlterConfigs and IncrementalAlterConfigs: the checks of a broker, which come before
-those of the controller, and the way there and back."""
+"""AlterConfigs and IncrementalAlterConfigs: the checks of a broker, which come before those of the
+controller, and the way there and back.
+
+IncrementalAlterConfigs sets, deletes, appends to or subtracts from some keys of resources. AlterConfigs sets
+keys and deletes those that it does not name; today's clients send the other.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
@@ -22,9 +26,13 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import ApiError, ConfigType
 from quorate.broker.settings import CONFIG_KEYS, DYNAMIC_KEYS, ValueType
-from quorate.broker.wire import KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps, in_slices
+
+if TYPE_CHECKING:
+    from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+    from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
 
 LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
@@ -308,4 +316,38 @@ def _item(of: ConfigType, name: str, changes: Sequence[Change]) -> AlterConfigsI
             replace(each, value=None) if each.operation is ConfigOperation.DELETE else each
             for each in alterations
         ),
+    )
+
+
+def handle_incremental_alter_configs(
+    broker: Broker, context: RequestContext, request: "IncrementalAlterConfigsRequest"
+) -> Answer:
+    """Change configs. The answer waits until this broker's own metadata has them too."""
+    return broker.later(
+        lambda: alter_resources(
+            broker,
+            context,
+            request.resources,
+            lambda resource: [
+                Change(entry.name, int(entry.config_operation), entry.value) for entry in resource.configs
+            ],
+            validate_only=request.validate_only,
+            replace_all=False,
+        )
+    )
+
+
+def handle_alter_configs(broker: Broker, context: RequestContext, request: "AlterConfigsRequest") -> Answer:
+    """Replace configs. The answer waits until this broker's own metadata has them too."""
+    return broker.later(
+        lambda: alter_resources(
+            broker,
+            context,
+            request.resources,
+            lambda resource: [
+                Change(entry.name, int(ConfigOperation.SET), entry.value) for entry in resource.configs
+            ],
+            validate_only=request.validate_only,
+            replace_all=True,
+        )
     )

@@ -1,0 +1,157 @@
+"""Administration of groups: ListGroups, DescribeGroups, ConsumerGroupDescribe (KIP-848) and DeleteGroups."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED
+from quorate.broker.apis.context import Broker, encoded_in_slices, respond_in_slices
+from quorate.broker.groups import GroupFilter, MemberDescription
+from quorate.broker.wire import Answer, Deferred, RequestContext, Response
+from quorate.runtime import Slices, in_slices
+
+if TYPE_CHECKING:
+    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+    from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+    from kio.schema.list_groups.v5.request import ListGroupsRequest
+
+_Fields = dict[str, object]
+_DEAD: Final = "Dead"
+_FEATURE: Final = "group.version"
+
+
+def handle_list_groups(broker: Broker, context: RequestContext, request: "ListGroupsRequest") -> Answer:
+    """List the groups of the states and types asked for, when the answer is about to be sent."""
+    deferred = Deferred()
+    deferred.complete_with(lambda: _list(broker, context, request))
+    return deferred
+
+
+async def _list(broker: Broker, context: RequestContext, request: "ListGroupsRequest") -> Response:
+    wanted = await in_slices(GroupFilter.steps(states=request.states_filter, types=request.types_filter))
+    found = await broker.groups.administration.groups(wanted)
+    if isinstance(found, ErrorCode):
+        return await encoded_in_slices(context, error_code=found, groups=())
+    return await encoded_in_slices(
+        context,
+        error_code=ErrorCode.none,
+        groups=(
+            {
+                "group_id": each.group_id,
+                "protocol_type": each.protocol_type,
+                "group_state": each.state,
+                "group_type": each.group_type,
+            }
+            for each in found
+        ),
+    )
+
+
+def handle_describe_groups(
+    broker: Broker, context: RequestContext, request: "DescribeGroupsRequest"
+) -> Answer:
+    """Describe each group as it is when its part of the answer is made."""
+    operations = ALL_OF_A_GROUP if request.include_authorized_operations else NOT_ASKED
+    return respond_in_slices(
+        context,
+        groups=(
+            {"group_id": group_id} | _group(broker, context.version, group_id, operations)
+            for group_id in request.groups
+        ),
+    )
+
+
+def _group(broker: Broker, version: int, group_id: str, operations: int) -> _Fields:
+    """A group that is not there is dead; from version 6 on that is an error too (KIP-1043)."""
+    nothing: _Fields = {"protocol_type": "", "protocol_data": "", "members": ()}
+    found = broker.groups.administration.describe(group_id)
+    if found is ErrorCode.group_id_not_found:
+        if version < 6:
+            dead: _Fields = {"error_code": ErrorCode.none, "group_state": _DEAD}
+            return nothing | dead | {"authorized_operations": operations}
+        message = f"Group {group_id} not found."
+        return nothing | {"error_code": found, "error_message": message, "group_state": _DEAD}
+    if isinstance(found, ErrorCode):
+        return nothing | {"error_code": found, "group_state": ""}
+    return {
+        "error_code": ErrorCode.none,
+        "group_state": found.state,
+        "protocol_type": found.protocol_type,
+        "protocol_data": found.protocol,
+        "members": _members(found.members),
+        "authorized_operations": operations,
+    }
+
+
+def _members(members: tuple[MemberDescription, ...]) -> Iterator[_Fields]:
+    for each in members:
+        yield {
+            "member_id": each.member_id,
+            "group_instance_id": each.instance_id,
+            "client_id": each.client_id,
+            "client_host": each.client_host,
+            "member_metadata": each.metadata,
+            "member_assignment": each.assignment,
+        }
+
+
+def handle_consumer_group_describe(
+    broker: Broker, context: RequestContext, request: "ConsumerGroupDescribeRequest"
+) -> Answer:
+    return respond_in_slices(context, groups=(_no_consumer_group(broker, each) for each in request.group_ids))
+
+
+def _no_consumer_group(broker: Broker, group_id: str) -> dict[str, object]:
+    error, message = _why_none(broker, group_id)
+    return {
+        "error_code": error,
+        "error_message": message,
+        "group_id": group_id,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": (),
+    }
+
+
+def _why_none(broker: Broker, group_id: str) -> tuple[ErrorCode, str | None]:
+    if not dict(broker.image.features).get(_FEATURE):
+        return ErrorCode.unsupported_version, f"The new consumer group protocol is off ({_FEATURE} is 0)."
+    if not group_id:
+        return ErrorCode.invalid_group_id, "The group id is empty."
+    found = broker.groups.administration.describe(group_id)
+    if found is ErrorCode.group_id_not_found:
+        return found, f"Group {group_id} not found."
+    if isinstance(found, ErrorCode):
+        return found, None
+    return ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group."
+
+
+def handle_delete_groups(broker: Broker, context: RequestContext, request: "DeleteGroupsRequest") -> Answer:
+    return broker.later(lambda: _delete(broker, context, request))
+
+
+async def _delete(broker: Broker, context: RequestContext, request: "DeleteGroupsRequest") -> Response:
+    """Delete each group once. One that can't be deleted does not keep the others."""
+    outcomes: dict[str, ErrorCode] = {}
+    all_known = trio.Event()
+    wanted = dict.fromkeys(map(str, request.groups_names))
+
+    def known(group_id: str, outcome: ErrorCode) -> None:
+        outcomes[group_id] = outcome
+        if len(outcomes) == len(wanted):
+            all_known.set()
+
+    slices = Slices()
+    for group_id in wanted:
+        await broker.groups.administration.delete(group_id, partial(known, group_id))
+        await slices.pause()
+    if wanted:
+        await all_known.wait()
+    results = ({"group_id": each, "error_code": outcomes[each]} for each in wanted)
+    return await encoded_in_slices(context, results=results)

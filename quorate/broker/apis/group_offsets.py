@@ -1,0 +1,316 @@
+"""Committed offsets of groups: OffsetCommit, answered when the offsets are on every replica in sync,
+OffsetFetch and OffsetDelete (KIP-496)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
+from quorate.broker.groups import CommittedOffset, MemberRef, OffsetToCommit
+from quorate.broker.wire import BY_NAME, Answer, ApiKey, Deferred, KafkaError, RequestContext, Response
+from quorate.runtime import Slices
+from quorate.types import Epoch, Offset
+
+if TYPE_CHECKING:
+    from kio.schema.offset_commit.v9.request import OffsetCommitRequestTopic as CommittedByName
+    from kio.schema.offset_commit.v10.request import OffsetCommitRequestTopic
+    from kio.schema.offset_fetch.v9.request import OffsetFetchRequestTopics as FetchedByName
+    from kio.schema.offset_fetch.v10.request import OffsetFetchRequestTopics
+
+    _ById: TypeAlias = OffsetCommitRequestTopic | OffsetFetchRequestTopics
+    _ByName: TypeAlias = CommittedByName | FetchedByName
+    from kio.schema.offset_commit.v10.request import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
+    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+    from kio.schema.offset_fetch.v10.request import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopics,
+    )
+
+_AT_ONCE: Final = 200
+"""Topics and partitions that are committed, and answered, in one piece, which takes some 3 ms."""
+_Fields = dict[str, object]
+_GROUPS_AT_ONCE: Final = 3
+
+
+class _AskedTopic(NamedTuple):
+    """`name`: None for an id that no topic has. `fields`: the topic in the words of the answer."""
+
+    name: str | None
+    fields: dict[str, object]
+
+
+def _asked_topic(broker: Broker, context: RequestContext, topic: "_ById") -> _AskedTopic:
+    if context.version <= BY_NAME[ApiKey(context.api_key)]:
+        name = str(cast("_ByName", topic).name)
+        return _AskedTopic(name, {"name": name})
+    held = None if topic.topic_id is None else broker.image.topic_by_id(topic.topic_id)
+    return _AskedTopic(None if held is None else held.name, {"topic_id": topic.topic_id})
+
+
+def _named_topic(broker: Broker, context: RequestContext, name: str) -> dict[str, object]:
+    """Return a topic in the words of the answer; one that is gone has no id."""
+    if context.version <= BY_NAME[ApiKey(context.api_key)]:
+        return {"name": name}
+    held = broker.image.topic(name)
+    return {"topic_id": None if held is None else held.topic_id}
+
+
+async def handle_offset_commit(
+    broker: Broker, context: RequestContext, request: "OffsetCommitRequest"
+) -> Answer:
+    """Commit offsets. Many are committed in several pieces, each by one batch; a group that rebalances in
+    between has some of them. An offset stands for its partition alone, and has an error of its own."""
+    ref = MemberRef(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+    )
+    asked = _Commit(broker, context, request)
+    slices = Slices()
+    for piece in asked.pieces():
+        asked.commit(ref, piece)
+        await slices.pause()
+    asked.all_begun()
+    return asked.deferred
+
+
+class _Commit:
+    """The offsets of a request, and the outcome of each."""
+
+    def __init__(self, broker: Broker, context: RequestContext, request: "OffsetCommitRequest") -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._errors: list[ErrorCode] = []
+        self._topics: list[_AskedTopic] = []
+        self._waiting = 1
+        """Pieces without an answer; the last one's place is kept until all have begun."""
+        self.deferred = Deferred()
+
+    def pieces(self) -> Iterator[list[tuple[str | None, "OffsetCommitRequestPartition"]]]:
+        """Yield at least one piece: a request of nothing is a sign of life."""
+        piece: list[tuple[str | None, OffsetCommitRequestPartition]] = []
+        for topic in self._request.topics:
+            asked = _asked_topic(self._broker, self._context, topic)
+            self._topics.append(asked)
+            for part in topic.partitions:
+                if len(piece) == _AT_ONCE:
+                    yield piece
+                    piece = []
+                piece.append((asked.name, part))
+        yield piece
+
+    def commit(
+        self, ref: MemberRef, piece: Sequence[tuple[str | None, "OffsetCommitRequestPartition"]]
+    ) -> None:
+        known = [
+            name is not None and self._broker.partition_exists(name, part.partition_index)
+            for name, part in piece
+        ]
+        offsets = [
+            OffsetToCommit(
+                topic=name,
+                partition=part.partition_index,
+                offset=Offset(part.committed_offset),
+                leader_epoch=Epoch(part.committed_leader_epoch),
+                metadata=part.committed_metadata or "",
+            )
+            for (name, part), exists in zip(piece, known, strict=True)
+            if exists and name is not None
+        ]
+        start = len(self._errors)
+        self._errors += [
+            ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
+            for name, _ in piece
+        ]
+        self._waiting += 1
+
+        def answered(errors: Sequence[ErrorCode]) -> None:
+            rest = iter(errors)
+            for place, exists in enumerate(known, start):
+                if exists:
+                    self._errors[place] = next(rest)
+            self._settle()
+
+        self._broker.groups.commit(
+            ref,
+            offsets,
+            answered,
+            # Until version 8 clients know no group that is gone (KIP-848).
+            unknown_group=ErrorCode.group_id_not_found
+            if self._context.version >= 9
+            else ErrorCode.illegal_generation,
+        )
+
+    def all_begun(self) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
+        self._waiting -= 1
+        if self._waiting:
+            return
+        topics = _committed_topics(self._request.topics, self._topics, self._errors)
+        if len(self._errors) + len(self._request.topics) <= _AT_ONCE:
+            self.deferred.complete(respond(self._context, topics=topics))
+        else:
+            self.deferred.complete_with(lambda: encoded_in_slices(self._context, topics=topics))
+
+
+def _committed_topics(
+    topics: "Sequence[OffsetCommitRequestTopic]",
+    asked: Sequence[_AskedTopic],
+    outcome: Sequence[ErrorCode],
+) -> Iterator[dict[str, object]]:
+    errors = iter(outcome)
+    for topic, each in zip(topics, asked, strict=True):
+        yield each.fields | {
+            "partitions": (
+                {"partition_index": part.partition_index, "error_code": next(errors)}
+                for part in topic.partitions
+            ),
+        }
+
+
+def handle_offset_fetch(broker: Broker, context: RequestContext, request: "OffsetFetchRequest") -> Answer:
+    """Answer OffsetFetch; many offsets in slices. If the group moves away meanwhile, the request fails: moved
+    offsets must not look like uncommitted ones."""
+    asked = request.groups
+    if context.version >= 8:
+        values: _Fields = {
+            "groups": ({"group_id": each.group_id} | _group(broker, context, each) for each in asked)
+        }
+    else:
+        values = _group(broker, context, *asked)
+    if all(_is_small(each.topics) for each in asked) and len(asked) <= _GROUPS_AT_ONCE:
+        return respond(context, **values)
+    return respond_in_slices(context, **values)
+
+
+def _is_small(topics: "Sequence[OffsetFetchRequestTopics] | None") -> bool:
+    """Return whether the answer is small. All committed offsets may be many."""
+    return topics is not None and sum(1 + len(each.partition_indexes) for each in topics) <= _AT_ONCE
+
+
+def _group(broker: Broker, context: RequestContext, asked: "OffsetFetchRequestGroup") -> _Fields:
+    group_id, topics = asked.group_id, asked.topics
+    error = broker.groups.check(group_id)
+    return {
+        "error_code": error,
+        "topics": _everything(broker, context, group_id, error)
+        if topics is None
+        else _asked_for(broker, context, group_id, topics, error),
+    }
+
+
+def _everything(
+    broker: Broker, context: RequestContext, group_id: str, error: ErrorCode
+) -> Iterator[_Fields]:
+    for name, offsets in broker.groups.committed(group_id):
+        partitions = (_partition(index, held, error) for index, held in offsets)
+        yield _named_topic(broker, context, name) | {"partitions": partitions}
+
+
+def _asked_for(
+    broker: Broker,
+    context: RequestContext,
+    group_id: str,
+    asked: "Iterable[OffsetFetchRequestTopics]",
+    error: ErrorCode,
+) -> Iterator[_Fields]:
+    for each in asked:
+        topic = _asked_topic(broker, context, each)
+        partitions = _partitions(broker, group_id, topic, each.partition_indexes, error)
+        yield topic.fields | {"partitions": partitions}
+
+
+def _partitions(
+    broker: Broker, group_id: str, topic: _AskedTopic, indexes: Iterable[int], error: ErrorCode
+) -> Iterator[_Fields]:
+    """Describe the partitions. One without an offset is answered with -1, which is no error."""
+    for index in indexes:
+        now = broker.groups.check(group_id)
+        if now is not error:
+            raise KafkaError(now or ErrorCode.not_coordinator, f"group '{group_id}' moved meanwhile")
+        if topic.name is None:
+            yield _partition(index, None, error or ErrorCode.unknown_topic_id)
+        else:
+            yield _partition(index, broker.groups.fetch_offset(group_id, topic.name, index), error)
+
+
+def _partition(index: int, held: CommittedOffset | None, error: ErrorCode) -> _Fields:
+    return {
+        "partition_index": index,
+        "committed_offset": -1 if held is None else held.offset,
+        "committed_leader_epoch": -1 if held is None else held.leader_epoch,
+        "metadata": "" if held is None else held.metadata,
+        "error_code": error,
+    }
+
+
+def handle_offset_delete(broker: Broker, context: RequestContext, request: "OffsetDeleteRequest") -> Answer:
+    return broker.later(lambda: _delete_offsets(broker, context, request))
+
+
+async def _delete_offsets(
+    broker: Broker, context: RequestContext, request: "OffsetDeleteRequest"
+) -> Response:
+    """Delete offsets. With an error of the whole the answer has no topics."""
+    asked: list[tuple[str, int]] = []
+    known: list[bool] = []
+    slices = Slices()
+    for topic in request.topics:
+        for part in topic.partitions:
+            exists = broker.partition_exists(topic.name, part.partition_index)
+            known.append(exists)
+            if exists:
+                asked.append((topic.name, part.partition_index))
+            await slices.pause()
+    whole: ErrorCode = ErrorCode.none
+    outcomes: Sequence[ErrorCode] = ()
+    if asked:  # Kafka does not look at the group otherwise
+        whole, outcomes = await _outcome(broker, request.group_id, asked)
+    if whole is not ErrorCode.none:
+        return await encoded_in_slices(context, error_code=whole, topics=())
+    return await encoded_in_slices(
+        context, error_code=whole, topics=_deleted_topics(request, known, iter(outcomes))
+    )
+
+
+async def _outcome(
+    broker: Broker, group_id: str, asked: Sequence[tuple[str, int]]
+) -> tuple[ErrorCode, Sequence[ErrorCode]]:
+    answer: list[tuple[ErrorCode, Sequence[ErrorCode]]] = []
+    answered = trio.Event()
+
+    def reply(whole: ErrorCode, each: Sequence[ErrorCode]) -> None:
+        answer.append((whole, each))
+        answered.set()
+
+    await broker.groups.administration.delete_offsets(group_id, asked, reply)
+    await answered.wait()
+    return answer[0]
+
+
+def _deleted_topics(
+    request: "OffsetDeleteRequest", known: Sequence[bool], outcomes: Iterator[ErrorCode]
+) -> Iterator[dict[str, object]]:
+    there = iter(known)
+    for topic in request.topics:
+        yield {
+            "name": topic.name,
+            "partitions": (
+                {
+                    "partition_index": part.partition_index,
+                    "error_code": next(outcomes) if next(there) else ErrorCode.unknown_topic_or_partition,
+                }
+                for part in topic.partitions
+            ),
+        }

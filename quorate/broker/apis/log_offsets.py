@@ -1,0 +1,244 @@
+"""Offsets of partitions' logs: ListOffsets, OffsetForLeaderEpoch (KIP-101, KIP-320), and DeleteRecords, which
+moves the log start offset (KIP-107)."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
+from quorate.broker.apis.context import Broker, ServingNode, encoded_in_slices, respond, respond_in_slices
+from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
+from quorate.broker.replication import DeleteRecordsItem, DeleteRecordsResult
+from quorate.broker.wire import Answer, RequestContext, Response, wire_code
+from quorate.runtime import Slices
+from quorate.types import Epoch, Offset
+
+if TYPE_CHECKING:
+    from kio.schema.delete_records.v2.request import DeleteRecordsRequest
+    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+    from kio.schema.offset_for_leader_epoch.v4.request import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderPartition,
+        OffsetForLeaderTopic,
+    )
+
+_Fields = dict[str, object]
+_OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+_SPECIAL_SINCE: Final = MappingProxyType({-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11})
+"""The first version of the request with each special timestamp (KIP-734, 405, 1005, 1023)."""
+_AT_ONCE: Final = 100
+"""Partitions that are answered in one piece."""
+_Partition = tuple[str, int]
+
+
+def handle_list_offsets(node: ServingNode, context: RequestContext, request: "ListOffsetsRequest") -> Answer:
+    """Answer ListOffsets. A search by timestamp may read from disk, and lets other tasks run every few
+    milliseconds. A controller has the metadata log alone."""
+    return node.later(lambda: _list(node, context, request))
+
+
+async def _list(node: ServingNode, context: RequestContext, request: "ListOffsetsRequest") -> Response:
+    named = await _named(request)
+    return await encoded_in_slices(
+        context,
+        topics=(
+            {"name": topic.name, "partitions": _listed(node, context, topic, named)}
+            for topic in request.topics
+        ),
+    )
+
+
+async def _named(request: "ListOffsetsRequest") -> Counter[tuple[str, int]]:
+    """Return how often each partition is named."""
+    named = Counter[tuple[str, int]]()
+    slices = Slices()
+    for topic in request.topics:
+        for part in topic.partitions:
+            named[topic.name, part.partition_index] += 1
+            await slices.pause()
+    return named
+
+
+async def _listed(
+    node: ServingNode, context: RequestContext, topic: "ListOffsetsTopic", named: Counter[tuple[str, int]]
+) -> AsyncIterator[_Fields]:
+    for part in topic.partitions:
+        if named[topic.name, part.partition_index] > 1:
+            yield _not_listed(part, ErrorCode.invalid_request)
+        elif not _asks_for_what_it_may(part.timestamp, context.version):
+            yield _not_listed(part, ErrorCode.unsupported_version)
+        else:
+            yield await _list_one(node, context, topic.name, part)
+
+
+def _asks_for_what_it_may(timestamp: int, version: int) -> bool:
+    """Return whether the version knows the timestamp. A special one of a later version is unknown, as in
+    Kafka."""
+    return timestamp >= 0 or version >= _SPECIAL_SINCE.get(timestamp, version + 1)
+
+
+def _not_listed(part: "ListOffsetsPartition", error: ErrorCode) -> _Fields:
+    return {
+        "partition_index": part.partition_index,
+        "error_code": error,
+        "timestamp": -1,
+        "offset": -1,
+        "leader_epoch": -1,
+    }
+
+
+def _known_to(error: ErrorCode, version: int) -> ErrorCode:
+    """Return the code as a client of that version of the request understands it (KIP-207)."""
+    if error is ErrorCode.offset_not_available and version < _OFFSET_NOT_AVAILABLE_SINCE:
+        return ErrorCode.leader_not_available
+    return error
+
+
+async def _list_one(
+    node: ServingNode, context: RequestContext, topic: str, part: "ListOffsetsPartition"
+) -> _Fields:
+    if topic == CLUSTER_METADATA:
+        listed = await node.cluster_metadata.list_offset(part.partition_index, part.timestamp)
+        return {
+            "partition_index": part.partition_index,
+            "error_code": listed.error,
+            "timestamp": listed.timestamp,
+            "offset": listed.offset,
+            "leader_epoch": listed.leader_epoch,
+        }
+    if not isinstance(node, Broker):
+        return _not_listed(part, ErrorCode.unknown_topic_or_partition)
+    result = await node.replicas.queries.list_offset(
+        topic,
+        part.partition_index,
+        timestamp=part.timestamp,
+        current_leader_epoch=Epoch(part.current_leader_epoch),
+    )
+    return {
+        "partition_index": part.partition_index,
+        "error_code": _known_to(wire_code(result.error), context.version),
+        "timestamp": result.timestamp,
+        "offset": result.offset,
+        "leader_epoch": result.leader_epoch,
+    }
+
+
+def handle_offset_for_leader_epoch(
+    node: ServingNode, context: RequestContext, request: "OffsetForLeaderEpochRequest"
+) -> Answer:
+    """Answer for each partition as it is at one moment; many in slices. A controller has the metadata log
+    alone."""
+    topics = (
+        {
+            "topic": topic.topic,
+            "partitions": _epoch_ends(node, topic),
+        }
+        for topic in request.topics
+    )
+    if sum(1 + len(topic.partitions) for topic in request.topics) <= _AT_ONCE:
+        return respond(context, topics=topics)
+    return respond_in_slices(context, topics=topics)
+
+
+def _epoch_ends(node: ServingNode, topic: "OffsetForLeaderTopic") -> Iterator[_Fields]:
+    for part in topic.partitions:
+        yield _epoch_end(node, topic.topic, part)
+
+
+def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") -> _Fields:
+    if topic == CLUSTER_METADATA:
+        epoch, end = node.cluster_metadata.end_of_epoch(Epoch(part.leader_epoch))
+        return {
+            "error_code": ErrorCode.none,
+            "partition": part.partition,
+            "leader_epoch": epoch,
+            "end_offset": end,
+        }
+    if not isinstance(node, Broker):
+        return {
+            "error_code": ErrorCode.unknown_topic_or_partition,
+            "partition": part.partition,
+            "leader_epoch": -1,
+            "end_offset": -1,
+        }
+    result = node.replicas.queries.offset_for_leader_epoch(
+        topic,
+        part.partition,
+        leader_epoch=Epoch(part.leader_epoch),
+        current_leader_epoch=Epoch(part.current_leader_epoch),
+    )
+    return {
+        "error_code": wire_code(result.error),
+        "partition": part.partition,
+        "leader_epoch": result.leader_epoch,
+        "end_offset": result.end_offset,
+    }
+
+
+def handle_delete_records(broker: Broker, context: RequestContext, request: "DeleteRecordsRequest") -> Answer:
+    """Delete records of partitions that this broker leads. The answer waits for their live followers, so that
+    a new leader has them deleted too."""
+    return broker.later(lambda: _delete_records(broker, context, request))
+
+
+async def _delete_records(
+    broker: Broker, context: RequestContext, request: "DeleteRecordsRequest"
+) -> Response:
+    asked: dict[str, dict[int, None]] = {}
+    refused: dict[_Partition, ErrorCode] = {}
+    items: dict[_Partition, DeleteRecordsItem] = {}
+    slices = Slices()
+    for topic in request.topics:
+        for part in topic.partitions:
+            key = (topic.name, part.partition_index)
+            asked.setdefault(topic.name, {})[part.partition_index] = None
+            error = _refusal(broker, *key)
+            if error is ErrorCode.none:
+                # The last one of a partition named twice counts, as in Kafka.
+                items[key] = DeleteRecordsItem(*key, Offset(part.offset))
+            else:
+                refused[key] = error
+            await slices.pause()
+    pending = await broker.replicas.deletions.delete(
+        list(items.values()), timeout_ms=int(request.timeout.total_seconds() * 1000)
+    )
+    await pending.wait()
+    results = dict(zip(items, pending.results(), strict=True))
+    return await encoded_in_slices(context, topics=_deleted_topics(asked, refused, results))
+
+
+def _refusal(broker: Broker, name: str, partition_id: int) -> ErrorCode:
+    topic = broker.image.topic(name)
+    if topic is None or broker.image.partition(topic.topic_id, partition_id) is None:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.invalid_topic_exception if name in INTERNAL_TOPICS else ErrorCode.none
+
+
+def _deleted_topics(
+    asked: dict[str, dict[int, None]],
+    refused: dict[_Partition, ErrorCode],
+    results: dict[_Partition, DeleteRecordsResult],
+) -> Iterator[_Fields]:
+    for name in list(asked):
+        # Freed as it is answered: a hundred thousand at once take as long as the rest.
+        indexes = asked.pop(name)
+        yield {
+            "name": name,
+            "partitions": (_deleted((name, index), refused, results) for index in indexes),
+        }
+
+
+def _deleted(
+    key: _Partition, refused: dict[_Partition, ErrorCode], results: dict[_Partition, DeleteRecordsResult]
+) -> _Fields:
+    if key in refused:
+        return {"partition_index": key[1], "low_watermark": -1, "error_code": refused[key]}
+    result = results[key]
+    return {
+        "partition_index": key[1],
+        "low_watermark": result.low_watermark,
+        "error_code": wire_code(result.error),
+    }

@@ -1,0 +1,160 @@
+"""APIs of ours that Kafka lacks: DescribeDamage, RefetchReplica, DescribeStates and DescribeStateChanges."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
+from quorate.broker.controller import partition_phase, replica_phase
+from quorate.broker.metadata import MetadataImage, PartitionKey, TopicState
+from quorate.broker.replication import PartitionError
+from quorate.broker.replication.hosting import ChangeOutcome, StateChange
+from quorate.broker.wire import Answer, RequestContext, Response, wire_code
+from quorate.broker.wire.codecs import (
+    DescribeDamageRequest,
+    DescribeStateChangesRequest,
+    DescribeStatesRequest,
+    RefetchReplicaRequest,
+)
+from quorate.log import DamagedRange
+from quorate.runtime import Slices
+
+_Fields = dict[str, object]
+_MOST_CHANGES: Final = 100_000
+"""Changes of each kind in one answer, whatever was asked for."""
+
+
+def handle_describe_damage(broker: Broker, context: RequestContext, request: DescribeDamageRequest) -> Answer:
+    """Describe the damage that is known."""
+    return broker.later(lambda: _describe_damage(broker, context))
+
+
+async def _describe_damage(broker: Broker, context: RequestContext) -> Response:
+    return await encoded_in_slices(
+        context,
+        error_code=ErrorCode.none,
+        damaged=_damaged(await broker.replicas.damage.damages()),
+        set_aside=({"path": each.path} for each in broker.replicas.damage.set_aside()),
+    )
+
+
+def _damaged(damages: Iterable[tuple[str, int, DamagedRange | str]]) -> Iterator[_Fields]:
+    for topic, partition_id, found in damages:
+        fields: _Fields = {"topic_name": topic, "partition_index": partition_id}
+        if isinstance(found, str):
+            nowhere = {"segment": None, "position": -1, "start_offset": -1, "end_offset": -1}
+            yield fields | nowhere | {"problem": found}
+        else:
+            yield fields | {
+                "segment": found.path,
+                "position": found.position,
+                "start_offset": found.start_offset,
+                "end_offset": found.end_offset,
+                "problem": found.problem,
+            }
+
+
+def handle_refetch_replica(broker: Broker, context: RequestContext, request: RefetchReplicaRequest) -> Answer:
+    """Answer when the empty log has taken the damaged one's place, or with why it can't."""
+    return broker.later(lambda: _refetch(broker, context, request))
+
+
+async def _refetch(broker: Broker, context: RequestContext, request: RefetchReplicaRequest) -> Response:
+    try:
+        path = await broker.replicas.refetches.refetch(request.topic_name, request.partition_index)
+    except PartitionError as error:
+        return respond(context, error_code=wire_code(error.code), error_message=error.message)
+    return respond(context, error_code=ErrorCode.none, path=path)
+
+
+def handle_describe_states(broker: Broker, context: RequestContext, request: DescribeStatesRequest) -> Answer:
+    """Describe every partition of the topic, as this broker's metadata has it."""
+    topic = broker.image.topic(request.topic_name)
+    if topic is None:
+        return respond(
+            context,
+            error_code=ErrorCode.unknown_topic_or_partition,
+            error_message=f"There is no topic '{request.topic_name}'.",
+        )
+    return respond_in_slices(
+        context, error_code=ErrorCode.none, partitions=_partition_states(broker.image, topic)
+    )
+
+
+def _partition_states(image: MetadataImage, topic: TopicState) -> Iterator[_Fields]:
+    for index in range(len(image.partitions(topic.topic_id))):
+        key = PartitionKey(topic.topic_id, index)
+        state = image.partition(*key)
+        if state is None:
+            return  # deleted or shrunk meanwhile
+        yield {
+            "partition_index": index,
+            "state": partition_phase(image, key).value,
+            "leader_id": state.leader,
+            "replicas": tuple(
+                {"broker_id": each, "state": replica_phase(image, key, each).value} for each in state.replicas
+            ),
+        }
+
+
+def handle_describe_state_changes(
+    broker: Broker, context: RequestContext, request: DescribeStateChangesRequest
+) -> Answer:
+    """Describe the changes that ended, oldest first, and then those that are pending."""
+    return broker.later(lambda: _describe_changes(broker, context, request))
+
+
+async def _describe_changes(
+    broker: Broker, context: RequestContext, request: DescribeStateChangesRequest
+) -> Response:
+    journal = broker.replicas.journal
+    summary = journal.summary(now=trio.current_time())
+    pending, ended = journal.pending(), [] if request.pending_only else journal.ended()
+    limit = min(max(request.limit, 0), _MOST_CHANGES)
+    newest = await _wanted_changes(reversed(ended), request, limit)
+    chosen = [*reversed(newest), *await _wanted_changes(pending, request, limit)]
+    return await encoded_in_slices(
+        context,
+        error_code=ErrorCode.none,
+        broker_id=broker.config.node_id,
+        received_offset=summary.received_offset,
+        completed_offset=summary.completed_offset,
+        dropped_offset=journal.dropped_offset,
+        pending=summary.pending,
+        backlog=summary.backlog,
+        oldest_ms=summary.oldest_ms,
+        changes=_described_changes(chosen, now=trio.current_time()),
+    )
+
+
+async def _wanted_changes(
+    changes: Iterable[StateChange], request: DescribeStateChangesRequest, limit: int
+) -> list[StateChange]:
+    found: list[StateChange] = []
+    slices, topic, partition = Slices(), request.topic_name, request.partition_index
+    for each in changes:
+        if len(found) == limit:
+            break
+        if topic in (None, each.topic) and partition in (-1, each.partition_id):
+            found.append(each)
+        await slices.pause()
+    return found
+
+
+def _described_changes(changes: Iterable[StateChange], *, now: float) -> Iterator[_Fields]:
+    for each in changes:
+        pending = each.outcome is ChangeOutcome.PENDING
+        yield {
+            "topic_name": each.topic,
+            "topic_id": each.topic_id,
+            "partition_index": each.partition_id,
+            "change": each.kind.value,
+            "outcome": each.outcome.value,
+            "problem": each.problem,
+            "leader_epoch": each.leader_epoch,
+            "metadata_offset": each.cause.offset,
+            "received_ms": each.cause.at_ms,
+            "duration_us": round((now - each.since.at if pending else each.duration_s) * 1_000_000),
+        }

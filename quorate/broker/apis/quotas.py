@@ -1,0 +1,213 @@
+"""Quotas of clients: AlterClientQuotas, passed on to the controller, and DescribeClientQuotas, from this
+broker's metadata (KIP-546).
+
+`kafka-configs --describe --entity-type users` asks for SCRAM credentials beside a user's quotas, and shows
+these only if it gets an answer (KIP-554). Nobody has any, since SASL is not served.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, encoded_in_slices, respond_in_slices
+from quorate.broker.controller.rpc import (
+    AlterClientQuotasRequest,
+    QuotaAlteration,
+    QuotaAlterationResult,
+    QuotaEntityPart,
+    QuotaOperation,
+)
+from quorate.broker.metadata import MetadataImage, QuotaEntity
+from quorate.broker.wire import Answer, EncodedResponse, KafkaError, RequestContext, Response, wire_code
+from quorate.runtime import Slices, Steps, in_slices
+
+if TYPE_CHECKING:
+    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest as WireAlterQuotas
+    from kio.schema.alter_client_quotas.v1.request import EntryData
+    from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
+    from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
+
+_TIMEOUT_SECONDS: Final = 30
+"""The request names none."""
+_MOST_ENTRIES: Final = 10_000
+_MOST_IN_ENTRY: Final = 100
+_EXACT, _DEFAULT, _ANY = 0, 1, 2
+_PARTS: Final[tuple[tuple[str, Callable[[QuotaEntity], str | None]], ...]] = (
+    ("user", lambda entity: entity.user),
+    ("client-id", lambda entity: entity.client_id),
+    ("ip", lambda entity: entity.ip),
+)
+"""The parts of an entity by Kafka's types; empty: the default, None: it has no such part."""
+_TYPES: Final = frozenset(kind for kind, _ in _PARTS)
+
+
+def handle_alter_client_quotas(broker: Broker, context: RequestContext, request: "WireAlterQuotas") -> Answer:
+    """Each entity wholly or not at all. Raises `KafkaError` for what the controller can't be asked."""
+    if len(request.entries) > _MOST_ENTRIES:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"The request has {len(request.entries)} entities; at most {_MOST_ENTRIES} are taken.",
+        )
+    return broker.later(lambda: _alter(broker, context, request))
+
+
+async def _alter(broker: Broker, context: RequestContext, request: "WireAlterQuotas") -> Response:
+    asked = AlterClientQuotasRequest(
+        alterations=await in_slices(_alterations(request.entries)), validate_only=request.validate_only
+    )
+    answer = await broker.channel.ask(asked, timeout_seconds=_TIMEOUT_SECONDS)
+    results = answer.results
+    if answer.error:
+        refused = QuotaAlterationResult(error=answer.error, error_message=answer.error_message)
+        results = (refused,) * len(request.entries)
+    return await encoded_in_slices(
+        context,
+        entries=(
+            {
+                "error_code": wire_code(result.error),
+                "error_message": result.error_message,
+                "entity": [
+                    {"entity_type": part.entity_type, "entity_name": part.entity_name}
+                    for part in entry.entity
+                ],
+            }
+            for entry, result in zip(request.entries, results, strict=True)
+        ),
+    )
+
+
+def _alterations(entries: Sequence["EntryData"]) -> Steps[tuple[QuotaAlteration, ...]]:
+    alterations: list[QuotaAlteration] = []
+    for entry in entries:
+        alterations.append(_alteration(entry))
+        yield
+    return tuple(alterations)
+
+
+def _alteration(entry: "EntryData") -> QuotaAlteration:
+    if len(entry.entity) > _MOST_IN_ENTRY or len(entry.ops) > _MOST_IN_ENTRY:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"An entity has {len(entry.entity)} parts and {len(entry.ops)} operations; at most "
+            f"{_MOST_IN_ENTRY} of each are taken.",
+        )
+    for each in entry.ops:
+        if not each.remove and not math.isfinite(each.value):
+            raise KafkaError(
+                ErrorCode.invalid_request, f"{each.key!r:.60} is {each.value}; it must be finite."
+            )
+    return QuotaAlteration(
+        entity=tuple(QuotaEntityPart(type=part.entity_type, name=part.entity_name) for part in entry.entity),
+        operations=tuple(
+            QuotaOperation(key=each.key, value=None if each.remove else float(each.value))
+            for each in entry.ops
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    wanted: dict[str, str | None]
+    """By type, the name; None: any."""
+    strict: bool
+
+    def takes(self, entity: QuotaEntity) -> bool:
+        for kind, read in _PARTS:
+            part = read(entity)
+            if kind in self.wanted:
+                if part is None or self.wanted[kind] not in (None, part):
+                    return False
+            elif self.strict and part is not None:
+                return False
+        return True
+
+
+def handle_describe_client_quotas(
+    broker: Broker, context: RequestContext, request: "DescribeClientQuotasRequest"
+) -> Answer:
+    """Raises `KafkaError` for a filter that is none."""
+    wanted: dict[str, str | None] = {}
+    for component in request.components:
+        kind = component.entity_type
+        if not kind:
+            raise KafkaError(ErrorCode.invalid_request, "A component has no entity type.")
+        if kind not in _TYPES:
+            raise KafkaError(
+                ErrorCode.unsupported_version, f"Entity type {kind!r:.60} is none of user, client-id and ip."
+            )
+        if kind in wanted:
+            raise KafkaError(ErrorCode.invalid_request, f"Entity type {kind} appears more than once.")
+        wanted[kind] = _wanted_name(component)
+    if "ip" in wanted and len(wanted) > 1:
+        raise KafkaError(ErrorCode.invalid_request, "An ip can't be combined with other entity types.")
+    chosen = _Filter(wanted, request.strict)
+    return respond_in_slices(
+        context,
+        error_code=ErrorCode.none,
+        error_message=None,
+        entries=_quota_entries(broker.image, chosen),
+    )
+
+
+def _wanted_name(component: "ComponentData") -> str | None:
+    match component.match_type, component.match:
+        case 0, str(name) if name:
+            return name
+        case 1, None:
+            return ""
+        case 2, None:
+            return None
+        case kind, _ if kind in (_EXACT, _DEFAULT, _ANY):
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"{component.entity_type}: a match takes a name with match type 0, and none with 1 and 2.",
+            )
+        case kind, _:
+            raise KafkaError(ErrorCode.invalid_request, f"{component.entity_type}: no match type is {kind}.")
+
+
+def _quota_entries(image: MetadataImage, chosen: _Filter) -> Iterator[dict[str, object]]:
+    for entity in tuple(image.quota_entities()):
+        quotas = image.quotas(entity)
+        if quotas and chosen.takes(entity):
+            yield {
+                "entity": [
+                    {"entity_type": kind, "entity_name": part or None}
+                    for kind, read in _PARTS
+                    if (part := read(entity)) is not None
+                ],
+                "values": [{"key": key, "value": value} for key, value in quotas.items()],
+            }
+
+
+def handle_describe_user_scram_credentials(
+    broker: Broker, context: RequestContext, request: "DescribeUserScramCredentialsRequest"
+) -> Answer:
+    """Answer each named user with RESOURCE_NOT_FOUND, as Kafka answers for users without credentials."""
+    return broker.later(lambda: _describe_credentials(context, request))
+
+
+async def _describe_credentials(
+    context: RequestContext, request: "DescribeUserScramCredentialsRequest"
+) -> EncodedResponse:
+    asked: Counter[str] = Counter()
+    slices = Slices()
+    for each in request.users or ():
+        asked[each.name] += 1
+        await slices.pause()
+    return await encoded_in_slices(context, error_code=ErrorCode.none, results=_no_credentials(asked))
+
+
+def _no_credentials(asked: Counter[str]) -> Iterator[dict[str, object]]:
+    for user, times in asked.items():
+        if times > 1:
+            error = ErrorCode.duplicate_resource
+            message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        else:
+            error = ErrorCode.resource_not_found
+            message = f"Attempt to describe a user credential that does not exist: {user}"
+        yield {"user": user, "error_code": error, "error_message": message}

@@ -1,0 +1,374 @@
+"""CreateTopics, CreatePartitions and DeleteTopics, passed on to the controller."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import trio
+from kio.schema.errors import ErrorCode as WireErrorCode
+
+from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
+from quorate.broker.apis.context import Broker, encoded_in_slices
+from quorate.broker.controller import joined, portions
+from quorate.broker.controller.operations import MAX_NEW_PARTITIONS, TOO_MANY
+from quorate.broker.controller.rpc import (
+    Assignment,
+    ConfigEntry,
+    CreatedTopic,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeletedTopic,
+    DeleteTopicsRequest,
+    MorePartitions,
+    NewTopic,
+    TopicRef,
+)
+from quorate.broker.controller_channel import ControllerTimedOutError
+from quorate.broker.metadata import ConfigSource, MetadataImage, describe_topic
+from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.error_code import ErrorCode
+from quorate.runtime import Slices, Steps, in_slices
+
+if TYPE_CHECKING:
+    from kio.schema.create_partitions.v3.request import CreatePartitionsRequest as WireCreatePartitions
+    from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
+    from kio.schema.create_topics.v7.request import CreatableTopic
+    from kio.schema.create_topics.v7.request import CreateTopicsRequest as WireCreateTopics
+    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest as WireDeleteTopics
+
+_Fields = dict[str, object]
+_CREATION_STRICT_FROM: Final = 6
+_MAX_SETTINGS: Final = 10_000
+"""Of all topics in one request, as in Kafka: one operation of its controller writes no more records."""
+_PORTION: Final = 1000
+"""Topics, settings and assignments in one request to the controller: it takes 2 ms to encode."""
+_PER_STEP: Final = 100
+_MORE_STRICT_FROM: Final = 3
+_DELETION_STRICT_FROM: Final = 5
+_MAX_TOPICS: Final = 10_000
+"""As in Kafka: one operation of its controller writes no more records."""
+
+
+def handle_create_topics(broker: Broker, context: RequestContext, request: "WireCreateTopics") -> Answer:
+    """Create topics. The answer waits until this broker's own metadata has them, so that the next Metadata
+    shows them, and until their leaders serve them, so that the next Produce is taken, if they are few."""
+    return broker.later(lambda: _create_topics(broker, context, request))
+
+
+async def _create_topics(broker: Broker, context: RequestContext, request: "WireCreateTopics") -> Response:
+    deadline = trio.current_time() + max(request.timeout.total_seconds(), 0)
+    asked = await in_slices(_asked_topics(request, broker.config.topics.num_partitions))
+    created: list[CreatedTopic] = []
+    throttle_ms = 0
+    slices = Slices()
+    for portion in portions(list(asked.topics.values()), most=_PORTION, cost=_cost):
+        error, message = asked.error, asked.message
+        topics: tuple[CreatedTopic, ...] = ()
+        if error is ErrorCode.NONE:
+            forwarded = CreateTopicsRequest(
+                topics=joined(portion),
+                validate_only=request.validate_only,
+                who=broker.throttles.requester(context, strict_from=_CREATION_STRICT_FROM),
+            )
+            try:
+                answer = await broker.channel.ask(
+                    forwarded, timeout_seconds=max(deadline - trio.current_time(), 0)
+                )
+            except ControllerTimedOutError as timed_out:
+                if not created:
+                    raise
+                # What was created before is there, and is answered so.
+                error, message = ErrorCode.REQUEST_TIMED_OUT, str(timed_out)
+            else:
+                error, message, topics = answer.error, answer.error_message, answer.topics
+                throttle_ms = max(throttle_ms, answer.throttle_ms)
+        if error is not ErrorCode.NONE:
+            topics = tuple(
+                CreatedTopic(name=same[0].name, error=error, error_message=message) for same in portion
+            )
+        created += topics
+        await slices.pause()
+    throttle_time = broker.throttles.wait_for_controller(context, throttle_ms)
+    if asked.reserved:
+        created.append(
+            CreatedTopic(
+                name=CLUSTER_METADATA,
+                error=ErrorCode.INVALID_REQUEST,
+                error_message=f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
+            )
+        )
+    if not request.validate_only:
+        ids = [topic.topic_id for topic in created if topic.topic_id is not None]
+        with trio.move_on_at(deadline):
+            await broker.metadata.wait_until(
+                lambda image: all(image.topic_by_id(topic_id) is not None for topic_id in ids)
+            )
+            new = {topic.name: 0 for topic in created if topic.topic_id is not None}
+            await broker.leaders.wait(new, deadline=deadline)
+    return await encoded_in_slices(
+        context,
+        throttle_time=throttle_time,
+        topics=(_created(broker, topic, asked.settings(topic.name)) for topic in created),
+    )
+
+
+class _AskedTopics(NamedTuple):
+    """What a request asks for."""
+
+    topics: Mapping[str, tuple[NewTopic, ...]]
+    """By name. One that is asked for more than once is here twice: the controller refuses it."""
+    reserved: bool
+    """Whether one of them is a topic that can't be created."""
+    error: ErrorCode
+    """Of all of them, if they are too many."""
+    message: str | None
+
+    def settings(self, name: str) -> dict[str, str | None]:
+        given = self.topics.get(name)
+        return {} if given is None else {each.name: each.value for each in given[0].configs}
+
+
+def _asked_topics(request: "WireCreateTopics", default_partitions: int) -> Steps[_AskedTopics]:
+    topics: dict[str, tuple[NewTopic, ...]] = {}
+    reserved = False
+    partitions = settings = 0
+    for topic in request.topics:
+        settings += len(topic.configs)
+        count = default_partitions if topic.num_partitions == -1 else topic.num_partitions
+        partitions += len(topic.assignments) or max(1, count)
+        yield
+    too_many = partitions > MAX_NEW_PARTITIONS or settings > _MAX_SETTINGS
+    for topic in request.topics:
+        if topic.name == CLUSTER_METADATA:
+            reserved = True
+        elif too_many:
+            topics[topic.name] = (NewTopic(name=topic.name),)
+        else:
+            topics[topic.name] = (*topics.get(topic.name, ())[:1], (yield from _new_topic(topic)))
+        yield
+    if partitions > MAX_NEW_PARTITIONS:
+        return _AskedTopics(topics, reserved, ErrorCode.POLICY_VIOLATION, TOO_MANY)
+    if settings > _MAX_SETTINGS:
+        message = f"one request may give {_MAX_SETTINGS} settings to new topics at most; send several"
+        return _AskedTopics(topics, reserved, ErrorCode.POLICY_VIOLATION, message)
+    return _AskedTopics(topics, reserved, ErrorCode.NONE, None)
+
+
+def _cost(same: tuple[NewTopic, ...]) -> int:
+    return sum(1 + len(each.configs) + len(each.assignments) for each in same)
+
+
+def _new_topic(topic: "CreatableTopic") -> Steps[NewTopic]:
+    assignments: list[Assignment] = []
+    for each in topic.assignments:
+        assignments.append(Assignment(partition_id=each.partition_index, replicas=tuple(each.broker_ids)))
+        if len(assignments) % _PER_STEP == 0:
+            yield
+    configs: list[ConfigEntry] = []
+    for setting in topic.configs:
+        configs.append(ConfigEntry(name=setting.name, value=setting.value))
+        if len(configs) % _PER_STEP == 0:
+            yield
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(assignments),
+        configs=tuple(configs),
+    )
+
+
+def _created(broker: Broker, topic: CreatedTopic, given: Mapping[str, str | None]) -> _Fields:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": wire_code(topic.error),
+        "error_message": topic.error_message,
+        "num_partitions": topic.num_partitions,
+        "replication_factor": topic.replication_factor,
+        "configs": None if topic.error is not ErrorCode.NONE else _configs(broker, topic.name, given),
+    }
+
+
+def _configs(broker: Broker, name: str, given: Mapping[str, str | None]) -> list[_Fields]:
+    """Describe the topic's settings, with what the request gave it: a topic that is only validated, or not
+    yet in this broker's metadata, is in no image."""
+    return [
+        {
+            "name": each.name,
+            "value": given.get(each.name, each.value),
+            "read_only": each.read_only,
+            "config_source": int(ConfigSource.DYNAMIC_TOPIC if each.name in given else each.source),
+            "is_sensitive": each.sensitive,
+        }
+        for each in describe_topic(broker.image, name, static=broker.config.static)
+    ]
+
+
+def handle_create_partitions(
+    broker: Broker, context: RequestContext, request: "WireCreatePartitions"
+) -> Answer:
+    """Add partitions to topics. The answer waits until this broker's own metadata has them, and until their
+    leaders serve them, if they are few."""
+    return broker.later(lambda: _create_partitions(broker, context, request))
+
+
+async def _create_partitions(
+    broker: Broker, context: RequestContext, request: "WireCreatePartitions"
+) -> Response:
+    timeout = max(request.timeout.total_seconds(), 0)
+    deadline = trio.current_time() + timeout
+    topics = await in_slices(_asked_partitions(request))
+    if topics is None:
+        names = (topic.name for topic in request.topics)
+        return await encoded_in_slices(
+            context, results=_refused_names(names, error=ErrorCode.POLICY_VIOLATION, message=TOO_MANY)
+        )
+    forwarded = CreatePartitionsRequest(
+        topics=topics,
+        validate_only=request.validate_only,
+        who=broker.throttles.requester(context, strict_from=_MORE_STRICT_FROM),
+    )
+    before = await in_slices(_counts(broker.metadata.image, topics))
+    answer = await broker.channel.ask(forwarded, timeout_seconds=timeout)
+    throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
+    if answer.error is not ErrorCode.NONE:
+        asked = (topic.name for topic in topics)
+        return await encoded_in_slices(
+            context,
+            throttle_time=throttle_time,
+            results=_refused_names(asked, error=answer.error, message=answer.error_message),
+        )
+    if not request.validate_only:
+        counts = {topic.name: topic.count for topic in topics}
+        wanted = {topic.name: counts[topic.name] for topic in answer.topics if topic.error is ErrorCode.NONE}
+        with trio.move_on_at(deadline):
+            await broker.metadata.wait_until(lambda image: _has(image, wanted))
+            await broker.leaders.wait({name: before[name] for name in wanted}, deadline=deadline)
+    return await encoded_in_slices(
+        context,
+        throttle_time=throttle_time,
+        results=(_extended(topic.name, topic.error, topic.error_message) for topic in answer.topics),
+    )
+
+
+def _asked_partitions(request: "WireCreatePartitions") -> Steps[tuple[MorePartitions, ...] | None]:
+    """Return what the controller is asked for; None if it would refuse that for its size."""
+    if len(request.topics) > MAX_NEW_PARTITIONS:
+        return None
+    topics: list[MorePartitions] = []
+    assigned = 0
+    for topic in request.topics:
+        assigned += len(topic.assignments or ())
+        if assigned > MAX_NEW_PARTITIONS:
+            return None
+        topics.append((yield from _more(topic)))
+        yield
+    return tuple(topics)
+
+
+def _more(topic: "CreatePartitionsTopic") -> Steps[MorePartitions]:
+    if topic.assignments is None:
+        return MorePartitions(name=topic.name, count=topic.count)
+    assignments: list[tuple[int, ...]] = []
+    for each in topic.assignments:
+        assignments.append(tuple(each.broker_ids))
+        if len(assignments) % _PER_STEP == 0:
+            yield
+    return MorePartitions(name=topic.name, count=topic.count, assignments=tuple(assignments))
+
+
+def _refused_names(names: Iterable[str], *, error: ErrorCode, message: str | None) -> Iterator[_Fields]:
+    seen: set[str] = set()
+    for name in names:
+        if name not in seen:
+            seen.add(name)
+            yield _extended(name, error, message)
+
+
+def _extended(name: str, error: ErrorCode, message: str | None) -> _Fields:
+    return {"name": name, "error_code": wire_code(error), "error_message": message}
+
+
+def _counts(image: MetadataImage, topics: Iterable[MorePartitions]) -> Steps[dict[str, int]]:
+    counts: dict[str, int] = {}
+    for topic in topics:
+        counts[topic.name] = _count(image, topic.name)
+        yield
+    return counts
+
+
+def _count(image: MetadataImage, name: str) -> int:
+    """Return how many partitions the topic has; 0 if there is none."""
+    topic = image.topic(name)
+    return 0 if topic is None else len(image.partitions(topic.topic_id))
+
+
+def _has(image: MetadataImage, wanted: dict[str, int]) -> bool:
+    """Whether each topic has as many partitions, or is gone meanwhile."""
+    return all(_count(image, name) >= count or image.topic(name) is None for name, count in wanted.items())
+
+
+def handle_delete_topics(broker: Broker, context: RequestContext, request: "WireDeleteTopics") -> Answer:
+    """Delete topics. The answer waits until this broker's own metadata lacks them too."""
+    if not broker.config.topics.delete_enable:
+        # The code came with version 3.
+        code = (
+            WireErrorCode.topic_deletion_disabled if context.version >= 3 else WireErrorCode.invalid_request
+        )
+        raise KafkaError(code, "Topic deletion is disabled (delete.topic.enable).")
+    return broker.later(lambda: _delete_topics(broker, context, request))
+
+
+async def _delete_topics(broker: Broker, context: RequestContext, request: "WireDeleteTopics") -> Response:
+    timeout = max(request.timeout.total_seconds(), 0)
+    deadline = trio.current_time() + timeout
+    if len(request.topics) > _MAX_TOPICS:
+        message = f"a request names {_MAX_TOPICS} topics at most; send several"
+        refs = (TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
+        return await encoded_in_slices(
+            context, responses=_refused_deletions(refs, error=ErrorCode.POLICY_VIOLATION, message=message)
+        )
+    asked = await in_slices(_asked_deletions(request))
+    who = broker.throttles.requester(context, strict_from=_DELETION_STRICT_FROM)
+    answer = await broker.channel.ask(DeleteTopicsRequest(topics=asked, who=who), timeout_seconds=timeout)
+    throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
+    if answer.error is not ErrorCode.NONE:
+        return await encoded_in_slices(
+            context,
+            throttle_time=throttle_time,
+            responses=_refused_deletions(asked, error=answer.error, message=answer.error_message),
+        )
+    deleted_ids = [topic.topic_id for topic in answer.topics if topic.error is ErrorCode.NONE]
+    with trio.move_on_at(deadline):
+        await broker.metadata.wait_until(
+            lambda image: all(
+                topic_id is None or image.topic_by_id(topic_id) is None for topic_id in deleted_ids
+            )
+        )
+    return await encoded_in_slices(
+        context, throttle_time=throttle_time, responses=(_deleted(topic) for topic in answer.topics)
+    )
+
+
+def _asked_deletions(request: "WireDeleteTopics") -> Steps[tuple[TopicRef, ...]]:
+    refs: list[TopicRef] = []
+    for topic in request.topics:
+        refs.append(TopicRef(name=topic.name, topic_id=topic.topic_id))
+        yield
+    return tuple(refs)
+
+
+def _refused_deletions(
+    refs: Iterable[TopicRef], *, error: ErrorCode, message: str | None
+) -> Iterator[_Fields]:
+    for ref in refs:
+        yield _deleted(DeletedTopic(name=ref.name, topic_id=ref.topic_id, error=error, error_message=message))
+
+
+def _deleted(topic: DeletedTopic) -> _Fields:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": wire_code(topic.error),
+        "error_message": topic.error_message,
+    }
