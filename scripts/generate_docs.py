@@ -9,6 +9,7 @@ from pathlib import Path
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from quorate.broker.apis.api_table import ROWS
 from quorate.broker.settings.all_keys import CONFIG_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
 from quorate.broker.settings.config_key import ConfigKey, Effect
 from quorate.broker.wire.api import APIS, FIRST_OWN
@@ -146,12 +147,19 @@ def apis() -> str:
     def name(key: str) -> str:
         return "".join(word.capitalize() for word in key.split("_"))
 
+    def served_by(key: int) -> str:
+        row = ROWS.get(key)  # ApiVersions has none, because every listener answers it.
+        if row is None or (row.brokers is not None and row.controllers is not None):
+            return "both"
+        return "controllers" if row.brokers is None else "brokers"
+
     rows = (
         (
-            name(api.key.name),
+            name(api.name),
             int(api.key),
             f"{api.min_version} to {api.max_version}",
             "never" if api.first_flexible is None else f"from {api.first_flexible}",
+            served_by(api.key),
             "ours, not named by ApiVersions"
             if api.key >= FIRST_OWN
             else ""
@@ -160,7 +168,7 @@ def apis() -> str:
         )
         for api in APIS.values()
     )
-    return table(("API", "key", "versions", "flexible", "remark"), rows)
+    return table(("API", "key", "versions", "flexible", "served by", "remark"), rows)
 
 
 # Commands

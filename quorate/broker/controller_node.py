@@ -7,7 +7,6 @@ from typing import Final
 import trio
 
 from quorate.broker.apis import (
-    CONTROLLER_APIS,
     ClusterMetadataReader,
     ControllerDispatcher,
     ServingNode,
@@ -166,7 +165,6 @@ async def controller_clients(
             errors=error_table(),
             features=lambda: features_of(metadata, quorum),
             listener_name=config.controller_listener_name,
-            served=CONTROLLER_APIS,
         )
         nursery.start_soon(clients.run)
         quorum.serve_kafka(clients.serve)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from quorate.broker.wire.codecs.own_messages import DescribeStateChangesResponse
+from quorate.broker.wire.own_messages import DescribeStateChangesResponse
 from quorate.cli.cli_errors import ExitCode
 from quorate.cli.kafka_requests.state_changes.change_requests import ChangeRequest
 from quorate.cli.kafka_requests.state_changes.cluster_reports import BrokerJournal, ClusterReports

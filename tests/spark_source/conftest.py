@@ -12,6 +12,7 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.api_table import BROKER_APIS
 from quorate.broker.metadata.metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChange,
@@ -259,11 +260,13 @@ class Broker:
             self._token.run_sync_soon(self._scope.cancel)
         self._thread.join()
 
+    apis = BROKER_APIS
+
     async def handle(self, context: RequestContext, request: Request) -> Answer:
         if isinstance(request, KafkaFetchRequest):
             return self._fetch(request)
-        response = response_type(context.api_key, context.version)
-        if context.api_key == ApiKey.METADATA:
+        response = response_type(context.api, context.version)
+        if context.api.key == ApiKey.METADATA:
             brokers = [
                 {"node_id": number, "host": address.host, "port": address.port}
                 for number, address in enumerate(self.known)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.apis.answers import AlterConfigsResponse
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.apis.loggers import alter_loggers
 from quorate.broker.controller.operations import MAX_VALUE_LENGTH
@@ -26,12 +28,12 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import ApiError, ConfigType
 from quorate.broker.settings import CONFIG_KEYS, DYNAMIC_KEYS, ValueType
-from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps, in_slices
 
 if TYPE_CHECKING:
-    from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+    from kio.schema.alter_configs.v2.request import AlterConfigsRequest as WireReplacement
     from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
 
 LOGGER: Final = 8
@@ -130,14 +132,16 @@ async def alter_resources(
         await broker.metadata.wait_until(lambda image: image.offset >= offset)
     return await encoded_in_slices(
         context,
-        responses=(
-            {
-                "error_code": wire_code(result.error),
-                "error_message": result.message,
-                "resource_type": result.type,
-                "resource_name": result.name,
-            }
-            for result in results
+        AlterConfigsResponse(
+            responses=(
+                {
+                    "error_code": wire_code(result.error),
+                    "error_message": result.message,
+                    "resource_type": result.type,
+                    "resource_name": result.name,
+                }
+                for result in results
+            )
         ),
     )
 
@@ -337,7 +341,7 @@ def handle_incremental_alter_configs(
     )
 
 
-def handle_alter_configs(broker: Broker, context: RequestContext, request: "AlterConfigsRequest") -> Answer:
+def handle_alter_configs(broker: Broker, context: RequestContext, request: "WireReplacement") -> Answer:
     """Replace configs. The answer waits until this broker's own metadata has them too."""
     return broker.later(
         lambda: alter_resources(
@@ -351,3 +355,27 @@ def handle_alter_configs(broker: Broker, context: RequestContext, request: "Alte
             replace_all=True,
         )
     )
+
+
+def _refuse(
+    request: "WireReplacement | IncrementalAlterConfigsRequest", refusal: Refusal
+) -> AlterConfigsResponse:
+    return {
+        "responses": (
+            {
+                "error_code": refusal.code,
+                "error_message": refusal.message,
+                "resource_type": each.resource_type,
+                "resource_name": each.resource_name,
+            }
+            for each in request.resources
+        )
+    }
+
+
+ROWS: Final = (
+    ApiRow["WireReplacement"](APIS[ApiKey.ALTER_CONFIGS], _refuse, brokers=handle_alter_configs),
+    ApiRow["IncrementalAlterConfigsRequest"](
+        APIS[ApiKey.INCREMENTAL_ALTER_CONFIGS], _refuse, brokers=handle_incremental_alter_configs
+    ),
+)

@@ -5,10 +5,16 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+    UnregisterBrokerResponse,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
 from quorate.broker.apis.context import Broker, ServingNode, endpoint_of, respond
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
-from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, RequestContext, Response, wire_code
 
 if TYPE_CHECKING:
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
@@ -25,7 +31,7 @@ def handle_describe_cluster(
 ) -> Answer:
     kind = request.endpoint_type
     if kind == _BROKERS:
-        nodes: list[dict[str, object]] = [
+        nodes: list[DescribeClusterBroker] = [
             {
                 "broker_id": each.broker_id,
                 "host": endpoint.host,
@@ -43,13 +49,15 @@ def handle_describe_cluster(
         raise KafkaError(ErrorCode.unsupported_endpoint_type, f"endpoint type {kind} is neither 1 nor 2")
     return respond(
         context,
-        error_code=ErrorCode.none,
-        endpoint_type=kind,
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id(),
-        brokers=nodes,
-        cluster_authorized_operations=(
-            ALL_OF_THE_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
+        DescribeClusterResponse(
+            error_code=ErrorCode.none,
+            endpoint_type=kind,
+            cluster_id=broker.cluster_id,
+            controller_id=broker.controller_id(),
+            brokers=nodes,
+            cluster_authorized_operations=ALL_OF_THE_CLUSTER
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED,
         ),
     )
 
@@ -67,22 +75,23 @@ def handle_describe_controllers(
             f"endpoint type {request.endpoint_type} is not 2: this listener has controllers only; ask for "
             "brokers through bootstrap.servers",
         )
-    controllers = _controllers(node)
-    leader = node.quorum.leader
+    voters, leader = {voter.key.id for voter in node.quorum.voters}, node.quorum.leader
     return respond(
         context,
-        error_code=ErrorCode.none,
-        endpoint_type=_CONTROLLERS,
-        cluster_id=node.cluster_id,
-        controller_id=leader if any(each["broker_id"] == leader for each in controllers) else -1,
-        brokers=controllers,
-        cluster_authorized_operations=(
-            ALL_OF_THE_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
+        DescribeClusterResponse(
+            error_code=ErrorCode.none,
+            endpoint_type=_CONTROLLERS,
+            cluster_id=node.cluster_id,
+            controller_id=-1 if leader is None or leader not in voters else leader,
+            brokers=_controllers(node),
+            cluster_authorized_operations=ALL_OF_THE_CLUSTER
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED,
         ),
     )
 
 
-def _controllers(node: ServingNode) -> list[dict[str, object]]:
+def _controllers(node: ServingNode) -> list[DescribeClusterBroker]:
     return [
         {
             "broker_id": voter.key.id,
@@ -105,6 +114,25 @@ def handle_unregister_broker(
         answer = await node.channel.ask(
             UnregisterBrokerRequest(broker_id=broker_id), timeout_seconds=_TIMEOUT_SECONDS
         )
-        return respond(context, error_code=wire_code(answer.error), error_message=answer.error_message)
+        return respond(
+            context,
+            UnregisterBrokerResponse(error_code=wire_code(answer.error), error_message=answer.error_message),
+        )
 
     return node.later(unregister)
+
+
+ROWS: Final = (
+    ApiRow["DescribeClusterRequest"](
+        APIS[ApiKey.DESCRIBE_CLUSTER],
+        refuse_with_message,
+        brokers=handle_describe_cluster,
+        controllers=handle_describe_controllers,
+    ),
+    ApiRow["WireUnregistration"](
+        APIS[ApiKey.UNREGISTER_BROKER],
+        refuse_with_message,
+        brokers=handle_unregister_broker,
+        controllers=handle_unregister_broker,
+    ),
+)

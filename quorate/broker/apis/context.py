@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import AnyAnswer
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.leader_readiness import LeaderReadiness
@@ -114,20 +115,20 @@ def endpoint_of(broker: BrokerState, listener: str) -> BrokerEndpoint | None:
     return broker.endpoint(listener)
 
 
-def respond(context: RequestContext, **values: object) -> Response:
+def respond(context: RequestContext, answer: AnyAnswer) -> Response:
     """Build the response of the request's API and version; fields that the version lacks are dropped."""
-    return build(response_type(context.api_key, context.version), **values)
+    return build(response_type(context.api, context.version), **answer)
 
 
-async def encoded_in_slices(context: RequestContext, **values: object) -> EncodedResponse:
+async def encoded_in_slices(context: RequestContext, answer: AnyAnswer) -> EncodedResponse:
     """Encode a response in slices, so that a large one lets other tasks run every few milliseconds. Arrays
     may be generators, which are walked meanwhile (`encode_in_slices`)."""
-    return EncodedResponse(await encode_in_slices(response_type(context.api_key, context.version), values))
+    return EncodedResponse(await encode_in_slices(response_type(context.api, context.version), answer))
 
 
-def respond_in_slices(context: RequestContext, **values: object) -> Deferred:
+def respond_in_slices(context: RequestContext, answer: AnyAnswer) -> Deferred:
     """Make a large answer when it is about to be sent: however many a client asks for without reading, one of
     them takes memory. Requests behind it are handled meanwhile."""
     deferred = Deferred()
-    deferred.complete_with(lambda: encoded_in_slices(context, **values))
+    deferred.complete_with(lambda: encoded_in_slices(context, answer))
     return deferred

@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis.alter_configs import CLIENT_METRICS, LOGGER, check_is_here, config_type
+from quorate.broker.apis.answers import (
+    ConfigResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    ListConfigResourcesResponse,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.loggers import DYNAMIC_BROKER_LOGGER, describe_loggers
 from quorate.broker.controller.operations import check_name
@@ -27,7 +35,7 @@ from quorate.broker.metadata import (
     of_topic,
 )
 from quorate.broker.settings import BROKER_VALUES, CONFIG_KEYS, ConfigKey, Effect, ValueType
-from quorate.broker.wire import Answer, KafkaError, RequestContext, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Address, Slices
 
@@ -35,7 +43,6 @@ if TYPE_CHECKING:
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
     from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
-_Fields = dict[str, object]
 _KNOWN_TYPES: Final = frozenset({*map(int, ConfigType), LOGGER, CLIENT_METRICS})
 _TYPES_PER_STEP: Final = 1000
 _AT_ONCE: Final = 5
@@ -55,28 +62,36 @@ async def handle_describe_configs(
             await slices.pause()
     results = (_resource(broker, asked, request) for asked in request.resources)
     if len(request.resources) <= _AT_ONCE:
-        return respond(context, results=results)
-    return respond_in_slices(context, results=results)
+        return respond(context, DescribeConfigsResponse(results=results))
+    return respond_in_slices(context, DescribeConfigsResponse(results=results))
 
 
-def _resource(broker: Broker, asked: "DescribeConfigsResource", request: "DescribeConfigsRequest") -> _Fields:
-    head: _Fields = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+def _resource(
+    broker: Broker, asked: "DescribeConfigsResource", request: "DescribeConfigsRequest"
+) -> DescribeConfigsResult:
+    head: DescribeConfigsResult = {
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+    }
     try:
         entries = list(_entries(broker, asked.resource_type, asked.resource_name, request))
     except ApiError as error:
-        return head | {
+        return {
+            **head,
             "error_code": wire_code(error.code),
             "error_message": error.message or None,
             "configs": (),
         }
     if asked.configuration_keys:
         # They may be many, and each may be in it often.
-        wanted = {str(entry["name"]) for entry in entries}.intersection(asked.configuration_keys)
-        entries = [entry for entry in entries if entry["name"] in wanted]
-    return head | {"error_code": WireErrorCode.none, "configs": entries}
+        wanted = {entry.get("name") for entry in entries}.intersection(asked.configuration_keys)
+        entries = [entry for entry in entries if entry.get("name") in wanted]
+    return {**head, "error_code": WireErrorCode.none, "configs": entries}
 
 
-def _entries(broker: Broker, kind: int, name: str, request: "DescribeConfigsRequest") -> Iterator[_Fields]:
+def _entries(
+    broker: Broker, kind: int, name: str, request: "DescribeConfigsRequest"
+) -> Iterator[DescribeConfigsResourceResult]:
     static = broker.config.static
     image = broker.image
     match kind:
@@ -111,7 +126,7 @@ def _entries(broker: Broker, kind: int, name: str, request: "DescribeConfigsRequ
 
 def _entry(
     each: ConfigDescription, synonyms: Iterable[ConfigSynonym], request: "DescribeConfigsRequest"
-) -> _Fields:
+) -> DescribeConfigsResourceResult:
     return _described(
         each.key,
         request,
@@ -123,7 +138,7 @@ def _entry(
     )
 
 
-def _of_logger(name: str, level: str) -> _Fields:
+def _of_logger(name: str, level: str) -> DescribeConfigsResourceResult:
     return {
         "name": name,
         "value": level,
@@ -136,7 +151,9 @@ def _of_logger(name: str, level: str) -> _Fields:
     }
 
 
-def _of_node(broker: Broker, key: ConfigKey, request: "DescribeConfigsRequest") -> _Fields:
+def _of_node(
+    broker: Broker, key: ConfigKey, request: "DescribeConfigsRequest"
+) -> DescribeConfigsResourceResult:
     """Describe a key that only server.properties sets."""
     config = broker.config
     value, is_set = config.values[key.name], key.name in config.from_file
@@ -165,7 +182,7 @@ def _described(
     source: ConfigSource,
     synonyms: Iterable[ConfigSynonym],
     read_only: bool = False,
-) -> _Fields:
+) -> DescribeConfigsResourceResult:
     return {
         "name": name,
         "value": value,
@@ -190,14 +207,19 @@ def handle_list_config_resources(
     if context.version == 0:
         asked = {CLIENT_METRICS}
     elif not asked <= set(map(int, _LISTED_TYPES)):
-        return respond(context, error_code=WireErrorCode.unsupported_version, config_resources=())
-    resources = (
+        return respond(
+            context,
+            ListConfigResourcesResponse(error_code=WireErrorCode.unsupported_version, config_resources=()),
+        )
+    resources: Iterator[ConfigResource] = (
         {"resource_name": name, "resource_type": int(kind)}
         for kind in _LISTED_TYPES
         if kind in asked
         for name in _resource_names(broker.image, kind)
     )
-    return respond_in_slices(context, error_code=WireErrorCode.none, config_resources=resources)
+    return respond_in_slices(
+        context, ListConfigResourcesResponse(error_code=WireErrorCode.none, config_resources=resources)
+    )
 
 
 def _resource_names(image: MetadataImage, kind: int) -> Iterator[str]:
@@ -211,3 +233,25 @@ def _resource_names(image: MetadataImage, kind: int) -> Iterator[str]:
             yield from [each.name for each in list(image.configured()) if each.type is ConfigType.GROUP]
         case _:
             pass
+
+
+def _refuse(request: "DescribeConfigsRequest", refusal: Refusal) -> DescribeConfigsResponse:
+    return {
+        "results": (
+            {
+                "error_code": refusal.code,
+                "error_message": refusal.message,
+                "resource_type": each.resource_type,
+                "resource_name": each.resource_name,
+            }
+            for each in request.resources
+        )
+    }
+
+
+ROWS: Final = (
+    ApiRow["DescribeConfigsRequest"](APIS[ApiKey.DESCRIBE_CONFIGS], _refuse, brokers=handle_describe_configs),
+    ApiRow["ListConfigResourcesRequest"](
+        APIS[ApiKey.LIST_CONFIG_RESOURCES], refuse_by_code, brokers=handle_list_config_resources
+    ),
+)

@@ -5,15 +5,20 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.apis.answers import UpdateFeaturesResponse
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import ServingNode, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, wait_changed
 from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
 from quorate.broker.metadata import KRAFT_VERSION, SUPPORTED_FEATURES
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire import (
+    APIS,
     Answer,
+    ApiKey,
     Features,
     KafkaError,
+    Refusal,
     RequestContext,
     Response,
     SupportedFeature,
@@ -69,10 +74,8 @@ def handle_update_features(node: ServingNode, context: RequestContext, request: 
             error, message = answer.error, answer.error_message
         if upgrades_quorum and error is ErrorCode.NONE and not request.validate_only:
             await wait_changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
-        outcome = {"error_code": wire_code(error), "error_message": message}
-        if context.version <= _LAST_VERSION_WITH_ROWS:
-            return respond(context, **outcome, results=[outcome | {"feature": each.name} for each in updates])
-        return respond(context, **outcome)
+        refusal = Refusal(context.version, wire_code(error), message)
+        return respond(context, _outcome(request, refusal))
 
     return node.later(update)
 
@@ -105,3 +108,25 @@ def _upgrades_quorum(node: ServingNode, update: FeatureUpdate) -> bool:
         WireErrorCode.invalid_update_version,
         f"Feature {update.name} can't be set to level {update.level}: {why}.",
     )
+
+
+def _outcome(request: "WireRequest", outcome: Refusal) -> UpdateFeaturesResponse:
+    """Return the one outcome of all updates. Below version 2 each has a row of its own, too."""
+    code, message = outcome.code, outcome.message
+    said: UpdateFeaturesResponse = {"error_code": code, "error_message": message}
+    if outcome.version <= _LAST_VERSION_WITH_ROWS:
+        said["results"] = (
+            {"error_code": code, "error_message": message, "feature": each.feature}
+            for each in request.feature_updates
+        )
+    return said
+
+
+ROWS: Final = (
+    ApiRow["WireRequest"](
+        APIS[ApiKey.UPDATE_FEATURES],
+        _outcome,
+        brokers=handle_update_features,
+        controllers=handle_update_features,
+    ),
+)

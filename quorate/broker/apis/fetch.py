@@ -10,6 +10,7 @@ from uuid import UUID
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import is_cluster_metadata
 from quorate.broker.apis.context import Broker, ServingNode
 from quorate.broker.apis.named_leaders import leader_endpoints
@@ -23,10 +24,12 @@ from quorate.broker.replication.serving import (
     QuietRead,
 )
 from quorate.broker.wire import (
+    APIS,
     Answer,
     ApiKey,
     Deferred,
     EncodedResponse,
+    Refusal,
     RequestContext,
     Response,
     wire_code,
@@ -319,7 +322,7 @@ def _counted(
     wait_s = broker.throttles.charge(CONSUMER_BYTE_RATE, context, size) if broker.image.has_quotas else 0.0
     if wait_s <= 0:
         return body
-    return with_throttle(body, api_key=ApiKey.FETCH, version=request.version, seconds=wait_s)
+    return with_throttle(body, api=APIS[ApiKey.FETCH], version=request.version, seconds=wait_s)
 
 
 def _nothing_yet(request: KafkaFetchRequest, seconds: float, session: FetchSession | None) -> Response:
@@ -490,3 +493,21 @@ def _merged(request: KafkaFetchRequest) -> Steps[KafkaFetchRequest]:
         yield
     yield from request.let_go_steps()
     return replace(request, topics=topics)
+
+
+def _refuse(request: KafkaFetchRequest, refusal: Refusal) -> Steps[list[Buffer]]:
+    def refused(part: FetchPartition) -> FetchedPartition:
+        return FetchedPartition(index=part.partition, error=refusal.code)
+
+    topics = Mapped(
+        request.topics,
+        lambda topic: FetchedTopic(topic.name, topic.topic_id, Mapped(topic.partitions, refused)),
+    )
+    return encode_fetch_steps(KafkaFetchResponse(version=request.version, error=refusal.code, topics=topics))
+
+
+ROWS: Final = (
+    ApiRow[KafkaFetchRequest](
+        APIS[ApiKey.FETCH], _refuse, brokers=handle_fetch, controllers=handle_fetch_on_controller
+    ),
+)

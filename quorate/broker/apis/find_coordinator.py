@@ -6,27 +6,38 @@ So the answer waits until that is settled, as Metadata does.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.apis.answers import FindCoordinatorCoordinator, FindCoordinatorResponse
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.named_leaders import wait_settled
 from quorate.broker.apis.producers import TRANSACTIONS_REASON, TRANSACTIONS_REFUSAL
 from quorate.broker.groups import OFFSETS_TOPIC, partition_of
 from quorate.broker.metadata import NO_LEADER, MetadataImage
-from quorate.broker.wire import Answer, Deferred, RequestContext, Response
+from quorate.broker.wire import APIS, Answer, ApiKey, Deferred, Refusal, RequestContext, Response
 from quorate.error_code import ErrorCode
 
 if TYPE_CHECKING:
     from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
-_Fields = dict[str, object]
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _AT_ONCE: Final = 100
 """The groups that are answered in one piece."""
 _NOT_AVAILABLE: Final = WireErrorCode.coordinator_not_available
+
+
+class _Found(TypedDict):
+    """The coordinator of a group, or why there is none."""
+
+    error_code: WireErrorCode
+    error_message: str | None
+    node_id: int
+    host: str
+    port: int
 
 
 def handle_find_coordinator(
@@ -96,20 +107,31 @@ def _answer(
 
 
 def _respond(
-    context: RequestContext, request: "FindCoordinatorRequest", find: Callable[[str], _Fields]
+    context: RequestContext, request: "FindCoordinatorRequest", find: Callable[[str], _Found]
 ) -> Response | Deferred:
     """Answer for the groups; many in slices."""
     # From version 4 on errors belong to the keys: kafka-python asks again 600 times a second otherwise.
     keys = request.coordinator_keys
     if context.version < 4:
-        return respond(context, **find(*keys))
-    found = ({"key": key} | find(key) for key in keys)
+        return respond(context, _alone(find(*keys)))
+    found = (FindCoordinatorCoordinator(key=key, **find(key)) for key in keys)
     if len(keys) <= _AT_ONCE:
-        return respond(context, coordinators=found)
-    return respond_in_slices(context, coordinators=found)
+        return respond(context, FindCoordinatorResponse(coordinators=found))
+    return respond_in_slices(context, FindCoordinatorResponse(coordinators=found))
 
 
-def _coordinator(broker: Broker, group_id: str, listener: str) -> _Fields:
+def _alone(found: _Found) -> FindCoordinatorResponse:
+    """Return the answer for one group, before version 4."""
+    return {
+        "error_code": found["error_code"],
+        "error_message": found["error_message"],
+        "node_id": found["node_id"],
+        "host": found["host"],
+        "port": found["port"],
+    }
+
+
+def _coordinator(broker: Broker, group_id: str, listener: str) -> _Found:
     topic = broker.image.topic(OFFSETS_TOPIC)
     partitions = () if topic is None else broker.image.partitions(topic.topic_id)
     if not group_id:
@@ -135,5 +157,17 @@ def _coordinator(broker: Broker, group_id: str, listener: str) -> _Fields:
     }
 
 
-def _nobody(error: WireErrorCode, message: str) -> _Fields:
+def _nobody(error: WireErrorCode, message: str | None) -> _Found:
     return {"error_code": error, "error_message": message, "node_id": -1, "host": "", "port": -1}
+
+
+def _refuse(request: "FindCoordinatorRequest", refusal: Refusal) -> FindCoordinatorResponse:
+    nobody = _nobody(refusal.code, refusal.message)
+    if refusal.version < 4:
+        return _alone(nobody)
+    return {"coordinators": ({"key": key, **nobody} for key in request.coordinator_keys)}
+
+
+ROWS: Final = (
+    ApiRow["FindCoordinatorRequest"](APIS[ApiKey.FIND_COORDINATOR], _refuse, brokers=handle_find_coordinator),
+)

@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    ConsumerGroupDescribeDescribedGroup,
+    ConsumerGroupDescribeResponse,
+    DeletableGroupResult,
+    DeleteGroupsResponse,
+    DescribedGroupMember,
+    DescribeGroupsDescribedGroup,
+    DescribeGroupsResponse,
+    ListGroupsResponse,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond_in_slices
 from quorate.broker.groups import GroupFilter, MemberDescription
-from quorate.broker.wire import Answer, Deferred, RequestContext, Response
+from quorate.broker.wire import APIS, Answer, ApiKey, Deferred, Refusal, RequestContext, Response
 from quorate.runtime import Slices, in_slices
 
 if TYPE_CHECKING:
@@ -19,7 +30,6 @@ if TYPE_CHECKING:
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
     from kio.schema.list_groups.v5.request import ListGroupsRequest
 
-_Fields = dict[str, object]
 _DEAD: Final = "Dead"
 _FEATURE: Final = "group.version"
 
@@ -35,18 +45,20 @@ async def _list(broker: Broker, context: RequestContext, request: "ListGroupsReq
     wanted = await in_slices(GroupFilter.steps(states=request.states_filter, types=request.types_filter))
     found = await broker.groups.administration.groups(wanted)
     if isinstance(found, ErrorCode):
-        return await encoded_in_slices(context, error_code=found, groups=())
+        return await encoded_in_slices(context, ListGroupsResponse(error_code=found, groups=()))
     return await encoded_in_slices(
         context,
-        error_code=ErrorCode.none,
-        groups=(
-            {
-                "group_id": each.group_id,
-                "protocol_type": each.protocol_type,
-                "group_state": each.state,
-                "group_type": each.group_type,
-            }
-            for each in found
+        ListGroupsResponse(
+            error_code=ErrorCode.none,
+            groups=(
+                {
+                    "group_id": each.group_id,
+                    "protocol_type": each.protocol_type,
+                    "group_state": each.state,
+                    "group_type": each.group_type,
+                }
+                for each in found
+            ),
         ),
     )
 
@@ -58,26 +70,35 @@ def handle_describe_groups(
     operations = ALL_OF_A_GROUP if request.include_authorized_operations else NOT_ASKED
     return respond_in_slices(
         context,
-        groups=(
-            {"group_id": group_id} | _group(broker, context.version, group_id, operations)
-            for group_id in request.groups
+        DescribeGroupsResponse(
+            groups=(_group(broker, context.version, group_id, operations) for group_id in request.groups)
         ),
     )
 
 
-def _group(broker: Broker, version: int, group_id: str, operations: int) -> _Fields:
+def _group(broker: Broker, version: int, group_id: str, operations: int) -> DescribeGroupsDescribedGroup:
     """A group that is not there is dead; from version 6 on that is an error too (KIP-1043)."""
-    nothing: _Fields = {"protocol_type": "", "protocol_data": "", "members": ()}
+    nothing: DescribeGroupsDescribedGroup = {
+        "group_id": group_id,
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": (),
+    }
     found = broker.groups.administration.describe(group_id)
     if found is ErrorCode.group_id_not_found:
         if version < 6:
-            dead: _Fields = {"error_code": ErrorCode.none, "group_state": _DEAD}
-            return nothing | dead | {"authorized_operations": operations}
+            return {
+                **nothing,
+                "error_code": ErrorCode.none,
+                "group_state": _DEAD,
+                "authorized_operations": operations,
+            }
         message = f"Group {group_id} not found."
-        return nothing | {"error_code": found, "error_message": message, "group_state": _DEAD}
+        return {**nothing, "error_code": found, "error_message": message, "group_state": _DEAD}
     if isinstance(found, ErrorCode):
-        return nothing | {"error_code": found, "group_state": ""}
+        return {**nothing, "error_code": found, "group_state": ""}
     return {
+        "group_id": group_id,
         "error_code": ErrorCode.none,
         "group_state": found.state,
         "protocol_type": found.protocol_type,
@@ -87,7 +108,7 @@ def _group(broker: Broker, version: int, group_id: str, operations: int) -> _Fie
     }
 
 
-def _members(members: tuple[MemberDescription, ...]) -> Iterator[_Fields]:
+def _members(members: tuple[MemberDescription, ...]) -> Iterator[DescribedGroupMember]:
     for each in members:
         yield {
             "member_id": each.member_id,
@@ -102,11 +123,22 @@ def _members(members: tuple[MemberDescription, ...]) -> Iterator[_Fields]:
 def handle_consumer_group_describe(
     broker: Broker, context: RequestContext, request: "ConsumerGroupDescribeRequest"
 ) -> Answer:
-    return respond_in_slices(context, groups=(_no_consumer_group(broker, each) for each in request.group_ids))
+    return respond_in_slices(
+        context,
+        ConsumerGroupDescribeResponse(
+            groups=(_no_consumer_group(broker, each) for each in request.group_ids)
+        ),
+    )
 
 
-def _no_consumer_group(broker: Broker, group_id: str) -> dict[str, object]:
+def _no_consumer_group(broker: Broker, group_id: str) -> ConsumerGroupDescribeDescribedGroup:
     error, message = _why_none(broker, group_id)
+    return _refused_consumer_group(group_id, error, message)
+
+
+def _refused_consumer_group(
+    group_id: str, error: ErrorCode, message: str | None
+) -> ConsumerGroupDescribeDescribedGroup:
     return {
         "error_code": error,
         "error_message": message,
@@ -153,5 +185,48 @@ async def _delete(broker: Broker, context: RequestContext, request: "DeleteGroup
         await slices.pause()
     if wanted:
         await all_known.wait()
-    results = ({"group_id": each, "error_code": outcomes[each]} for each in wanted)
-    return await encoded_in_slices(context, results=results)
+    results: Iterator[DeletableGroupResult] = (
+        {"group_id": each, "error_code": outcomes[each]} for each in wanted
+    )
+    return await encoded_in_slices(context, DeleteGroupsResponse(results=results))
+
+
+def _refuse_described(request: "DescribeGroupsRequest", refusal: Refusal) -> DescribeGroupsResponse:
+    return {
+        "groups": (
+            {
+                "error_code": refusal.code,
+                "error_message": refusal.message,
+                "group_id": each,
+                "group_state": "",
+                "protocol_type": "",
+                "protocol_data": "",
+                "members": (),
+            }
+            for each in request.groups
+        )
+    }
+
+
+def _refuse_consumer_groups(
+    request: "ConsumerGroupDescribeRequest", refusal: Refusal
+) -> ConsumerGroupDescribeResponse:
+    return {
+        "groups": (_refused_consumer_group(each, refusal.code, refusal.message) for each in request.group_ids)
+    }
+
+
+def _refuse_deleted(request: "DeleteGroupsRequest", refusal: Refusal) -> DeleteGroupsResponse:
+    return {"results": ({"group_id": each, "error_code": refusal.code} for each in request.groups_names)}
+
+
+ROWS: Final = (
+    ApiRow["ListGroupsRequest"](APIS[ApiKey.LIST_GROUPS], refuse_by_code, brokers=handle_list_groups),
+    ApiRow["DescribeGroupsRequest"](
+        APIS[ApiKey.DESCRIBE_GROUPS], _refuse_described, brokers=handle_describe_groups
+    ),
+    ApiRow["ConsumerGroupDescribeRequest"](
+        APIS[ApiKey.CONSUMER_GROUP_DESCRIBE], _refuse_consumer_groups, brokers=handle_consumer_group_describe
+    ),
+    ApiRow["DeleteGroupsRequest"](APIS[ApiKey.DELETE_GROUPS], _refuse_deleted, brokers=handle_delete_groups),
+)

@@ -1,11 +1,20 @@
 """Members of groups: JoinGroup, answered when the group has its next generation, SyncGroup, answered when the
 leader's assignment is stored, Heartbeat and LeaveGroup."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupMemberResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.groups import (
     MOST_NAME_CHARACTERS,
@@ -16,7 +25,7 @@ from quorate.broker.groups import (
     SyncRequest,
     SyncResult,
 )
-from quorate.broker.wire import Answer, Deferred, KafkaError, RequestContext, Response
+from quorate.broker.wire import APIS, Answer, ApiKey, Deferred, KafkaError, Refusal, RequestContext, Response
 from quorate.runtime import Slices
 
 if TYPE_CHECKING:
@@ -65,9 +74,9 @@ def handle_join_group(broker: Broker, context: RequestContext, request: "JoinGro
     def reply(result: JoinResult) -> None:
         values = _joined(context, result)
         if len(result.members) <= _AT_ONCE:
-            deferred.complete(respond(context, **values))
+            deferred.complete(respond(context, values))
         else:
-            deferred.complete_with(lambda: encoded_in_slices(context, **values))
+            deferred.complete_with(lambda: encoded_in_slices(context, values))
 
     broker.groups.join(joining, reply)
     return deferred
@@ -77,7 +86,7 @@ def _ms(duration: timedelta) -> int:
     return round(duration.total_seconds() * 1000)
 
 
-def _joined(context: RequestContext, result: JoinResult) -> dict[str, object]:
+def _joined(context: RequestContext, result: JoinResult) -> JoinGroupResponse:
     protocol = result.protocol
     if protocol is None and context.version < 7:
         protocol = ""
@@ -121,10 +130,12 @@ async def handle_sync_group(broker: Broker, context: RequestContext, request: "S
 def _synced(context: RequestContext, result: SyncResult) -> Response:
     return respond(
         context,
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol,
-        assignment=result.assignment,
+        SyncGroupResponse(
+            error_code=result.error,
+            protocol_type=result.protocol_type,
+            protocol_name=result.protocol,
+            assignment=result.assignment,
+        ),
     )
 
 
@@ -135,16 +146,19 @@ def handle_heartbeat(broker: Broker, context: RequestContext, request: "Heartbea
         instance_id=request.group_instance_id,
         generation=request.generation_id,
     )
-    return respond(context, error_code=broker.groups.heartbeat(ref))
+    return respond(context, HeartbeatResponse(error_code=broker.groups.heartbeat(ref)))
 
 
 async def handle_leave_group(broker: Broker, context: RequestContext, request: "LeaveGroupRequest") -> Answer:
     if context.version < 3:
         (only,) = request.members
-        return respond(context, error_code=broker.groups.leave(request.group_id, only.member_id, None))
+        return respond(
+            context,
+            LeaveGroupResponse(error_code=broker.groups.leave(request.group_id, only.member_id, None)),
+        )
     error = broker.groups.check(request.group_id)
     if error is not ErrorCode.none:
-        return respond(context, error_code=error)
+        return respond(context, LeaveGroupResponse(error_code=error))
     slices = Slices()
     left: list[ErrorCode] = []
     for each in request.members:
@@ -152,7 +166,7 @@ async def handle_leave_group(broker: Broker, context: RequestContext, request: "
             broker.groups.leave(request.group_id, each.member_id, each.group_instance_id, each.reason or "")
         )
         await slices.pause()
-    members = (
+    members: Iterator[LeaveGroupMemberResponse] = (
         {
             "member_id": each.member_id,
             "group_instance_id": each.group_instance_id,
@@ -161,5 +175,22 @@ async def handle_leave_group(broker: Broker, context: RequestContext, request: "
         for each, outcome in zip(request.members, left, strict=True)
     )
     if len(left) <= _AT_ONCE:
-        return respond(context, error_code=ErrorCode.none, members=members)
-    return respond_in_slices(context, error_code=ErrorCode.none, members=members)
+        return respond(context, LeaveGroupResponse(error_code=ErrorCode.none, members=members))
+    return respond_in_slices(context, LeaveGroupResponse(error_code=ErrorCode.none, members=members))
+
+
+def _refuse_join(request: "JoinGroupRequest", refusal: Refusal) -> JoinGroupResponse:
+    return {
+        "error_code": refusal.code,
+        "generation_id": -1,
+        "member_id": request.member_id,
+        "protocol_name": "",
+    }
+
+
+ROWS: Final = (
+    ApiRow["JoinGroupRequest"](APIS[ApiKey.JOIN_GROUP], _refuse_join, brokers=handle_join_group),
+    ApiRow["SyncGroupRequest"](APIS[ApiKey.SYNC_GROUP], refuse_by_code, brokers=handle_sync_group),
+    ApiRow["HeartbeatRequest"](APIS[ApiKey.HEARTBEAT], refuse_by_code, brokers=handle_heartbeat),
+    ApiRow["LeaveGroupRequest"](APIS[ApiKey.LEAVE_GROUP], refuse_by_code, brokers=handle_leave_group),
+)

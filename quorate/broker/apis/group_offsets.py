@@ -1,15 +1,37 @@
 """Committed offsets of groups: OffsetCommit, answered when the offsets are on every replica in sync,
 OffsetFetch and OffsetDelete (KIP-496)."""
 
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, cast
 
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponseTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.groups import CommittedOffset, MemberRef, OffsetToCommit
-from quorate.broker.wire import BY_NAME, Answer, ApiKey, Deferred, KafkaError, RequestContext, Response
+from quorate.broker.wire import (
+    APIS,
+    BY_NAME,
+    Answer,
+    ApiKey,
+    Deferred,
+    KafkaError,
+    Refusal,
+    RequestContext,
+    Response,
+)
 from quorate.runtime import Slices
 from quorate.types import Epoch, Offset
 
@@ -35,28 +57,34 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 200
 """Topics and partitions that are committed, and answered, in one piece, which takes some 3 ms."""
-_Fields = dict[str, object]
 _GROUPS_AT_ONCE: Final = 3
+
+
+class _InItsWords(TypedDict, total=False):
+    """A topic in the words of the answer: its name, or its id (null for one that is gone)."""
+
+    name: str
+    topic_id: uuid.UUID | None
 
 
 class _AskedTopic(NamedTuple):
     """`name`: None for an id that no topic has. `fields`: the topic in the words of the answer."""
 
     name: str | None
-    fields: dict[str, object]
+    fields: _InItsWords
 
 
 def _asked_topic(broker: Broker, context: RequestContext, topic: "_ById") -> _AskedTopic:
-    if context.version <= BY_NAME[ApiKey(context.api_key)]:
+    if context.version <= BY_NAME[context.api.key]:
         name = str(cast("_ByName", topic).name)
         return _AskedTopic(name, {"name": name})
     held = None if topic.topic_id is None else broker.image.topic_by_id(topic.topic_id)
     return _AskedTopic(None if held is None else held.name, {"topic_id": topic.topic_id})
 
 
-def _named_topic(broker: Broker, context: RequestContext, name: str) -> dict[str, object]:
+def _named_topic(broker: Broker, context: RequestContext, name: str) -> _InItsWords:
     """Return a topic in the words of the answer; one that is gone has no id."""
-    if context.version <= BY_NAME[ApiKey(context.api_key)]:
+    if context.version <= BY_NAME[context.api.key]:
         return {"name": name}
     held = broker.image.topic(name)
     return {"topic_id": None if held is None else held.topic_id}
@@ -159,19 +187,22 @@ class _Commit:
             return
         topics = _committed_topics(self._request.topics, self._topics, self._errors)
         if len(self._errors) + len(self._request.topics) <= _AT_ONCE:
-            self.deferred.complete(respond(self._context, topics=topics))
+            self.deferred.complete(respond(self._context, OffsetCommitResponse(topics=topics)))
         else:
-            self.deferred.complete_with(lambda: encoded_in_slices(self._context, topics=topics))
+            self.deferred.complete_with(
+                lambda: encoded_in_slices(self._context, OffsetCommitResponse(topics=topics))
+            )
 
 
 def _committed_topics(
     topics: "Sequence[OffsetCommitRequestTopic]",
     asked: Sequence[_AskedTopic],
     outcome: Sequence[ErrorCode],
-) -> Iterator[dict[str, object]]:
+) -> Iterator[OffsetCommitResponseTopic]:
     errors = iter(outcome)
     for topic, each in zip(topics, asked, strict=True):
-        yield each.fields | {
+        yield {
+            **each.fields,
             "partitions": (
                 {"partition_index": part.partition_index, "error_code": next(errors)}
                 for part in topic.partitions
@@ -184,14 +215,14 @@ def handle_offset_fetch(broker: Broker, context: RequestContext, request: "Offse
     offsets must not look like uncommitted ones."""
     asked = request.groups
     if context.version >= 8:
-        values: _Fields = {
-            "groups": ({"group_id": each.group_id} | _group(broker, context, each) for each in asked)
-        }
+        values = OffsetFetchResponse(groups=(_group(broker, context, each) for each in asked))
     else:
-        values = _group(broker, context, *asked)
+        (only,) = asked
+        topics, error = _topics_of(broker, context, only)
+        values = OffsetFetchResponse(error_code=error, topics=topics)
     if all(_is_small(each.topics) for each in asked) and len(asked) <= _GROUPS_AT_ONCE:
-        return respond(context, **values)
-    return respond_in_slices(context, **values)
+        return respond(context, values)
+    return respond_in_slices(context, values)
 
 
 def _is_small(topics: "Sequence[OffsetFetchRequestTopics] | None") -> bool:
@@ -199,23 +230,29 @@ def _is_small(topics: "Sequence[OffsetFetchRequestTopics] | None") -> bool:
     return topics is not None and sum(1 + len(each.partition_indexes) for each in topics) <= _AT_ONCE
 
 
-def _group(broker: Broker, context: RequestContext, asked: "OffsetFetchRequestGroup") -> _Fields:
+def _group(
+    broker: Broker, context: RequestContext, asked: "OffsetFetchRequestGroup"
+) -> OffsetFetchResponseGroup:
+    topics, error = _topics_of(broker, context, asked)
+    return {"group_id": asked.group_id, "error_code": error, "topics": topics}
+
+
+def _topics_of(
+    broker: Broker, context: RequestContext, asked: "OffsetFetchRequestGroup"
+) -> tuple[Iterator[OffsetFetchResponseTopics], ErrorCode]:
     group_id, topics = asked.group_id, asked.topics
     error = broker.groups.check(group_id)
-    return {
-        "error_code": error,
-        "topics": _everything(broker, context, group_id, error)
-        if topics is None
-        else _asked_for(broker, context, group_id, topics, error),
-    }
+    if topics is None:
+        return _everything(broker, context, group_id, error), error
+    return _asked_for(broker, context, group_id, topics, error), error
 
 
 def _everything(
     broker: Broker, context: RequestContext, group_id: str, error: ErrorCode
-) -> Iterator[_Fields]:
+) -> Iterator[OffsetFetchResponseTopics]:
     for name, offsets in broker.groups.committed(group_id):
         partitions = (_partition(index, held, error) for index, held in offsets)
-        yield _named_topic(broker, context, name) | {"partitions": partitions}
+        yield {**_named_topic(broker, context, name), "partitions": partitions}
 
 
 def _asked_for(
@@ -224,16 +261,16 @@ def _asked_for(
     group_id: str,
     asked: "Iterable[OffsetFetchRequestTopics]",
     error: ErrorCode,
-) -> Iterator[_Fields]:
+) -> Iterator[OffsetFetchResponseTopics]:
     for each in asked:
         topic = _asked_topic(broker, context, each)
         partitions = _partitions(broker, group_id, topic, each.partition_indexes, error)
-        yield topic.fields | {"partitions": partitions}
+        yield {**topic.fields, "partitions": partitions}
 
 
 def _partitions(
     broker: Broker, group_id: str, topic: _AskedTopic, indexes: Iterable[int], error: ErrorCode
-) -> Iterator[_Fields]:
+) -> Iterator[OffsetFetchResponsePartitions]:
     """Describe the partitions. One without an offset is answered with -1, which is no error."""
     for index in indexes:
         now = broker.groups.check(group_id)
@@ -245,7 +282,7 @@ def _partitions(
             yield _partition(index, broker.groups.fetch_offset(group_id, topic.name, index), error)
 
 
-def _partition(index: int, held: CommittedOffset | None, error: ErrorCode) -> _Fields:
+def _partition(index: int, held: CommittedOffset | None, error: ErrorCode) -> OffsetFetchResponsePartitions:
     return {
         "partition_index": index,
         "committed_offset": -1 if held is None else held.offset,
@@ -278,9 +315,10 @@ async def _delete_offsets(
     if asked:  # Kafka does not look at the group otherwise
         whole, outcomes = await _outcome(broker, request.group_id, asked)
     if whole is not ErrorCode.none:
-        return await encoded_in_slices(context, error_code=whole, topics=())
+        return await encoded_in_slices(context, OffsetDeleteResponse(error_code=whole, topics=()))
     return await encoded_in_slices(
-        context, error_code=whole, topics=_deleted_topics(request, known, iter(outcomes))
+        context,
+        OffsetDeleteResponse(error_code=whole, topics=_deleted_topics(request, known, iter(outcomes))),
     )
 
 
@@ -301,7 +339,7 @@ async def _outcome(
 
 def _deleted_topics(
     request: "OffsetDeleteRequest", known: Sequence[bool], outcomes: Iterator[ErrorCode]
-) -> Iterator[dict[str, object]]:
+) -> Iterator[OffsetDeleteResponseTopic]:
     there = iter(known)
     for topic in request.topics:
         yield {
@@ -314,3 +352,49 @@ def _deleted_topics(
                 for part in topic.partitions
             ),
         }
+
+
+def _as_asked(topic: "_ById | _ByName") -> _InItsWords:
+    """Return a topic in the form of its request: `BY_NAME` has those with two."""
+    named: str | None = getattr(topic, "name", None)
+    return {"topic_id": cast("_ById", topic).topic_id} if named is None else {"name": named}
+
+
+def _refuse_commit(request: "OffsetCommitRequest", refusal: Refusal) -> OffsetCommitResponse:
+    return {
+        "topics": (
+            {
+                **_as_asked(topic),
+                "partitions": (
+                    {"partition_index": part.partition_index, "error_code": refusal.code}
+                    for part in topic.partitions
+                ),
+            }
+            for topic in request.topics
+        )
+    }
+
+
+def _refuse_fetch(request: "OffsetFetchRequest", refusal: Refusal) -> OffsetFetchResponse:
+    code = refusal.code
+    if refusal.version >= 8:
+        return {"groups": ({"group_id": group.group_id, "error_code": code} for group in request.groups)}
+    topics: Iterator[OffsetFetchResponseTopics] = (
+        {
+            **_as_asked(topic),
+            "partitions": (
+                {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": code}
+                for index in topic.partition_indexes
+            ),
+        }
+        for group in request.groups
+        for topic in group.topics or ()
+    )
+    return {"error_code": code, "topics": topics}
+
+
+ROWS: Final = (
+    ApiRow["OffsetCommitRequest"](APIS[ApiKey.OFFSET_COMMIT], _refuse_commit, brokers=handle_offset_commit),
+    ApiRow["OffsetFetchRequest"](APIS[ApiKey.OFFSET_FETCH], _refuse_fetch, brokers=handle_offset_fetch),
+    ApiRow["OffsetDeleteRequest"](APIS[ApiKey.OFFSET_DELETE], refuse_by_code, brokers=handle_offset_delete),
+)

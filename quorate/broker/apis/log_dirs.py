@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.apis.answers import (
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+    AssignReplicasToDirsResponse,
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+    DirectoryData,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, ServingNode, encoded_in_slices, respond
 from quorate.broker.controller.operations import MAX_ASSIGNMENTS
 from quorate.broker.controller.rpc import (
@@ -17,7 +28,7 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.metadata import MIGRATING
 from quorate.broker.replication import PartitionError
 from quorate.broker.replication.storage import DirectoryReport, FutureProgress
-from quorate.broker.wire import Answer, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.log import Log, TopicPartition
 from quorate.runtime import Slices
@@ -30,7 +41,6 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS: Final = 30
 """The request names none."""
 _NO_TOPIC: Final = uuid.UUID(int=0)
-_Fields = dict[str, object]
 _Partition = tuple[str, int]
 _Found = dict[str, dict[int, "Log | FutureProgress"]]
 """The replicas of a directory by topic and partition. None has both in one: a move goes to another."""
@@ -60,7 +70,9 @@ async def _assign(node: ServingNode, context: RequestContext, request: "WireAssi
                 )
                 await slices.pause()
     if len(assignments) > MAX_ASSIGNMENTS:
-        return respond(context, error_code=WireErrorCode.invalid_request, directories=())
+        return respond(
+            context, AssignReplicasToDirsResponse(error_code=WireErrorCode.invalid_request, directories=())
+        )
     answer = await node.channel.ask(
         AssignReplicasToDirsRequest(
             broker_id=request.broker_id,
@@ -70,15 +82,20 @@ async def _assign(node: ServingNode, context: RequestContext, request: "WireAssi
         timeout_seconds=_TIMEOUT_SECONDS,
     )
     if answer.error is not ErrorCode.NONE:
-        return respond(context, error_code=wire_code(answer.error), directories=())
+        return respond(
+            context, AssignReplicasToDirsResponse(error_code=wire_code(answer.error), directories=())
+        )
     return await encoded_in_slices(
-        context, error_code=WireErrorCode.none, directories=_assigned(request, answer.results)
+        context,
+        AssignReplicasToDirsResponse(
+            error_code=WireErrorCode.none, directories=_assigned(request, answer.results)
+        ),
     )
 
 
 def _assigned(
     request: "WireAssignments", results: tuple[DirectoryAssignmentResult, ...]
-) -> Iterator[_Fields]:
+) -> Iterator[DirectoryData]:
     rest = iter(results)
     for directory in request.directories:
         yield {
@@ -116,7 +133,7 @@ async def _move(broker: Broker, context: RequestContext, request: "AlterReplicaL
     for (name, index), path in wanted.items():
         results.setdefault(name, {})[index] = await _begin_move(broker, name, index, path)
         await slices.pause()
-    return await encoded_in_slices(context, results=_moved(results))
+    return await encoded_in_slices(context, AlterReplicaLogDirsResponse(results=_moved(results)))
 
 
 async def _begin_move(broker: Broker, topic: str, partition_id: int, path: str) -> WireErrorCode:
@@ -127,7 +144,7 @@ async def _begin_move(broker: Broker, topic: str, partition_id: int, path: str) 
     return WireErrorCode.none
 
 
-def _moved(results: dict[str, dict[int, WireErrorCode]]) -> Iterator[_Fields]:
+def _moved(results: dict[str, dict[int, WireErrorCode]]) -> Iterator[AlterReplicaLogDirTopicResult]:
     for name in list(results):
         # Freed as it is answered: a hundred thousand at once take as long as the rest.
         partitions = results.pop(name)
@@ -156,12 +173,15 @@ async def _describe(broker: Broker, context: RequestContext, request: "DescribeL
             await slices.pause()
     return await encoded_in_slices(
         context,
-        error_code=WireErrorCode.none,
-        results=_directories(broker.replicas.directories.reports(), wanted),
+        DescribeLogDirsResponse(
+            error_code=WireErrorCode.none, results=_directories(broker.replicas.directories.reports(), wanted)
+        ),
     )
 
 
-async def _directories(directories: list[DirectoryReport], wanted: _Wanted) -> AsyncIterator[_Fields]:
+async def _directories(
+    directories: list[DirectoryReport], wanted: _Wanted
+) -> AsyncIterator[DescribeLogDirsResult]:
     for each in directories:
         if each.space is None:
             yield {"error_code": WireErrorCode.kafka_storage_error, "log_dir": each.path}
@@ -187,12 +207,12 @@ async def _by_topic(directory: DirectoryReport, wanted: _Wanted) -> _Found:
     return found
 
 
-def _held_topics(found: _Found) -> Iterator[_Fields]:
+def _held_topics(found: _Found) -> Iterator[DescribeLogDirsTopic]:
     for topic in sorted(found):
         yield {"name": topic, "partitions": _held_partitions(found[topic])}
 
 
-def _held_partitions(logs: dict[int, Log | FutureProgress]) -> Iterator[_Fields]:
+def _held_partitions(logs: dict[int, Log | FutureProgress]) -> Iterator[DescribeLogDirsPartition]:
     for partition_id in sorted(logs):
         opened = logs[partition_id]
         if isinstance(opened, FutureProgress):
@@ -205,3 +225,38 @@ def _held_partitions(logs: dict[int, Log | FutureProgress]) -> Iterator[_Fields]
             "offset_lag": lag,
             "is_future_key": isinstance(opened, FutureProgress),
         }
+
+
+def _refuse_moves(request: "AlterReplicaLogDirsRequest", refusal: Refusal) -> AlterReplicaLogDirsResponse:
+    return {
+        "results": (
+            {
+                "topic_name": topic.name,
+                "partitions": (
+                    {"partition_index": index, "error_code": refusal.code} for index in topic.partitions
+                ),
+            }
+            for directory in request.dirs
+            for topic in directory.topics
+        )
+    }
+
+
+def _refuse_description(request: object, refusal: Refusal) -> DescribeLogDirsResponse:
+    # Below version 3 there is room in a directory alone, and clients take none at all for missing rights.
+    if refusal.version >= 3:
+        return {"error_code": refusal.code, "results": ()}
+    return {"error_code": refusal.code, "results": ({"error_code": refusal.code, "log_dir": ""},)}
+
+
+ROWS: Final = (
+    ApiRow["WireAssignments"](
+        APIS[ApiKey.ASSIGN_REPLICAS_TO_DIRS], refuse_by_code, controllers=handle_assign_replicas_to_dirs
+    ),
+    ApiRow["AlterReplicaLogDirsRequest"](
+        APIS[ApiKey.ALTER_REPLICA_LOG_DIRS], _refuse_moves, brokers=handle_alter_replica_log_dirs
+    ),
+    ApiRow["DescribeLogDirsRequest"](
+        APIS[ApiKey.DESCRIBE_LOG_DIRS], _refuse_description, brokers=handle_describe_log_dirs
+    ),
+)

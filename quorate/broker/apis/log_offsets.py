@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    EpochEndOffset,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, ServingNode, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.replication import DeleteRecordsItem, DeleteRecordsResult
-from quorate.broker.wire import Answer, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, Refusal, RequestContext, Response, wire_code
 from quorate.runtime import Slices
 from quorate.types import Epoch, Offset
 
@@ -25,7 +36,6 @@ if TYPE_CHECKING:
         OffsetForLeaderTopic,
     )
 
-_Fields = dict[str, object]
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 _SPECIAL_SINCE: Final = MappingProxyType({-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11})
 """The first version of the request with each special timestamp (KIP-734, 405, 1005, 1023)."""
@@ -44,9 +54,11 @@ async def _list(node: ServingNode, context: RequestContext, request: "ListOffset
     named = await _named(request)
     return await encoded_in_slices(
         context,
-        topics=(
-            {"name": topic.name, "partitions": _listed(node, context, topic, named)}
-            for topic in request.topics
+        ListOffsetsResponse(
+            topics=(
+                {"name": topic.name, "partitions": _listed(node, context, topic, named)}
+                for topic in request.topics
+            )
         ),
     )
 
@@ -64,7 +76,7 @@ async def _named(request: "ListOffsetsRequest") -> Counter[tuple[str, int]]:
 
 async def _listed(
     node: ServingNode, context: RequestContext, topic: "ListOffsetsTopic", named: Counter[tuple[str, int]]
-) -> AsyncIterator[_Fields]:
+) -> AsyncIterator[ListOffsetsPartitionResponse]:
     for part in topic.partitions:
         if named[topic.name, part.partition_index] > 1:
             yield _not_listed(part, ErrorCode.invalid_request)
@@ -80,7 +92,7 @@ def _asks_for_what_it_may(timestamp: int, version: int) -> bool:
     return timestamp >= 0 or version >= _SPECIAL_SINCE.get(timestamp, version + 1)
 
 
-def _not_listed(part: "ListOffsetsPartition", error: ErrorCode) -> _Fields:
+def _not_listed(part: "ListOffsetsPartition", error: ErrorCode) -> ListOffsetsPartitionResponse:
     return {
         "partition_index": part.partition_index,
         "error_code": error,
@@ -99,7 +111,7 @@ def _known_to(error: ErrorCode, version: int) -> ErrorCode:
 
 async def _list_one(
     node: ServingNode, context: RequestContext, topic: str, part: "ListOffsetsPartition"
-) -> _Fields:
+) -> ListOffsetsPartitionResponse:
     if topic == CLUSTER_METADATA:
         listed = await node.cluster_metadata.list_offset(part.partition_index, part.timestamp)
         return {
@@ -131,7 +143,7 @@ def handle_offset_for_leader_epoch(
 ) -> Answer:
     """Answer for each partition as it is at one moment; many in slices. A controller has the metadata log
     alone."""
-    topics = (
+    topics: Iterator[OffsetForLeaderTopicResult] = (
         {
             "topic": topic.topic,
             "partitions": _epoch_ends(node, topic),
@@ -139,16 +151,16 @@ def handle_offset_for_leader_epoch(
         for topic in request.topics
     )
     if sum(1 + len(topic.partitions) for topic in request.topics) <= _AT_ONCE:
-        return respond(context, topics=topics)
-    return respond_in_slices(context, topics=topics)
+        return respond(context, OffsetForLeaderEpochResponse(topics=topics))
+    return respond_in_slices(context, OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _epoch_ends(node: ServingNode, topic: "OffsetForLeaderTopic") -> Iterator[_Fields]:
+def _epoch_ends(node: ServingNode, topic: "OffsetForLeaderTopic") -> Iterator[EpochEndOffset]:
     for part in topic.partitions:
         yield _epoch_end(node, topic.topic, part)
 
 
-def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") -> _Fields:
+def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") -> EpochEndOffset:
     if topic == CLUSTER_METADATA:
         epoch, end = node.cluster_metadata.end_of_epoch(Epoch(part.leader_epoch))
         return {
@@ -158,12 +170,7 @@ def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") 
             "end_offset": end,
         }
     if not isinstance(node, Broker):
-        return {
-            "error_code": ErrorCode.unknown_topic_or_partition,
-            "partition": part.partition,
-            "leader_epoch": -1,
-            "end_offset": -1,
-        }
+        return _no_epoch_end(part, ErrorCode.unknown_topic_or_partition)
     result = node.replicas.queries.offset_for_leader_epoch(
         topic,
         part.partition,
@@ -176,6 +183,10 @@ def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") 
         "leader_epoch": result.leader_epoch,
         "end_offset": result.end_offset,
     }
+
+
+def _no_epoch_end(part: "OffsetForLeaderPartition", error: ErrorCode) -> EpochEndOffset:
+    return {"error_code": error, "partition": part.partition, "leader_epoch": -1, "end_offset": -1}
 
 
 def handle_delete_records(broker: Broker, context: RequestContext, request: "DeleteRecordsRequest") -> Answer:
@@ -207,7 +218,9 @@ async def _delete_records(
     )
     await pending.wait()
     results = dict(zip(items, pending.results(), strict=True))
-    return await encoded_in_slices(context, topics=_deleted_topics(asked, refused, results))
+    return await encoded_in_slices(
+        context, DeleteRecordsResponse(topics=_deleted_topics(asked, refused, results))
+    )
 
 
 def _refusal(broker: Broker, name: str, partition_id: int) -> ErrorCode:
@@ -221,7 +234,7 @@ def _deleted_topics(
     asked: dict[str, dict[int, None]],
     refused: dict[_Partition, ErrorCode],
     results: dict[_Partition, DeleteRecordsResult],
-) -> Iterator[_Fields]:
+) -> Iterator[DeleteRecordsTopicResult]:
     for name in list(asked):
         # Freed as it is answered: a hundred thousand at once take as long as the rest.
         indexes = asked.pop(name)
@@ -233,7 +246,7 @@ def _deleted_topics(
 
 def _deleted(
     key: _Partition, refused: dict[_Partition, ErrorCode], results: dict[_Partition, DeleteRecordsResult]
-) -> _Fields:
+) -> DeleteRecordsPartitionResult:
     if key in refused:
         return {"partition_index": key[1], "low_watermark": -1, "error_code": refused[key]}
     result = results[key]
@@ -242,3 +255,58 @@ def _deleted(
         "low_watermark": result.low_watermark,
         "error_code": wire_code(result.error),
     }
+
+
+def _refuse_list(request: "ListOffsetsRequest", refusal: Refusal) -> ListOffsetsResponse:
+    return {
+        "topics": (
+            {
+                "name": topic.name,
+                "partitions": (_not_listed(part, refusal.code) for part in topic.partitions),
+            }
+            for topic in request.topics
+        )
+    }
+
+
+def _refuse_epochs(request: "OffsetForLeaderEpochRequest", refusal: Refusal) -> OffsetForLeaderEpochResponse:
+    return {
+        "topics": (
+            {
+                "topic": topic.topic,
+                "partitions": (_no_epoch_end(part, refusal.code) for part in topic.partitions),
+            }
+            for topic in request.topics
+        )
+    }
+
+
+def _refuse_deletion(request: "DeleteRecordsRequest", refusal: Refusal) -> DeleteRecordsResponse:
+    return {
+        "topics": (
+            {
+                "name": topic.name,
+                "partitions": (
+                    {"partition_index": part.partition_index, "error_code": refusal.code, "low_watermark": -1}
+                    for part in topic.partitions
+                ),
+            }
+            for topic in request.topics
+        )
+    }
+
+
+ROWS: Final = (
+    ApiRow["ListOffsetsRequest"](
+        APIS[ApiKey.LIST_OFFSETS], _refuse_list, brokers=handle_list_offsets, controllers=handle_list_offsets
+    ),
+    ApiRow["OffsetForLeaderEpochRequest"](
+        APIS[ApiKey.OFFSET_FOR_LEADER_EPOCH],
+        _refuse_epochs,
+        brokers=handle_offset_for_leader_epoch,
+        controllers=handle_offset_for_leader_epoch,
+    ),
+    ApiRow["DeleteRecordsRequest"](
+        APIS[ApiKey.DELETE_RECORDS], _refuse_deletion, brokers=handle_delete_records
+    ),
+)

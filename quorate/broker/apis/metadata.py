@@ -10,6 +10,17 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    DescribeTopicPartitionsCursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.authorized_operations import ALL_OF_A_TOPIC, ALL_OF_THE_CLUSTER, NOT_ASKED
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, CLUSTER_METADATA_ID
 from quorate.broker.apis.context import Broker, encoded_in_slices, endpoint_of, respond, respond_in_slices
@@ -18,14 +29,13 @@ from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.controller.operations import check_name, directory_online
 from quorate.broker.groups import OFFSETS_TOPIC
 from quorate.broker.metadata import NO_LEADER, ApiError, PartitionState, TopicState
-from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.runtime import Slices, Steps, in_slices
 
 if TYPE_CHECKING:
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
     from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 
-_Fields = dict[str, object]
 _LISTED_S: Final = 2.0
 """For so long after this broker lost it a leader is listed, though it is fenced by then."""
 _WITH_CLUSTER_OPERATIONS: Final = range(8, 11)
@@ -58,12 +68,12 @@ async def handle_metadata(broker: Broker, context: RequestContext, request: "Met
 
             async def answer() -> Response:
                 await wait_settled(broker, doubted, lambda image, leader: not image.leader_count(leader))
-                return await encoded_in_slices(context, **_answer(broker, context, request, {}))
+                return await encoded_in_slices(context, _answer(broker, context, request, {}))
 
             return broker.later(answer)
         if _is_small(broker, context, request):
-            return respond(context, **_answer(broker, context, request, {}))
-        return respond_in_slices(context, **_answer(broker, context, request, {}))
+            return respond(context, _answer(broker, context, request, {}))
+        return respond_in_slices(context, _answer(broker, context, request, {}))
 
     async def create() -> Response:
         errors: dict[str, ErrorCode] = {}
@@ -86,7 +96,8 @@ async def handle_metadata(broker: Broker, context: RequestContext, request: "Met
                 await slices.pause()
         throttle_time = broker.throttles.wait_for_controller(context, min(throttle_ms, _CREATION_WAIT_MAX_MS))
         answer = _answer(broker, context, request, errors)
-        return await encoded_in_slices(context, throttle_time=throttle_time, **answer)
+        answer["throttle_time"] = throttle_time
+        return await encoded_in_slices(context, answer)
 
     return broker.later(create)
 
@@ -175,7 +186,9 @@ def _is_small(broker: Broker, context: RequestContext, request: "MetadataRequest
     return True
 
 
-def _all_topics(broker: Broker, topics: Sequence[TopicState], listener: str) -> Iterator[_Fields]:
+def _all_topics(
+    broker: Broker, topics: Sequence[TopicState], listener: str
+) -> Iterator[MetadataResponseTopic]:
     for topic in topics:
         if broker.image.topic_by_id(topic.topic_id) is not None:
             yield _topic(broker, topic, listener)
@@ -183,7 +196,7 @@ def _all_topics(broker: Broker, topics: Sequence[TopicState], listener: str) -> 
 
 def _named_topics(
     broker: Broker, context: RequestContext, request: "MetadataRequest", errors: dict[str, ErrorCode]
-) -> Iterator[_Fields]:
+) -> Iterator[MetadataResponseTopic]:
     listener = context.connection.listener
     by_id = _by_id(request)
     for asked in request.topics or ():
@@ -196,7 +209,7 @@ def _named_topics(
 
 def _answer(
     broker: Broker, context: RequestContext, request: "MetadataRequest", errors: dict[str, ErrorCode]
-) -> _Fields:
+) -> MetadataResponse:
     """Return the response's values; its topics and their partitions are described as they are asked for."""
     image, listener = broker.image, context.connection.listener
     described = (
@@ -208,20 +221,22 @@ def _answer(
     # its partitions instead, may forget that too: then it asks again a second later.
     lately = set(broker.replicas.lost_leaders.recent(within_s=_LISTED_S))
     operations = ALL_OF_A_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
-    topics = (each | {"topic_authorized_operations": operations} for each in described)
-    brokers: list[_Fields] = [
+    topics = (
+        MetadataResponseTopic({**each, "topic_authorized_operations": operations}) for each in described
+    )
+    brokers: list[MetadataResponseBroker] = [
         {"node_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}
         for each in image.brokers.values()
         if (not each.fenced or each.broker_id in lately)
         and (endpoint := endpoint_of(each, listener)) is not None
     ]
-    controller_id: object = broker.controller_id()
+    controller_id = broker.controller_id()
     if broker.replicas.lookups.any_cut_off:
         # This broker's metadata is old, so the client should ask another one.
-        others = [each for each in brokers if each["node_id"] != broker.config.node_id]
+        others = [each for each in brokers if each.get("node_id") != broker.config.node_id]
         if others:
-            brokers, controller_id = others, others[0]["node_id"]
-    answer = {
+            brokers, controller_id = others, others[0].get("node_id", -1)
+    answer: MetadataResponse = {
         "brokers": brokers,
         "cluster_id": broker.cluster_id,
         "controller_id": controller_id,
@@ -241,9 +256,9 @@ def _by_id(request: "MetadataRequest") -> bool:
 
 def _topic_by_id(
     broker: Broker, context: RequestContext, topic_id: uuid.UUID | None, listener: str
-) -> _Fields:
+) -> MetadataResponseTopic:
     if topic_id == CLUSTER_METADATA_ID:
-        return describe_cluster_metadata(broker)
+        return _cluster_metadata_topic(broker)
     topic = None if topic_id is None else broker.image.topic_by_id(topic_id)
     if topic is not None:
         return _topic(broker, topic, listener)
@@ -256,10 +271,10 @@ def _topic_by_name(
     asked: "MetadataRequestTopic",
     listener: str,
     errors: dict[str, ErrorCode],
-) -> _Fields:
+) -> MetadataResponseTopic:
     name = asked.name
     if name == CLUSTER_METADATA:
-        return describe_cluster_metadata(broker)
+        return _cluster_metadata_topic(broker)
     if name is None or not is_legal(name):
         return _no_topic(ErrorCode.invalid_topic_exception, _or_empty(context, name), None)
     topic = broker.image.topic(name)
@@ -274,36 +289,27 @@ def _or_empty(context: RequestContext, name: str | None) -> str | None:
     return "" if name is None and context.version < _NULL_NAMES_FROM else name
 
 
-def _no_topic(error: ErrorCode, name: str | None, topic_id: uuid.UUID | None) -> _Fields:
+def _no_topic(error: ErrorCode, name: str | None, topic_id: uuid.UUID | None) -> MetadataResponseTopic:
     return {"error_code": error, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": ()}
 
 
-def _topic(broker: Broker, topic: TopicState, listener: str) -> _Fields:
+def _topic(broker: Broker, topic: TopicState, listener: str) -> MetadataResponseTopic:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": (
-            describe_partition(broker, topic, index, state, listener)
+            _describe_partition(broker, topic, index, state, listener)
             for index, state in enumerate(tuple(broker.image.partitions(topic.topic_id)))
         ),
     }
 
 
-def describe_partition(
+def _describe_partition(
     broker: Broker, topic: TopicState, index: int, state: PartitionState, listener: str
-) -> _Fields:
-    """Describe a partition for Metadata and DescribeTopicPartitions."""
-    error = ErrorCode.none
-    leader = state.leader
-    if leader == NO_LEADER:
-        error = ErrorCode.leader_not_available
-    elif broker.endpoint(leader, listener) is None or (
-        leader == broker.config.node_id and broker.replicas.lookups.sends_clients_away(topic.topic_id, index)
-    ):
-        error = ErrorCode.leader_not_available
-        leader = NO_LEADER
+) -> MetadataResponsePartition:
+    error, leader = _served_leader(broker, topic, index, state, listener)
     return {
         "error_code": error,
         "partition_index": index,
@@ -311,18 +317,40 @@ def describe_partition(
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,
         "isr_nodes": state.isr,
-        "offline_replicas": [
-            each
-            for each in state.replicas
-            # A directory that is offline takes its replicas with it (KAFKA-15362).
-            if broker.endpoint(each, listener) is None or not directory_online(broker.image, state, each)
-        ],
+        "offline_replicas": _offline_replicas(broker, state, listener),
     }
 
 
-def describe_cluster_metadata(broker: Broker) -> _Fields:
+def _served_leader(
+    broker: Broker, topic: TopicState, index: int, state: PartitionState, listener: str
+) -> tuple[ErrorCode, int]:
+    """Return the leader that clients should go to; with an error if there is none."""
+    leader = state.leader
+    if (
+        leader == NO_LEADER
+        or broker.endpoint(leader, listener) is None
+        or (
+            leader == broker.config.node_id
+            and broker.replicas.lookups.sends_clients_away(topic.topic_id, index)
+        )
+    ):
+        return ErrorCode.leader_not_available, NO_LEADER
+    return ErrorCode.none, leader
+
+
+def _offline_replicas(broker: Broker, state: PartitionState, listener: str) -> list[int]:
+    return [
+        each
+        for each in state.replicas
+        # A directory that is offline takes its replicas with it (KAFKA-15362).
+        if broker.endpoint(each, listener) is None or not directory_online(broker.image, state, each)
+    ]
+
+
+def _cluster_metadata_topic(broker: Broker) -> MetadataResponseTopic:
     """Describe the metadata log as a topic: every broker serves it, and names the quorum's leader where it
     can."""
+    leader = broker.metadata_leader()
     return {
         "error_code": ErrorCode.none,
         "name": CLUSTER_METADATA,
@@ -332,10 +360,10 @@ def describe_cluster_metadata(broker: Broker) -> _Fields:
             {
                 "error_code": ErrorCode.none,
                 "partition_index": 0,
-                "leader_id": broker.metadata_leader(),
+                "leader_id": leader,
                 "leader_epoch": broker.quorum.epoch,
-                "replica_nodes": [broker.metadata_leader()],
-                "isr_nodes": [broker.metadata_leader()],
+                "replica_nodes": [leader],
+                "isr_nodes": [leader],
                 "offline_replicas": (),
             }
         ],
@@ -370,7 +398,7 @@ async def handle_describe_topic_partitions(
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     page: list[_TopicPart] = []
     described = 0
-    cursor: _Fields | None = None
+    cursor: DescribeTopicPartitionsCursor | None = None
     for name in await _in_order(asked, first, slices):
         await slices.pause()
         if not left:
@@ -388,8 +416,8 @@ async def handle_describe_topic_partitions(
         left -= end - start
     topics = _page_of_topics(broker, page, context.connection.listener)
     if described <= _AT_ONCE:
-        return respond(context, topics=topics, next_cursor=cursor)
-    return respond_in_slices(context, topics=topics, next_cursor=cursor)
+        return respond(context, DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor))
+    return respond_in_slices(context, DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor))
 
 
 async def _in_order(asked: Sequence[str], first: str, slices: Slices) -> Iterator[str]:
@@ -401,7 +429,9 @@ async def _in_order(asked: Sequence[str], first: str, slices: Slices) -> Iterato
     return (name for name, _ in groupby(merge(*runs)))
 
 
-def _page_of_topics(broker: Broker, page: Iterable[_TopicPart], listener: str) -> Iterator[_Fields]:
+def _page_of_topics(
+    broker: Broker, page: Iterable[_TopicPart], listener: str
+) -> Iterator[DescribeTopicPartitionsResponseTopic]:
     for part in page:
         topic = broker.image.topic(part.name)
         if topic is None:
@@ -417,19 +447,75 @@ def _page_of_topics(broker: Broker, page: Iterable[_TopicPart], listener: str) -
             }
 
 
-def _unknown_topic(broker: Broker, name: str) -> _Fields:
+def _unknown_topic(broker: Broker, name: str) -> DescribeTopicPartitionsResponseTopic:
     if name == CLUSTER_METADATA:
-        return describe_cluster_metadata(broker)
+        leader = broker.metadata_leader()
+        return {
+            "error_code": ErrorCode.none,
+            "name": CLUSTER_METADATA,
+            "topic_id": CLUSTER_METADATA_ID,
+            "is_internal": True,
+            "partitions": [
+                {
+                    "error_code": ErrorCode.none,
+                    "partition_index": 0,
+                    "leader_id": leader,
+                    "leader_epoch": broker.quorum.epoch,
+                    "replica_nodes": [leader],
+                    "isr_nodes": [leader],
+                    "offline_replicas": (),
+                }
+            ],
+        }
     error = ErrorCode.unknown_topic_or_partition if is_legal(name) else ErrorCode.invalid_topic_exception
     return {"error_code": error, "name": name, "topic_id": None}
 
 
 def _page_of_partitions(
     broker: Broker, topic: TopicState, start: int, end: int, listener: str
-) -> Iterator[_Fields]:
+) -> Iterator[DescribeTopicPartitionsResponsePartition]:
     states = tuple(broker.image.partitions(topic.topic_id)[start:end])
     for index, state in enumerate(states, start):
-        yield describe_partition(broker, topic, index, state, listener) | {
+        error, leader = _served_leader(broker, topic, index, state, listener)
+        yield {
+            "error_code": error,
+            "partition_index": index,
+            "leader_id": leader,
+            "leader_epoch": state.leader_epoch,
+            "replica_nodes": state.replicas,
+            "isr_nodes": state.isr,
             "eligible_leader_replicas": state.eligible.elr,
             "last_known_elr": state.eligible.last_known,
+            "offline_replicas": _offline_replicas(broker, state, listener),
         }
+
+
+def _refuse_metadata(request: "MetadataRequest", refusal: Refusal) -> MetadataResponse:
+    return {
+        "controller_id": -1,
+        "topics": (
+            {
+                "error_code": refusal.code,
+                # Before version 12 a topic asked for by id still has a name, an empty one, in the answer.
+                "name": topic.name if refusal.version >= _NULL_NAMES_FROM else topic.name or "",
+                "topic_id": topic.topic_id,
+            }
+            for topic in request.topics or ()
+        ),
+    }
+
+
+def _refuse_topic_partitions(
+    request: "DescribeTopicPartitionsRequest", refusal: Refusal
+) -> DescribeTopicPartitionsResponse:
+    return {"topics": ({"error_code": refusal.code, "name": topic.name} for topic in request.topics)}
+
+
+ROWS: Final = (
+    ApiRow["MetadataRequest"](APIS[ApiKey.METADATA], _refuse_metadata, brokers=handle_metadata),
+    ApiRow["DescribeTopicPartitionsRequest"](
+        APIS[ApiKey.DESCRIBE_TOPIC_PARTITIONS],
+        _refuse_topic_partitions,
+        brokers=handle_describe_topic_partitions,
+    ),
+)

@@ -6,12 +6,22 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    DamagedReplica,
+    DescribeDamageResponse,
+    DescribeStateChangesResponse,
+    DescribeStatesResponse,
+    JournaledChange,
+    PartitionInState,
+    RefetchReplicaResponse,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.controller import partition_phase, replica_phase
 from quorate.broker.metadata import MetadataImage, PartitionKey, TopicState
 from quorate.broker.replication import PartitionError
 from quorate.broker.replication.hosting import ChangeOutcome, StateChange
-from quorate.broker.wire import Answer, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, RequestContext, Response, wire_code
 from quorate.broker.wire.codecs import (
     DescribeDamageRequest,
     DescribeStateChangesRequest,
@@ -21,7 +31,6 @@ from quorate.broker.wire.codecs import (
 from quorate.log import DamagedRange
 from quorate.runtime import Slices
 
-_Fields = dict[str, object]
 _MOST_CHANGES: Final = 100_000
 """Changes of each kind in one answer, whatever was asked for."""
 
@@ -34,20 +43,30 @@ def handle_describe_damage(broker: Broker, context: RequestContext, request: Des
 async def _describe_damage(broker: Broker, context: RequestContext) -> Response:
     return await encoded_in_slices(
         context,
-        error_code=ErrorCode.none,
-        damaged=_damaged(await broker.replicas.damage.damages()),
-        set_aside=({"path": each.path} for each in broker.replicas.damage.set_aside()),
+        DescribeDamageResponse(
+            error_code=ErrorCode.none,
+            damaged=_damaged(await broker.replicas.damage.damages()),
+            set_aside=({"path": each.path} for each in broker.replicas.damage.set_aside()),
+        ),
     )
 
 
-def _damaged(damages: Iterable[tuple[str, int, DamagedRange | str]]) -> Iterator[_Fields]:
+def _damaged(damages: Iterable[tuple[str, int, DamagedRange | str]]) -> Iterator[DamagedReplica]:
     for topic, partition_id, found in damages:
-        fields: _Fields = {"topic_name": topic, "partition_index": partition_id}
         if isinstance(found, str):
-            nowhere = {"segment": None, "position": -1, "start_offset": -1, "end_offset": -1}
-            yield fields | nowhere | {"problem": found}
+            yield {
+                "topic_name": topic,
+                "partition_index": partition_id,
+                "segment": None,
+                "position": -1,
+                "start_offset": -1,
+                "end_offset": -1,
+                "problem": found,
+            }
         else:
-            yield fields | {
+            yield {
+                "topic_name": topic,
+                "partition_index": partition_id,
                 "segment": found.path,
                 "position": found.position,
                 "start_offset": found.start_offset,
@@ -65,8 +84,10 @@ async def _refetch(broker: Broker, context: RequestContext, request: RefetchRepl
     try:
         path = await broker.replicas.refetches.refetch(request.topic_name, request.partition_index)
     except PartitionError as error:
-        return respond(context, error_code=wire_code(error.code), error_message=error.message)
-    return respond(context, error_code=ErrorCode.none, path=path)
+        return respond(
+            context, RefetchReplicaResponse(error_code=wire_code(error.code), error_message=error.message)
+        )
+    return respond(context, RefetchReplicaResponse(error_code=ErrorCode.none, path=path))
 
 
 def handle_describe_states(broker: Broker, context: RequestContext, request: DescribeStatesRequest) -> Answer:
@@ -75,15 +96,18 @@ def handle_describe_states(broker: Broker, context: RequestContext, request: Des
     if topic is None:
         return respond(
             context,
-            error_code=ErrorCode.unknown_topic_or_partition,
-            error_message=f"There is no topic '{request.topic_name}'.",
+            DescribeStatesResponse(
+                error_code=ErrorCode.unknown_topic_or_partition,
+                error_message=f"There is no topic '{request.topic_name}'.",
+            ),
         )
     return respond_in_slices(
-        context, error_code=ErrorCode.none, partitions=_partition_states(broker.image, topic)
+        context,
+        DescribeStatesResponse(error_code=ErrorCode.none, partitions=_partition_states(broker.image, topic)),
     )
 
 
-def _partition_states(image: MetadataImage, topic: TopicState) -> Iterator[_Fields]:
+def _partition_states(image: MetadataImage, topic: TopicState) -> Iterator[PartitionInState]:
     for index in range(len(image.partitions(topic.topic_id))):
         key = PartitionKey(topic.topic_id, index)
         state = image.partition(*key)
@@ -117,15 +141,17 @@ async def _describe_changes(
     chosen = [*reversed(newest), *await _wanted_changes(pending, request, limit)]
     return await encoded_in_slices(
         context,
-        error_code=ErrorCode.none,
-        broker_id=broker.config.node_id,
-        received_offset=summary.received_offset,
-        completed_offset=summary.completed_offset,
-        dropped_offset=journal.dropped_offset,
-        pending=summary.pending,
-        backlog=summary.backlog,
-        oldest_ms=summary.oldest_ms,
-        changes=_described_changes(chosen, now=trio.current_time()),
+        DescribeStateChangesResponse(
+            error_code=ErrorCode.none,
+            broker_id=broker.config.node_id,
+            received_offset=summary.received_offset,
+            completed_offset=summary.completed_offset,
+            dropped_offset=journal.dropped_offset,
+            pending=summary.pending,
+            backlog=summary.backlog,
+            oldest_ms=summary.oldest_ms,
+            changes=_described_changes(chosen, now=trio.current_time()),
+        ),
     )
 
 
@@ -143,7 +169,7 @@ async def _wanted_changes(
     return found
 
 
-def _described_changes(changes: Iterable[StateChange], *, now: float) -> Iterator[_Fields]:
+def _described_changes(changes: Iterable[StateChange], *, now: float) -> Iterator[JournaledChange]:
     for each in changes:
         pending = each.outcome is ChangeOutcome.PENDING
         yield {
@@ -158,3 +184,19 @@ def _described_changes(changes: Iterable[StateChange], *, now: float) -> Iterato
             "received_ms": each.cause.at_ms,
             "duration_us": round((now - each.since.at if pending else each.duration_s) * 1_000_000),
         }
+
+
+ROWS: Final = (
+    ApiRow[RefetchReplicaRequest](
+        APIS[ApiKey.REFETCH_REPLICA], refuse_with_message, brokers=handle_refetch_replica
+    ),
+    ApiRow[DescribeDamageRequest](
+        APIS[ApiKey.DESCRIBE_DAMAGE], refuse_with_message, brokers=handle_describe_damage
+    ),
+    ApiRow[DescribeStateChangesRequest](
+        APIS[ApiKey.DESCRIBE_STATE_CHANGES], refuse_with_message, brokers=handle_describe_state_changes
+    ),
+    ApiRow[DescribeStatesRequest](
+        APIS[ApiKey.DESCRIBE_STATES], refuse_with_message, brokers=handle_describe_states
+    ),
+)

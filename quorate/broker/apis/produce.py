@@ -5,17 +5,21 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.named_leaders import leader_endpoints
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.metadata import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from quorate.broker.replication import ParkedProduce, ProduceItem, ProduceResult
 from quorate.broker.wire import (
+    APIS,
     Answer,
+    ApiKey,
     CloseConnection,
     Deferred,
     EncodedResponse,
     KafkaError,
+    Refusal,
     RequestContext,
     Response,
     wire_code,
@@ -29,7 +33,7 @@ from quorate.broker.wire.codecs import (
     ProduceTopic,
     encode_produce_steps,
 )
-from quorate.runtime import Mapped, Steps, at_once, in_slices, let_go
+from quorate.runtime import Buffer, Mapped, Steps, at_once, in_slices, let_go
 from quorate.types import UNKNOWN_EPOCH, Epoch
 
 _ACKS = (-1, 0, 1)
@@ -192,3 +196,16 @@ def _leader(broker: Broker, name: str, partition: int) -> tuple[int, Epoch]:
     if state is None or state.leader == broker.config.node_id:
         return (-1, UNKNOWN_EPOCH)  # this one doesn't, whatever metadata says
     return (state.leader, state.leader_epoch)
+
+
+def _refuse(request: ProduceRequest, refusal: Refusal) -> Steps[list[Buffer]]:
+    def refused(part: ProducePartition) -> ProducedPartition:
+        return ProducedPartition(index=part.index, error=refusal.code, error_message=refusal.message)
+
+    topics = Mapped(
+        request.topics, lambda topic: ProducedTopic(topic.name, Mapped(topic.partitions, refused))
+    )
+    return encode_produce_steps(topics, version=refusal.version)
+
+
+ROWS: Final = (ApiRow[ProduceRequest](APIS[ApiKey.PRODUCE], _refuse, brokers=handle_produce),)

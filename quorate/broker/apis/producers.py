@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    DescribeProducersPartitionResponse,
+    DescribeProducersResponse,
+    InitProducerIdResponse,
+    ProducerState,
+)
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.metadata import is_legal
 from quorate.broker.replication import PartitionError
-from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 
 if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
@@ -19,7 +26,6 @@ TRANSACTIONS_REFUSAL: Final = ErrorCode.transactional_id_authorization_failed
 """The code that every client takes as final. On others, such as INVALID_REQUEST, librdkafka asks again for
 ever."""
 TRANSACTIONS_REASON: Final = "transactions are not served by this version of quorate"
-_Fields = dict[str, object]
 
 
 def _transactions_refused() -> KafkaError:
@@ -38,7 +44,9 @@ def handle_init_producer_id(
 
 async def _draw(broker: Broker, context: RequestContext) -> Response:
     producer_id = await broker.producer_ids.draw()
-    return respond(context, error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0)
+    return respond(
+        context, InitProducerIdResponse(error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0)
+    )
 
 
 def handle_describe_producers(
@@ -48,11 +56,15 @@ def handle_describe_producers(
     one."""
     return respond_in_slices(
         context,
-        topics=({"name": topic.name, "partitions": _partitions(broker, topic)} for topic in request.topics),
+        DescribeProducersResponse(
+            topics=(
+                {"name": topic.name, "partitions": _partitions(broker, topic)} for topic in request.topics
+            )
+        ),
     )
 
 
-def _partitions(broker: Broker, topic: "TopicRequest") -> Iterator[_Fields]:
+def _partitions(broker: Broker, topic: "TopicRequest") -> Iterator[DescribeProducersPartitionResponse]:
     for index in topic.partition_indexes:
         try:
             producers = _producers(broker, topic.name, index)
@@ -67,7 +79,7 @@ def _partitions(broker: Broker, topic: "TopicRequest") -> Iterator[_Fields]:
             }
 
 
-def _producers(broker: Broker, topic: str, partition_id: int) -> Iterator[_Fields]:
+def _producers(broker: Broker, topic: str, partition_id: int) -> Iterator[ProducerState]:
     if not is_legal(topic):
         raise KafkaError(ErrorCode.invalid_topic_exception, f"'{topic}' can't be the name of a topic.")
     try:
@@ -85,3 +97,32 @@ def _producers(broker: Broker, topic: str, partition_id: int) -> Iterator[_Field
         }
         for each in producers
     )
+
+
+def _refuse_id(request: object, refusal: Refusal) -> InitProducerIdResponse:
+    return {"error_code": refusal.code, "producer_id": -1, "producer_epoch": -1}
+
+
+def _refuse_description(request: "DescribeProducersRequest", refusal: Refusal) -> DescribeProducersResponse:
+    return {
+        "topics": (
+            {
+                "name": topic.name,
+                "partitions": (
+                    {"error_code": refusal.code, "error_message": refusal.message, "partition_index": index}
+                    for index in topic.partition_indexes
+                ),
+            }
+            for topic in request.topics
+        )
+    }
+
+
+ROWS: Final = (
+    ApiRow["InitProducerIdRequest"](
+        APIS[ApiKey.INIT_PRODUCER_ID], _refuse_id, brokers=handle_init_producer_id
+    ),
+    ApiRow["DescribeProducersRequest"](
+        APIS[ApiKey.DESCRIBE_PRODUCERS], _refuse_description, brokers=handle_describe_producers
+    ),
+)

@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    AlterClientQuotasEntryData,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasEntryData,
+    DescribeClientQuotasResponse,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond_in_slices
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
@@ -22,7 +31,17 @@ from quorate.broker.controller.rpc import (
     QuotaOperation,
 )
 from quorate.broker.metadata import MetadataImage, QuotaEntity
-from quorate.broker.wire import Answer, EncodedResponse, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import (
+    APIS,
+    Answer,
+    ApiKey,
+    EncodedResponse,
+    KafkaError,
+    Refusal,
+    RequestContext,
+    Response,
+    wire_code,
+)
 from quorate.runtime import Slices, Steps, in_slices
 
 if TYPE_CHECKING:
@@ -66,18 +85,23 @@ async def _alter(broker: Broker, context: RequestContext, request: "WireAlterQuo
         results = (refused,) * len(request.entries)
     return await encoded_in_slices(
         context,
-        entries=(
-            {
-                "error_code": wire_code(result.error),
-                "error_message": result.error_message,
-                "entity": [
-                    {"entity_type": part.entity_type, "entity_name": part.entity_name}
-                    for part in entry.entity
-                ],
-            }
-            for entry, result in zip(request.entries, results, strict=True)
+        AlterClientQuotasResponse(
+            entries=(
+                _altered(entry, wire_code(result.error), result.error_message)
+                for entry, result in zip(request.entries, results, strict=True)
+            )
         ),
     )
+
+
+def _altered(entry: "EntryData", error: ErrorCode, message: str | None) -> AlterClientQuotasEntryData:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "entity": [
+            {"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity
+        ],
+    }
 
 
 def _alterations(entries: Sequence["EntryData"]) -> Steps[tuple[QuotaAlteration, ...]]:
@@ -147,9 +171,9 @@ def handle_describe_client_quotas(
     chosen = _Filter(wanted, request.strict)
     return respond_in_slices(
         context,
-        error_code=ErrorCode.none,
-        error_message=None,
-        entries=_quota_entries(broker.image, chosen),
+        DescribeClientQuotasResponse(
+            error_code=ErrorCode.none, error_message=None, entries=_quota_entries(broker.image, chosen)
+        ),
     )
 
 
@@ -170,7 +194,7 @@ def _wanted_name(component: "ComponentData") -> str | None:
             raise KafkaError(ErrorCode.invalid_request, f"{component.entity_type}: no match type is {kind}.")
 
 
-def _quota_entries(image: MetadataImage, chosen: _Filter) -> Iterator[dict[str, object]]:
+def _quota_entries(image: MetadataImage, chosen: _Filter) -> Iterator[DescribeClientQuotasEntryData]:
     for entity in tuple(image.quota_entities()):
         quotas = image.quotas(entity)
         if quotas and chosen.takes(entity):
@@ -199,10 +223,13 @@ async def _describe_credentials(
     for each in request.users or ():
         asked[each.name] += 1
         await slices.pause()
-    return await encoded_in_slices(context, error_code=ErrorCode.none, results=_no_credentials(asked))
+    return await encoded_in_slices(
+        context,
+        DescribeUserScramCredentialsResponse(error_code=ErrorCode.none, results=_no_credentials(asked)),
+    )
 
 
-def _no_credentials(asked: Counter[str]) -> Iterator[dict[str, object]]:
+def _no_credentials(asked: Counter[str]) -> Iterator[DescribeUserScramCredentialsResult]:
     for user, times in asked.items():
         if times > 1:
             error = ErrorCode.duplicate_resource
@@ -211,3 +238,26 @@ def _no_credentials(asked: Counter[str]) -> Iterator[dict[str, object]]:
             error = ErrorCode.resource_not_found
             message = f"Attempt to describe a user credential that does not exist: {user}"
         yield {"user": user, "error_code": error, "error_message": message}
+
+
+def _refuse_alteration(request: "WireAlterQuotas", refusal: Refusal) -> AlterClientQuotasResponse:
+    return {"entries": (_altered(each, refusal.code, refusal.message) for each in request.entries)}
+
+
+def _refuse_description(request: object, refusal: Refusal) -> DescribeClientQuotasResponse:
+    return {"error_code": refusal.code, "error_message": refusal.message, "entries": None}
+
+
+ROWS: Final = (
+    ApiRow["DescribeClientQuotasRequest"](
+        APIS[ApiKey.DESCRIBE_CLIENT_QUOTAS], _refuse_description, brokers=handle_describe_client_quotas
+    ),
+    ApiRow["WireAlterQuotas"](
+        APIS[ApiKey.ALTER_CLIENT_QUOTAS], _refuse_alteration, brokers=handle_alter_client_quotas
+    ),
+    ApiRow["DescribeUserScramCredentialsRequest"](
+        APIS[ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS],
+        refuse_by_code,
+        brokers=handle_describe_user_scram_credentials,
+    ),
+)

@@ -12,9 +12,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.answers import (
+    AddRaftVoterResponse,
+    CurrentLeader,
+    DescribeQuorumPartitionData,
+    DescribeQuorumReplicaState,
+    DescribeQuorumResponse,
+    RemoveRaftVoterResponse,
+    UpdateRaftVoterResponse,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code, refuse_with_message
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import ServingNode, encoded_in_slices, respond
-from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, RequestContext, Response, wire_code
 from quorate.raft import (
     InvalidArgumentError,
     NotLeaderError,
@@ -36,7 +46,6 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 """The time-out of requests without one."""
 _KRAFT_VERSION: Final = 1
 """The kraft.version of a quorum with voters that can change."""
-_Fields = dict[str, object]
 _TIMEOUT_SECONDS: Final = 5.0
 
 
@@ -120,7 +129,7 @@ def handle_add_raft_voter(
 
     async def add() -> Response:
         await wait_changed(node.quorum.add_voter(voter, timeout_ms=timeout_ms))
-        return respond(context, error_code=ErrorCode.none)
+        return respond(context, AddRaftVoterResponse(error_code=ErrorCode.none))
 
     return node.later(add)
 
@@ -134,7 +143,7 @@ def handle_remove_raft_voter(
 
     async def remove() -> Response:
         await wait_changed(node.quorum.remove_voter(key, timeout_ms=DEFAULT_TIMEOUT_MS))
-        return respond(context, error_code=ErrorCode.none)
+        return respond(context, RemoveRaftVoterResponse(error_code=ErrorCode.none))
 
     return node.later(remove)
 
@@ -182,13 +191,10 @@ def _checked_update(node: ServingNode, request: "UpdateRaftVoterRequest") -> Vot
 def _updated(node: ServingNode, context: RequestContext, code: ErrorCode) -> Response:
     leader = node.quorum.leader
     address = None if leader is None else node.quorum.endpoint_of(leader)
-    known = (
-        {}
-        if leader is None or address is None
-        else {"leader_id": leader, "host": address.host, "port": address.port}
-    )
-    current = {"leader_id": -1, "leader_epoch": node.quorum.epoch, "host": "", "port": -1} | known
-    return respond(context, error_code=code, current_leader=current)
+    current: CurrentLeader = {"leader_id": -1, "leader_epoch": node.quorum.epoch, "host": "", "port": -1}
+    if leader is not None and address is not None:
+        current = {**current, "leader_id": leader, "host": address.host, "port": address.port}
+    return respond(context, UpdateRaftVoterResponse(error_code=code, current_leader=current))
 
 
 def handle_describe_quorum(
@@ -204,37 +210,39 @@ async def _described(
     description = await node.channel.describe_quorum(timeout_seconds=_TIMEOUT_SECONDS)
     return await encoded_in_slices(
         context,
-        error_code=ErrorCode.none,
-        topics=(
-            {
-                "topic_name": topic.topic_name,
-                "partitions": (
-                    _partition(description, part.partition_index)
-                    if topic.topic_name == CLUSTER_METADATA and part.partition_index == 0
-                    else _unknown_partition(part.partition_index)
-                    for part in topic.partitions
-                ),
-            }
-            for topic in request.topics
+        DescribeQuorumResponse(
+            error_code=ErrorCode.none,
+            topics=(
+                {
+                    "topic_name": topic.topic_name,
+                    "partitions": (
+                        _partition(description, part.partition_index)
+                        if topic.topic_name == CLUSTER_METADATA and part.partition_index == 0
+                        else _unknown_partition(part.partition_index)
+                        for part in topic.partitions
+                    ),
+                }
+                for topic in request.topics
+            ),
+            nodes=[
+                {
+                    "node_id": voter.key.id,
+                    "listeners": [
+                        {
+                            "name": node.config.controller_listener_name,
+                            "host": voter.endpoint.host,
+                            "port": voter.endpoint.port,
+                        }
+                    ],
+                }
+                for voter in description.voters
+                if voter.endpoint is not None
+            ],
         ),
-        nodes=[
-            {
-                "node_id": voter.key.id,
-                "listeners": [
-                    {
-                        "name": node.config.controller_listener_name,
-                        "host": voter.endpoint.host,
-                        "port": voter.endpoint.port,
-                    }
-                ],
-            }
-            for voter in description.voters
-            if voter.endpoint is not None
-        ],
     )
 
 
-def _partition(description: QuorumDescription, index: int) -> _Fields:
+def _partition(description: QuorumDescription, index: int) -> DescribeQuorumPartitionData:
     high_watermark = description.high_watermark
     return {
         "partition_index": index,
@@ -247,7 +255,7 @@ def _partition(description: QuorumDescription, index: int) -> _Fields:
     }
 
 
-def _unknown_partition(index: int) -> _Fields:
+def _unknown_partition(index: int) -> DescribeQuorumPartitionData:
     return {
         "partition_index": index,
         "error_code": ErrorCode.unknown_topic_or_partition,
@@ -257,7 +265,7 @@ def _unknown_partition(index: int) -> _Fields:
     }
 
 
-def _replica(status: ReplicaStatus) -> _Fields:
+def _replica(status: ReplicaStatus) -> DescribeQuorumReplicaState:
     directory = status.key.directory_id
     return {
         "replica_id": status.key.id,
@@ -270,3 +278,31 @@ def _replica(status: ReplicaStatus) -> _Fields:
 
 def _or_unknown(value: int | None) -> int:
     return -1 if value is None else value
+
+
+ROWS: Final = (
+    ApiRow["DescribeQuorumRequest"](
+        APIS[ApiKey.DESCRIBE_QUORUM],
+        refuse_with_message,
+        brokers=handle_describe_quorum,
+        controllers=handle_describe_quorum,
+    ),
+    ApiRow["AddRaftVoterRequest"](
+        APIS[ApiKey.ADD_RAFT_VOTER],
+        refuse_with_message,
+        brokers=handle_add_raft_voter,
+        controllers=handle_add_raft_voter,
+    ),
+    ApiRow["RemoveRaftVoterRequest"](
+        APIS[ApiKey.REMOVE_RAFT_VOTER],
+        refuse_with_message,
+        brokers=handle_remove_raft_voter,
+        controllers=handle_remove_raft_voter,
+    ),
+    ApiRow["UpdateRaftVoterRequest"](
+        APIS[ApiKey.UPDATE_RAFT_VOTER],
+        refuse_by_code,
+        brokers=handle_update_raft_voter,
+        controllers=handle_update_raft_voter,
+    ),
+)

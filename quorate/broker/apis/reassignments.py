@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.apis.answers import (
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
+)
+from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
@@ -19,7 +30,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import NO_LEADER, MetadataImage, PartitionState
-from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices
 
@@ -34,7 +45,6 @@ _REASSIGNED_AT_ONCE: Final = 5000
 """Partitions in one request to the controller, which takes no more than 10,000."""
 _OWN_METADATA_SECONDS: Final = 1.0
 """The wait for this broker's own metadata, so that who asks it next sees what was begun."""
-_Fields = dict[str, object]
 _ELECTED_AT_ONCE: Final = 2000
 
 
@@ -79,10 +89,12 @@ async def _alter(broker: Broker, context: RequestContext, request: "WireReassign
             if not start:
                 return await encoded_in_slices(
                     context,
-                    allow_replication_factor_change=request.allow_replication_factor_change,
-                    error_code=wire_code(answer.error),
-                    error_message=answer.error_message,
-                    responses=(),
+                    AlterPartitionReassignmentsResponse(
+                        allow_replication_factor_change=request.allow_replication_factor_change,
+                        error_code=wire_code(answer.error),
+                        error_message=answer.error_message,
+                        responses=(),
+                    ),
                 )
         else:
             results += answer.partitions
@@ -91,10 +103,12 @@ async def _alter(broker: Broker, context: RequestContext, request: "WireReassign
         await broker.metadata.wait_until(lambda image: all(_has_begun(image, item) for item in begun[-1:]))
     return await encoded_in_slices(
         context,
-        allow_replication_factor_change=request.allow_replication_factor_change,
-        error_code=wire_code(ErrorCode.NONE),
-        error_message=None,
-        responses=_altered_topics(request, results),
+        AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_code=wire_code(ErrorCode.NONE),
+            error_message=None,
+            responses=_altered_topics(request, results),
+        ),
     )
 
 
@@ -108,13 +122,13 @@ def _has_begun(image: MetadataImage, item: ReassignmentItem) -> bool:
 
 def _altered_topics(
     request: "WireReassignments", results: list[ReassignmentResult]
-) -> Iterator[dict[str, object]]:
+) -> Iterator[ReassignableTopicResponse]:
     rest = iter(results)
     for topic in request.topics:
         yield {"name": topic.name, "partitions": (_altered(next(rest)) for _ in topic.partitions)}
 
 
-def _altered(result: ReassignmentResult) -> dict[str, object]:
+def _altered(result: ReassignmentResult) -> ReassignablePartitionResponse:
     return {
         "partition_index": result.partition_id,
         "error_code": wire_code(result.error),
@@ -140,7 +154,7 @@ async def _list(
             await slices.pause()
     elif image.reassigning_count:
         asked = dict.fromkeys(image.topic_names())
-    topics: list[_Fields] = []
+    topics: list[OngoingTopicReassignment] = []
     for name, indexes in asked.items():
         found = image.topic(name)
         if found is not None:
@@ -154,10 +168,13 @@ async def _list(
             if partitions:
                 topics.append({"name": name, "partitions": partitions})
         await slices.pause()
-    return await encoded_in_slices(context, error_code=WireErrorCode.none, error_message=None, topics=topics)
+    return await encoded_in_slices(
+        context,
+        ListPartitionReassignmentsResponse(error_code=WireErrorCode.none, error_message=None, topics=topics),
+    )
 
 
-def _reassigned(index: int, state: PartitionState) -> _Fields:
+def _reassigned(index: int, state: PartitionState) -> OngoingPartitionReassignment:
     return {
         "partition_index": index,
         "replicas": state.replicas,
@@ -232,7 +249,7 @@ async def _elect(
             if not asked_for_all or result.error is not ErrorCode.ELECTION_NOT_NEEDED:
                 row.append(result)
             await slices.pause()
-    return await encoded_in_slices(context, replica_election_results=_elected(rows))
+    return await encoded_in_slices(context, ElectLeadersResponse(replica_election_results=_elected(rows)))
 
 
 def _every_partition(
@@ -257,7 +274,7 @@ def _needs_election(state: PartitionState, election_type: ElectionType) -> bool:
     return state.leader == NO_LEADER
 
 
-def _elected(rows: dict[str, list[ElectLeadersResult]]) -> Iterator[_Fields]:
+def _elected(rows: dict[str, list[ElectLeadersResult]]) -> Iterator[ReplicaElectionResult]:
     for topic in list(rows):
         # Freed as it is answered: a hundred thousand at once take as long as the rest.
         results = rows.pop(topic)
@@ -272,3 +289,34 @@ def _elected(rows: dict[str, list[ElectLeadersResult]]) -> Iterator[_Fields]:
                 for each in results
             ),
         }
+
+
+def _refuse_elections(request: "WireElectLeaders", refusal: Refusal) -> ElectLeadersResponse:
+    return {
+        "error_code": refusal.code,
+        "replica_election_results": (
+            {
+                "topic": topic.topic,
+                "partition_result": (
+                    {"error_code": refusal.code, "error_message": refusal.message, "partition_id": each}
+                    for each in topic.partitions
+                ),
+            }
+            for topic in request.topic_partitions or ()
+        ),
+    }
+
+
+ROWS: Final = (
+    ApiRow["WireElectLeaders"](APIS[ApiKey.ELECT_LEADERS], _refuse_elections, brokers=handle_elect_leaders),
+    ApiRow["WireReassignments"](
+        APIS[ApiKey.ALTER_PARTITION_REASSIGNMENTS],
+        refuse_with_message,
+        brokers=handle_alter_partition_reassignments,
+    ),
+    ApiRow["ListPartitionReassignmentsRequest"](
+        APIS[ApiKey.LIST_PARTITION_REASSIGNMENTS],
+        refuse_with_message,
+        brokers=handle_list_partition_reassignments,
+    ),
+)

@@ -6,6 +6,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.apis.answers import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+)
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.controller import joined, portions
@@ -24,7 +34,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import ConfigSource, MetadataImage, describe_topic
-from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices, Steps, in_slices
 
@@ -35,7 +45,6 @@ if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreateTopicsRequest as WireCreateTopics
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest as WireDeleteTopics
 
-_Fields = dict[str, object]
 _CREATION_STRICT_FROM: Final = 6
 _MAX_SETTINGS: Final = 10_000
 """Of all topics in one request, as in Kafka: one operation of its controller writes no more records."""
@@ -106,8 +115,10 @@ async def _create_topics(broker: Broker, context: RequestContext, request: "Wire
             await broker.leaders.wait(new, deadline=deadline)
     return await encoded_in_slices(
         context,
-        throttle_time=throttle_time,
-        topics=(_created(broker, topic, asked.settings(topic.name)) for topic in created),
+        CreateTopicsResponse(
+            throttle_time=throttle_time,
+            topics=(_created(broker, topic, asked.settings(topic.name)) for topic in created),
+        ),
     )
 
 
@@ -177,7 +188,7 @@ def _new_topic(topic: "CreatableTopic") -> Steps[NewTopic]:
     )
 
 
-def _created(broker: Broker, topic: CreatedTopic, given: Mapping[str, str | None]) -> _Fields:
+def _created(broker: Broker, topic: CreatedTopic, given: Mapping[str, str | None]) -> CreatableTopicResult:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -189,7 +200,7 @@ def _created(broker: Broker, topic: CreatedTopic, given: Mapping[str, str | None
     }
 
 
-def _configs(broker: Broker, name: str, given: Mapping[str, str | None]) -> list[_Fields]:
+def _configs(broker: Broker, name: str, given: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
     """Describe the topic's settings, with what the request gave it: a topic that is only validated, or not
     yet in this broker's metadata, is in no image."""
     return [
@@ -221,7 +232,10 @@ async def _create_partitions(
     if topics is None:
         names = (topic.name for topic in request.topics)
         return await encoded_in_slices(
-            context, results=_refused_names(names, error=ErrorCode.POLICY_VIOLATION, message=TOO_MANY)
+            context,
+            CreatePartitionsResponse(
+                results=_refused_names(names, error=ErrorCode.POLICY_VIOLATION, message=TOO_MANY)
+            ),
         )
     forwarded = CreatePartitionsRequest(
         topics=topics,
@@ -235,8 +249,10 @@ async def _create_partitions(
         asked = (topic.name for topic in topics)
         return await encoded_in_slices(
             context,
-            throttle_time=throttle_time,
-            results=_refused_names(asked, error=answer.error, message=answer.error_message),
+            CreatePartitionsResponse(
+                throttle_time=throttle_time,
+                results=_refused_names(asked, error=answer.error, message=answer.error_message),
+            ),
         )
     if not request.validate_only:
         counts = {topic.name: topic.count for topic in topics}
@@ -246,8 +262,10 @@ async def _create_partitions(
             await broker.leaders.wait({name: before[name] for name in wanted}, deadline=deadline)
     return await encoded_in_slices(
         context,
-        throttle_time=throttle_time,
-        results=(_extended(topic.name, topic.error, topic.error_message) for topic in answer.topics),
+        CreatePartitionsResponse(
+            throttle_time=throttle_time,
+            results=(_extended(topic.name, topic.error, topic.error_message) for topic in answer.topics),
+        ),
     )
 
 
@@ -277,7 +295,9 @@ def _more(topic: "CreatePartitionsTopic") -> Steps[MorePartitions]:
     return MorePartitions(name=topic.name, count=topic.count, assignments=tuple(assignments))
 
 
-def _refused_names(names: Iterable[str], *, error: ErrorCode, message: str | None) -> Iterator[_Fields]:
+def _refused_names(
+    names: Iterable[str], *, error: ErrorCode, message: str | None
+) -> Iterator[CreatePartitionsTopicResult]:
     seen: set[str] = set()
     for name in names:
         if name not in seen:
@@ -285,7 +305,7 @@ def _refused_names(names: Iterable[str], *, error: ErrorCode, message: str | Non
             yield _extended(name, error, message)
 
 
-def _extended(name: str, error: ErrorCode, message: str | None) -> _Fields:
+def _extended(name: str, error: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
     return {"name": name, "error_code": wire_code(error), "error_message": message}
 
 
@@ -326,7 +346,10 @@ async def _delete_topics(broker: Broker, context: RequestContext, request: "Wire
         message = f"a request names {_MAX_TOPICS} topics at most; send several"
         refs = (TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
         return await encoded_in_slices(
-            context, responses=_refused_deletions(refs, error=ErrorCode.POLICY_VIOLATION, message=message)
+            context,
+            DeleteTopicsResponse(
+                responses=_refused_deletions(refs, error=ErrorCode.POLICY_VIOLATION, message=message)
+            ),
         )
     asked = await in_slices(_asked_deletions(request))
     who = broker.throttles.requester(context, strict_from=_DELETION_STRICT_FROM)
@@ -335,8 +358,10 @@ async def _delete_topics(broker: Broker, context: RequestContext, request: "Wire
     if answer.error is not ErrorCode.NONE:
         return await encoded_in_slices(
             context,
-            throttle_time=throttle_time,
-            responses=_refused_deletions(asked, error=answer.error, message=answer.error_message),
+            DeleteTopicsResponse(
+                throttle_time=throttle_time,
+                responses=_refused_deletions(asked, error=answer.error, message=answer.error_message),
+            ),
         )
     deleted_ids = [topic.topic_id for topic in answer.topics if topic.error is ErrorCode.NONE]
     with trio.move_on_at(deadline):
@@ -346,7 +371,10 @@ async def _delete_topics(broker: Broker, context: RequestContext, request: "Wire
             )
         )
     return await encoded_in_slices(
-        context, throttle_time=throttle_time, responses=(_deleted(topic) for topic in answer.topics)
+        context,
+        DeleteTopicsResponse(
+            throttle_time=throttle_time, responses=(_deleted(topic) for topic in answer.topics)
+        ),
     )
 
 
@@ -360,15 +388,63 @@ def _asked_deletions(request: "WireDeleteTopics") -> Steps[tuple[TopicRef, ...]]
 
 def _refused_deletions(
     refs: Iterable[TopicRef], *, error: ErrorCode, message: str | None
-) -> Iterator[_Fields]:
+) -> Iterator[DeletableTopicResult]:
     for ref in refs:
         yield _deleted(DeletedTopic(name=ref.name, topic_id=ref.topic_id, error=error, error_message=message))
 
 
-def _deleted(topic: DeletedTopic) -> _Fields:
+def _deleted(topic: DeletedTopic) -> DeletableTopicResult:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "error_code": wire_code(topic.error),
         "error_message": topic.error_message,
     }
+
+
+def _refuse_creation(request: "WireCreateTopics", refusal: Refusal) -> CreateTopicsResponse:
+    return {
+        "topics": (
+            {
+                "error_code": refusal.code,
+                "error_message": refusal.message,
+                "name": topic.name,
+                "configs": None,
+                "num_partitions": -1,
+                "replication_factor": -1,
+            }
+            for topic in request.topics
+        )
+    }
+
+
+def _refuse_partitions(request: "WireCreatePartitions", refusal: Refusal) -> CreatePartitionsResponse:
+    return {
+        "results": (
+            {"error_code": refusal.code, "error_message": refusal.message, "name": topic.name}
+            for topic in request.topics
+        )
+    }
+
+
+def _refuse_deletion(request: "WireDeleteTopics", refusal: Refusal) -> DeleteTopicsResponse:
+    return {
+        "responses": (
+            {
+                "error_code": refusal.code,
+                "error_message": refusal.message,
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+            }
+            for topic in request.topics
+        )
+    }
+
+
+ROWS: Final = (
+    ApiRow["WireCreateTopics"](APIS[ApiKey.CREATE_TOPICS], _refuse_creation, brokers=handle_create_topics),
+    ApiRow["WireDeleteTopics"](APIS[ApiKey.DELETE_TOPICS], _refuse_deletion, brokers=handle_delete_topics),
+    ApiRow["WireCreatePartitions"](
+        APIS[ApiKey.CREATE_PARTITIONS], _refuse_partitions, brokers=handle_create_partitions
+    ),
+)

@@ -6,7 +6,7 @@ behind `guard` for the rest), the connection in `connection` hands it to a `Requ
 answers back in order.
 """
 
-from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.api import APIS, Api, ApiKey, own_api
 from quorate.broker.wire.budget import Account, MemoryBudget
 from quorate.broker.wire.connection_quotas import ConnectionQuotas
 from quorate.broker.wire.exchanges import (
@@ -14,6 +14,7 @@ from quorate.broker.wire.exchanges import (
     CloseConnection,
     Deferred,
     EncodedResponse,
+    Refusal,
     Request,
     RequestContext,
     Response,
@@ -27,9 +28,11 @@ from quorate.broker.wire.throttle_times import with_throttle
 from quorate.broker.wire.wire_errors import ErrorTable, KafkaError, wire_code
 
 __all__ = [
+    "APIS",
     "BY_NAME",
     "Account",
     "Answer",
+    "Api",
     "ApiKey",
     "CloseConnection",
     "ConnectionQuotas",
@@ -40,6 +43,7 @@ __all__ = [
     "KafkaError",
     "LoopTime",
     "MemoryBudget",
+    "Refusal",
     "Request",
     "RequestContext",
     "Response",
@@ -48,6 +52,7 @@ __all__ = [
     "WireClient",
     "WireServer",
     "open_client",
+    "own_api",
     "wire_code",
     "with_throttle",
 ]

@@ -10,6 +10,19 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+from quorate.broker.wire.own_messages import (
+    DescribeDamageRequest,
+    DescribeDamageResponse,
+    DescribeStateChangesRequest,
+    DescribeStateChangesResponse,
+    DescribeStatesRequest,
+    DescribeStatesResponse,
+    RefetchReplicaRequest,
+    RefetchReplicaResponse,
+)
+
 
 class ApiKey(IntEnum):
     PRODUCE = 0
@@ -68,16 +81,22 @@ FIRST_OWN: Final = 10_000
 """API keys from here on are ours, and not named by ApiVersions: no client of Kafka's knows them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Api:
-    """An API. Versions are inclusive; requests below `min_version` are refused even if advertised."""
+    """The form of an API's messages. Versions are inclusive; requests below `min_version` are refused even if
+    advertised."""
 
-    key: ApiKey
+    key: int
+    """An `ApiKey`, or another number from `FIRST_OWN` on."""
+    name: str
     advertised_from: int
     min_version: int
     max_version: int
     first_flexible: int | None
     """None: no version is flexible."""
+    request: type[RequestPayload] | None = None
+    """The class of its only version; None: kio has one for each version, or a codec is written by hand."""
+    response: type[ResponsePayload] | None = None
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
@@ -89,7 +108,7 @@ class Api:
     def flexible_response_header(self, version: int) -> bool:
         """Return whether the response header has tagged fields. Never for ApiVersions, because the client
         does not know our versions yet (KIP-511)."""
-        return self.flexible(version) and self.key is not ApiKey.API_VERSIONS
+        return self.flexible(version) and self.key != ApiKey.API_VERSIONS
 
 
 def _api(
@@ -102,11 +121,35 @@ def _api(
 ) -> Api:
     return Api(
         key=key,
+        name=key.name,
         advertised_from=min_version if advertised_from is None else advertised_from,
         min_version=min_version,
         max_version=max_version,
         first_flexible=flexible,
     )
+
+
+def own_api(
+    key: int,
+    name: str,
+    request: type[RequestPayload] | None = None,
+    response: type[ResponsePayload] | None = None,
+) -> Api:
+    """Return the form of an API that Kafka lacks, in one version. A client needs no classes in it."""
+    return Api(
+        key=key,
+        name=name,
+        advertised_from=0,
+        min_version=0,
+        max_version=0,
+        first_flexible=0,
+        request=request,
+        response=response,
+    )
+
+
+def _own(key: ApiKey, request: type[RequestPayload], response: type[ResponsePayload]) -> Api:
+    return own_api(key, key.name, request, response)
 
 
 APIS: Final = MappingProxyType(
@@ -158,13 +201,13 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.ADD_RAFT_VOTER, 0, 1, flexible=0),
             _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, flexible=0),
             _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, flexible=0),
-            _api(ApiKey.REFETCH_REPLICA, 0, 0, flexible=0),
-            _api(ApiKey.DESCRIBE_DAMAGE, 0, 0, flexible=0),
-            _api(ApiKey.DESCRIBE_STATE_CHANGES, 0, 0, flexible=0),
-            _api(ApiKey.DESCRIBE_STATES, 0, 0, flexible=0),
+            _own(ApiKey.REFETCH_REPLICA, RefetchReplicaRequest, RefetchReplicaResponse),
+            _own(ApiKey.DESCRIBE_DAMAGE, DescribeDamageRequest, DescribeDamageResponse),
+            _own(ApiKey.DESCRIBE_STATE_CHANGES, DescribeStateChangesRequest, DescribeStateChangesResponse),
+            _own(ApiKey.DESCRIBE_STATES, DescribeStatesRequest, DescribeStatesResponse),
         )
     }
 )
-"""The served APIs by key, in the order of the keys."""
-SERVED_TO_CLIENTS: Final = frozenset(APIS) - {ApiKey.ASSIGN_REPLICAS_TO_DIRS}
-"""The keys that a listener serves, if it is not for fewer: all but those of controllers alone."""
+"""The APIs that we speak by key, in the order of the keys: the versions that a node serves, and that our own
+clients send."""
+API_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]

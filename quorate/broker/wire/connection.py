@@ -2,14 +2,14 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
+from quorate.broker.wire.api import API_VERSIONS, Api, ApiKey
 from quorate.broker.wire.budget import ResponseBudget
 from quorate.broker.wire.codecs import (
     KafkaFetchRequest,
@@ -17,12 +17,12 @@ from quorate.broker.wire.codecs import (
     ProduceRequest,
     decode_produce_steps,
 )
-from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.exchanges import (
     Answer,
     CloseConnection,
     ConnectionContext,
     Deferred,
+    Refusal,
     Request,
     RequestContext,
     RequestHandler,
@@ -104,10 +104,10 @@ class Connection:
         features: Callable[[], Features],
         limits: ConnectionLimits,
         response_budget: ResponseBudget,
-        served: frozenset[int] = SERVED_TO_CLIENTS,
+        forms: Mapping[int, Api],
         times: RequestTimes,
     ) -> None:
-        """`served`: the keys of the APIs of this listener."""
+        """`forms`: all APIs that are known, by key. The handler has those that are served."""
         self._stream = stream
         self._context = context
         self._gate = context.gate
@@ -115,7 +115,9 @@ class Connection:
         self._errors = errors
         self._features = features
         self._limits = limits
-        self._served = served
+        self._forms = forms
+        self._served = handler.apis
+        self._shown = tuple(each.api for each in self._served.values())
         self._responses = response_budget
         self._times = times
         self._loop_time: LoopTime | None = None
@@ -239,13 +241,13 @@ class Connection:
         if repeated is not None:
             await self._answer_fetch(repeated, frame)
             return
-        header = read_request_header(frame)
-        api = APIS[header.api_key]
-        if api.key not in self._served:
-            raise MalformedError(f"listener {self._context.listener} does not serve {api.key.name}")
+        header = read_request_header(frame, self._forms)
+        api = header.api
+        if api.key not in self._served and api is not API_VERSIONS:
+            raise MalformedError(f"listener {self._context.listener} does not serve {api.name}")
         context = RequestContext(
             self._context,
-            header.api_key,
+            api,
             header.version,
             header.correlation_id,
             header.client_id,
@@ -254,8 +256,8 @@ class Connection:
         if not api.serves(header.version):
             await self._refuse_version(header, frame, context)
             return
-        request = await decode_request(header.api_key, header.version, frame[header.body_start :])
-        if header.api_key == ApiKey.API_VERSIONS:
+        request = await decode_request(api, header.version, frame[header.body_start :])
+        if api is API_VERSIONS:
             self._enqueue(context, self._api_versions(header.version))
             return
         if isinstance(request, KafkaFetchRequest):
@@ -270,7 +272,7 @@ class Connection:
         header = repeated.header
         context = RequestContext(
             self._context,
-            header.api_key,
+            header.api,
             header.version,
             correlation_id(frame),
             header.client_id,
@@ -305,8 +307,7 @@ class Connection:
         elif answer is not None:
             self._enqueue(context, answer)
         else:
-            name = APIS[context.api_key].key.name
-            raise RuntimeError(f"the handler gave no answer to {name} v{context.version}")
+            raise RuntimeError(f"the handler gave no answer to {context.api.name} v{context.version}")
 
     async def _wait_at_gate(self) -> None:
         """Read and handle nothing more for as long as the client has to wait. Its answers leave before."""
@@ -318,39 +319,38 @@ class Connection:
 
     def _api_versions(self, version: int, error: ErrorCode = ErrorCode.none) -> Response:
         features = self._features() if error is ErrorCode.none else NO_FEATURES
-        return api_versions_response(version, error=error, features=features, served=self._served)
+        return api_versions_response(version, error=error, features=features, served=self._shown)
 
     async def _refuse_version(
         self, header: RequestHeader, frame: memoryview, context: RequestContext
     ) -> None:
-        if header.api_key == ApiKey.API_VERSIONS:
+        if header.api is API_VERSIONS:
             # The client learns from a v0 body what it may ask; every client can read that one (KIP-511).
             self._enqueue(context, self._api_versions(0, ErrorCode.unsupported_version))
             return
-        if header.api_key == ApiKey.PRODUCE and header.version < 3:
+        if header.api.key == ApiKey.PRODUCE and header.version < 3:
             request = await in_slices(decode_produce_steps(frame[header.body_start :], header.version))
             if request.acks != 0:
-                refusal = await protocol_error_response(
-                    header.api_key, header.version, request, ErrorCode.unsupported_version
-                )
-                self._enqueue(context, refusal)
+                refusal = Refusal(header.version, ErrorCode.unsupported_version)
+                self._enqueue(context, await self._served[header.api.key].refusal(request, refusal))
                 return
-        name = APIS[header.api_key].key.name
-        raise MalformedError(f"{name} version {header.version} is not served (client {header.client_id!r})")
+        raise MalformedError(
+            f"{header.api.name} version {header.version} is not served (client {header.client_id!r})"
+        )
 
     async def _error_response(self, context: RequestContext, request: Request, error: Exception) -> Response:
         code = self._errors.code(error)
         if code is ErrorCode.unknown_server_error:
             log.error(
                 "request failed",
-                api=APIS[context.api_key].key.name,
+                api=context.api.name,
                 version=context.version,
                 client_id=context.client_id,
                 peer=self._context.peer,
                 exc_info=error,
             )
-        message = self._errors.message(error)
-        return await protocol_error_response(context.api_key, context.version, request, code, message)
+        refusal = Refusal(context.version, code, self._errors.message(error))
+        return await self._served[context.api.key].refusal(request, refusal)
 
     def _enqueue(self, context: RequestContext, response: Response) -> None:
         body = encode_response(response)
@@ -363,12 +363,12 @@ class Connection:
         wait_s = self._times.charge_time(context, seconds)
         if wait_s <= 0:
             return body
-        return with_throttle(body, api_key=context.api_key, version=context.version, seconds=wait_s)
+        return with_throttle(body, api=context.api, version=context.version, seconds=wait_s)
 
     def _ready(self, context: RequestContext, body: Sequence[Buffer]) -> _Ready:
         size = sum(map(len, body))
         prefix = response_prefix(
-            api_key=context.api_key,
+            api=context.api,
             version=context.version,
             correlation_id=context.correlation_id,
             body_bytes=size,

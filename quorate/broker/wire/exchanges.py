@@ -1,13 +1,15 @@
 """The values that pass between a connection and its broker."""
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Protocol, TypeAlias
 
 import trio
+from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload, ResponsePayload
 
+from quorate.broker.wire.api import Api
 from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.codecs import KafkaFetchRequest, ProduceRequest
 from quorate.runtime import Buffer
@@ -73,7 +75,7 @@ class ConnectionContext:
 @value(frozen=True, slots=True)
 class RequestContext:
     connection: ConnectionContext
-    api_key: int
+    api: Api
     version: int
     correlation_id: int
     client_id: str | None
@@ -167,8 +169,37 @@ class CloseConnection:
 Answer: TypeAlias = Response | Deferred | CloseConnection | None
 
 
+@value(frozen=True, slots=True)
+class Refusal:
+    """The contents of an answer that says an error of everything in its request. `version`: that of the
+    answer."""
+
+    version: int
+    code: ErrorCode
+    message: str | None = None
+
+
+class ServedApi(Protocol):
+    """An API of a listener."""
+
+    @property
+    def api(self) -> Api:
+        """The form of its messages."""
+        ...
+
+    async def refusal(self, request: Request, refusal: Refusal) -> Response:
+        """Return the answer that refuses all of `request`, which is of this API. Other tasks run every few
+        milliseconds, because the request may be large."""
+        ...
+
+
 class RequestHandler(Protocol):
     """The broker behind the listener."""
+
+    @property
+    def apis(self) -> Mapping[int, ServedApi]:
+        """The APIs that the listener serves, by key. It serves ApiVersions itself, besides these."""
+        ...
 
     async def handle(self, context: RequestContext, request: Request) -> Answer:
         """Answer one request. Requests of a connection come one after the other, in order: the next is not

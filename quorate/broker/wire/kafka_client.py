@@ -10,7 +10,7 @@ import trio
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import API_VERSIONS, APIS, Api, ApiKey, own_api
 from quorate.broker.wire.codecs import (
     KafkaFetchRequest,
     KafkaFetchResponse,
@@ -46,7 +46,7 @@ _VERSIONS_ASKED: Final = 3
 class _Call:
     """A request on its way, until its response or the end of the connection."""
 
-    api_key: int
+    api: Api
     version: int
     correlation_id: int
     timeout_s: float
@@ -138,7 +138,7 @@ class WireClient:
                 client_software_name="quorate",
                 client_software_version="1",
             )
-            body = await self._call(ApiKey.API_VERSIONS, version, encode_entity(entity), None)
+            body = await self._call(API_VERSIONS, version, encode_entity(entity), None)
             # A server that does not know the version answers in version 0 (KIP-511).
             refused = body[:2] == ErrorCode.unsupported_version.to_bytes(2, "big")
             response: object = decode_entity(
@@ -168,11 +168,12 @@ class WireClient:
         return best
 
     async def send(self, request: RequestPayload, response: type[R], *, timeout_s: float | None = None) -> R:
-        """Send a kio request and return its response, an instance of `response`."""
+        """Send a request, kio's or ours, and return its answer, an instance of `response`."""
         key, version = int(request.__api_key__), int(request.__version__)
         if (response.__api_key__, response.__version__) != (key, version):
             raise ValueError(f"{response.__name__} v{response.__version__} does not answer {request!r}")
-        body = await self._call(key, version, encode_entity(request), timeout_s)
+        api = APIS.get(key) or own_api(key, type(request).__name__)
+        body = await self._call(api, version, encode_entity(request), timeout_s)
         return decode_entity(response, body)
 
     async def call(
@@ -206,7 +207,7 @@ class WireClient:
         """Send a Fetch, as `fetch` does, and return before its answer has come."""
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + request.max_wait_ms / 1000
         pieces = await in_slices(encode_fetch_request_steps(request))
-        call = await self._begin(ApiKey.FETCH, request.version, pieces, wait_s)
+        call = await self._begin(APIS[ApiKey.FETCH], request.version, pieces, wait_s)
         return SentFetch(self, call)
 
     async def produce(
@@ -215,16 +216,16 @@ class WireClient:
         """Send a Produce. With acks=0 nothing is returned, at once: the server never answers."""
         pieces = encode_produce_request(request)
         if request.acks == 0:
-            self._put(ApiKey.PRODUCE, request.version, self._draw_id(), pieces)
+            self._put(APIS[ApiKey.PRODUCE], request.version, self._draw_id(), pieces)
             return ()
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + request.timeout_ms / 1000
-        body = await self._call(ApiKey.PRODUCE, request.version, pieces, wait_s)
+        body = await self._call(APIS[ApiKey.PRODUCE], request.version, pieces, wait_s)
         return decode_produce_response(body, request.version)
 
     async def _call(
-        self, api_key: int, version: int, body: Sequence[Buffer], timeout_s: float | None
+        self, api: Api, version: int, body: Sequence[Buffer], timeout_s: float | None
     ) -> memoryview:
-        call = await self._begin(api_key, version, body, self._timeout_s if timeout_s is None else timeout_s)
+        call = await self._begin(api, version, body, self._timeout_s if timeout_s is None else timeout_s)
         try:
             with trio.move_on_at(call.deadline):
                 await call.done.wait()
@@ -232,9 +233,9 @@ class WireClient:
         finally:
             self._end(call)
 
-    async def _begin(self, api_key: int, version: int, body: Sequence[Buffer], timeout_s: float) -> _Call:
+    async def _begin(self, api: Api, version: int, body: Sequence[Buffer], timeout_s: float) -> _Call:
         deadline = trio.current_time() + timeout_s
-        call = _Call(api_key, version, self._draw_id(), timeout_s, deadline, trio.Event())
+        call = _Call(api, version, self._draw_id(), timeout_s, deadline, trio.Event())
         try:
             self._in_flight.acquire_nowait()
         except trio.WouldBlock:
@@ -244,7 +245,7 @@ class WireClient:
                 raise self._too_late(call) from None
         self._calls[call.correlation_id] = call
         try:
-            self._put(api_key, version, call.correlation_id, body)
+            self._put(api, version, call.correlation_id, body)
         except NetworkError:
             self._end(call)
             raise
@@ -256,26 +257,25 @@ class WireClient:
 
     def _body_of(self, call: _Call) -> memoryview:
         if call.frame is not None:
-            header_bytes = read_response_header(call.frame, api_key=call.api_key, version=call.version)
+            header_bytes = read_response_header(call.frame, api=call.api, version=call.version)
             return call.frame[header_bytes:]
         if self._broken is not None:
             raise NetworkError(f"{self.peer}: {self._broken}")
         raise self._too_late(call)
 
     def _too_late(self, call: _Call) -> RequestTimedOutError:
-        name = APIS[call.api_key].key.name
-        return RequestTimedOutError(f"{self.peer} did not answer {name} within {call.timeout_s:g} s")
+        return RequestTimedOutError(f"{self.peer} did not answer {call.api.name} within {call.timeout_s:g} s")
 
     def _draw_id(self) -> int:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         return self._next_id
 
-    def _put(self, api_key: int, version: int, correlation_id: int, body: Sequence[Buffer]) -> None:
+    def _put(self, api: Api, version: int, correlation_id: int, body: Sequence[Buffer]) -> None:
         if self._broken is not None:
             raise NetworkError(f"{self.peer}: {self._broken}")
         header = Pieces(flexible=False)
         write_request_header(
-            header, api_key=api_key, version=version, correlation_id=correlation_id, client_id=self._client_id
+            header, api=api, version=version, correlation_id=correlation_id, client_id=self._client_id
         )
         pieces = [*header.finish(), *body]
         size = sum(map(len, pieces))

@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from quorate.broker.settings import KafkaServerConfig
-from quorate.broker.wire.api import SERVED_TO_CLIENTS
+from quorate.broker.wire.api import APIS
 from quorate.broker.wire.budget import MemoryBudget, ResponseBudget
 from quorate.broker.wire.connection import Connection, ConnectionLimits, LateFrame
 from quorate.broker.wire.connection_quotas import ConnectionQuotas, Place, address_of
@@ -47,16 +47,15 @@ class WireServer:
         errors: ErrorTable | None = None,
         features: Callable[[], Features] = lambda: NO_FEATURES,
         listener_name: str = "PLAINTEXT",
-        served: frozenset[int] = SERVED_TO_CLIENTS,
         quotas: ConnectionQuotas | None = None,
         times: RequestTimes | None = None,
     ) -> None:
-        """`listener`: None if another one accepts the connections, and passes them to `serve`. `served`: the
-        keys of the APIs of this listener. `quotas`: those of all listeners of the node; its own without.
-        `times`: who counts what requests take of the event loop."""
+        """`listener`: None if another one accepts the connections, and passes them to `serve`. `quotas`:
+        those of all listeners of the node; its own without. `times`: who counts what requests take of the
+        event loop."""
         self._listener = listener
-        self._served = served
         self._handler = handler
+        self._forms = {**APIS, **{key: served.api for key, served in handler.apis.items()}}
         self._config = config
         self._errors = errors or ErrorTable()
         self._features = features
@@ -180,7 +179,7 @@ class WireServer:
             features=self._features,
             limits=self._limits,
             response_budget=self._responses,
-            served=self._served,
+            forms=self._forms,
             times=self._times,
         )
         self._connections[context.id] = connection

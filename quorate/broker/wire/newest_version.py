@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Never, TypeVar, cast
 
 from kio.static.protocol import Entity, RequestPayload
 
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import Api, ApiKey
 from quorate.broker.wire.codecs import Struct, build, request_type, struct_arrays
 from quorate.runtime import Steps
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Entity)
 
-BY_NAME: Final = MappingProxyType({ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9})
+BY_NAME: Final[Mapping[int, int]] = MappingProxyType({ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9})
 """The last versions with names of topics. Later ones have ids in their place. Neither can be made of the
 other here, so these requests have two forms, and their handlers look at the version."""
 
@@ -33,16 +33,16 @@ _PER_STEP: Final = 32
 _Former = Callable[[Never], Iterable[object]]
 
 
-def newest_steps(api_key: int, request: RequestPayload) -> Steps[RequestPayload]:
+def newest_steps(api: Api, request: RequestPayload) -> Steps[RequestPayload]:
     """Return a request with all fields of the newest version. A field that its version lacks has kio's
     default; the four that replaced others are made of these. A complete request is passed on as it is."""
-    return (yield from _converted(request, request_type(api_key, newest_form(api_key, request.__version__))))
+    return (yield from _converted(request, request_type(api, newest_form(api, request.__version__))))
 
 
-def newest_form(api_key: int, version: int) -> int:
+def newest_form(api: Api, version: int) -> int:
     """Return the version whose form a request of this version gets."""
-    by_name = BY_NAME.get(ApiKey(api_key), -1)
-    return by_name if version <= by_name else APIS[api_key].max_version
+    by_name = BY_NAME.get(api.key, -1)
+    return by_name if version <= by_name else api.max_version
 
 
 def _converted(message: Entity, newest: type[E]) -> Steps[E]:

@@ -1,12 +1,13 @@
 """The codec of a frame's body: the hand-written codecs where they exist, else kio."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import APIS, FIRST_OWN, SERVED_TO_CLIENTS, ApiKey
+from quorate.broker.wire.api import API_VERSIONS, FIRST_OWN, Api, ApiKey
 from quorate.broker.wire.codecs import (
     build,
     decode_entity,
@@ -29,28 +30,28 @@ AT_ONCE_BYTES: Final = 16 * 1024
 """The largest request that is decoded in one piece, in 3 ms at the most."""
 
 
-async def decode_request(api_key: int, version: int, body: memoryview) -> Request:
+async def decode_request(api: Api, version: int, body: memoryview) -> Request:
     """Decode a request into the form of the newest version; `version` is one that we serve. Raises
     `MalformedError`, also for bytes left over. A large request lets other tasks run every few milliseconds; a
     small one has no checkpoint."""
     small = len(body) <= AT_ONCE_BYTES
-    if api_key == ApiKey.PRODUCE:
+    if api.key == ApiKey.PRODUCE:
         return (
             decode_produce_request(body, version)
             if small
             else await in_slices(decode_produce_steps(body, version))
         )
-    if api_key == ApiKey.FETCH:
+    if api.key == ApiKey.FETCH:
         return (
             decode_fetch_request(body, version)
             if small
             else await in_slices(decode_fetch_steps(body, version))
         )
-    if api_key == ApiKey.METADATA:
+    if api.key == ApiKey.METADATA:
         body = without_extra_bytes(body, version)
-    entity = request_type(api_key, version)
+    entity = request_type(api, version)
     request = decode_entity(entity, body) if small else await in_slices(decode_entity_steps(entity, body))
-    return await in_slices(newest_steps(api_key, request))
+    return await in_slices(newest_steps(api, request))
 
 
 def encode_response(response: Response) -> Sequence[Buffer]:
@@ -63,9 +64,9 @@ def api_versions_response(
     *,
     error: ErrorCode = ErrorCode.none,
     features: Features = NO_FEATURES,
-    served: frozenset[int] = SERVED_TO_CLIENTS,
+    served: Collection[Api],
 ) -> EncodedResponse:
-    """Return the APIs that a listener serves, in the given version of ApiVersions; with an error in version 0
+    """Return ApiVersions' answer for the `served` APIs, in the given version; with an error in version 0
     (KIP-511).
 
     Clients of version 3 can't read a feature that may be at level 0 (KIP-1022): it is left out.
@@ -73,9 +74,9 @@ def api_versions_response(
     supported = [each for each in features.supported if version >= 4 or each.min_level > 0]
     shown = {each.name for each in supported}
     ranges = [
-        {"api_key": api.key.value, "min_version": api.advertised_from, "max_version": api.max_version}
-        for api in APIS.values()
-        if api.key in served and api.key < FIRST_OWN
+        {"api_key": int(api.key), "min_version": api.advertised_from, "max_version": api.max_version}
+        for api in sorted((API_VERSIONS, *served), key=attrgetter("key"))
+        if api.key < FIRST_OWN
     ]
     entity = build(
         response_type(ApiKey.API_VERSIONS, version),

@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Final
 
-from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.api import Api, ApiKey
 from quorate.broker.wire.codecs import response_type
 from quorate.runtime import Buffer
 
@@ -17,15 +17,15 @@ _SIZES: Final = {"error_code": 2}
 
 
 @cache
-def throttle_offset(api_key: int, version: int) -> int | None:
+def throttle_offset(api: Api, version: int) -> int | None:
     """Return where the field is in the body of an answer; None if that has none, or has it behind others of
     unknown size (Produce, ApiVersions)."""
-    if api_key == ApiKey.FETCH:
+    if api.key == ApiKey.FETCH:
         return 0 if version >= _FETCH_FIRST else None
-    if api_key == ApiKey.PRODUCE:
+    if api.key == ApiKey.PRODUCE:
         return None
     offset = 0
-    for field in fields(response_type(api_key, version)):
+    for field in fields(response_type(api, version)):
         if field.name == "throttle_time":
             return offset
         size = _SIZES.get(field.name)
@@ -35,10 +35,10 @@ def throttle_offset(api_key: int, version: int) -> int | None:
     return None
 
 
-def with_throttle(body: Sequence[Buffer], *, api_key: int, version: int, seconds: float) -> Sequence[Buffer]:
+def with_throttle(body: Sequence[Buffer], *, api: Api, version: int, seconds: float) -> Sequence[Buffer]:
     """Return the body with a throttle time of `seconds` or what it has already, whichever is longer. The
     first piece is replaced, not changed: others may have it too."""
-    offset = throttle_offset(api_key, version)
+    offset = throttle_offset(api, version)
     if offset is None or not body or len(body[0]) < offset + 4:
         return body
     first = memoryview(body[0])

@@ -17,6 +17,7 @@ from quorate.broker.metadata.quota_precedence import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
+from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.exchanges import ConnectionContext, RequestContext
 from quorate.runtime.token_bucket import QuotaWindows
 
@@ -37,7 +38,7 @@ class Clients:
 
     def connected(self, client_id: str, user: str = "ann") -> RequestContext:
         connection = ConnectionContext(id=1, peer="c:1", listener="PLAINTEXT", principal=f"User:{user}")
-        return RequestContext(connection, 0, 0, 0, client_id)
+        return RequestContext(connection, APIS[ApiKey.PRODUCE], 0, 0, client_id)
 
 
 def in_virtual_time(run: Callable[[], Any]) -> None:

@@ -28,7 +28,7 @@ from quorate.broker.metadata.metadata_records import Partition, Record, RemoveTo
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.node_config.server_config import ServerConfig
-from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, request_type, response_type
 from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.request_codec import encode_response
@@ -99,7 +99,7 @@ def apply(broker: Broker, *records: Record) -> None:
 
 
 def context(key: ApiKey, version: int) -> RequestContext:
-    return RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), key, version, 1, None)
+    return RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), APIS[key], version, 1, None)
 
 
 async def test_a_creation_is_answered_when_the_topic_is_in_this_brokers_metadata() -> None:

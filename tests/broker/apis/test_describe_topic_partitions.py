@@ -24,7 +24,7 @@ from quorate.broker.metadata.metadata_records import (
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.node_config.server_config import ServerConfig
-from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import (
     build,
     decode_entity,
@@ -43,7 +43,7 @@ CONFIG = (
     "controller.quorum.voters=1@h:1\nlisteners=P://:2,C://h:1\nlog.dirs=/d"
 )
 KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
-CONTEXT = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), KEY, 0, 1, None)
+CONTEXT = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), APIS[KEY], 0, 1, None)
 
 
 class Replicas:

@@ -11,6 +11,7 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.api_table import BROKER_APIS
 from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import ApiKey
@@ -26,6 +27,8 @@ LEADER = Address("leader", 9092)
 class Leader:
     """Serves the topics in `served`, but for the partitions in `unopened`."""
 
+    apis = BROKER_APIS
+
     def __init__(self) -> None:
         self.served: set[str] = set()
         self.unopened: set[int] = set()
@@ -34,10 +37,10 @@ class Leader:
         self.server: WireServer | None = None
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        assert context.api_key == ApiKey.LIST_OFFSETS
+        assert context.api.key == ApiKey.LIST_OFFSETS
         self.asked.append(sum(len(topic.partitions) for topic in request.topics))
         return build(
-            response_type(context.api_key, context.version),
+            response_type(context.api, context.version),
             topics=[
                 {
                     "name": topic.name,

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.group_offsets import handle_offset_fetch
 from quorate.broker.groups.group_messages import CommittedOffset
-from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type
 from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.wire_errors import KafkaError
@@ -34,7 +34,7 @@ async def test_a_group_that_moves_meanwhile_is_never_told_to_have_no_offsets(ver
     group = {"group_id": "g", "topics": topics}
     request = cast(Any, build(request_type(ApiKey.OFFSET_FETCH, 8), groups=[group]))
     connection = ConnectionContext(id=1, peer="p:1", listener="P")
-    context = RequestContext(connection, ApiKey.OFFSET_FETCH, version, 1, None)
+    context = RequestContext(connection, APIS[ApiKey.OFFSET_FETCH], version, 1, None)
     broker = cast(Any, SimpleNamespace(groups=Groups(500)))
     answer = handle_offset_fetch(broker, context, request)
     assert isinstance(answer, Deferred)

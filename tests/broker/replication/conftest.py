@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from quorate.broker.apis import fetch as fetch_api
+from quorate.broker.apis.api_table import BROKER_APIS
 from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.brokers import (
@@ -341,7 +342,7 @@ class Broker:
                 async with trio.open_nursery() as nursery:
                     listener = await runtime.network.listen(Address(self.name, 9092))
                     nursery.start_soon(manager.run)
-                    nursery.start_soon(serve, listener, SimpleNamespace(handle=handle))
+                    nursery.start_soon(serve, listener, SimpleNamespace(handle=handle, apis=BROKER_APIS))
                     started.set()
         except Exception as error:
             if self._listening:

@@ -16,7 +16,7 @@ from quorate.broker.replication.foundation.errors import PartitionError, Replica
 from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, SessionRef
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.serving.plain_fetch import ParkedFetch
-from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.codecs.fetch_codec import decode_fetch_response_steps
 from quorate.broker.wire.exchanges import ConnectionContext, RequestContext
@@ -154,7 +154,9 @@ async def test_a_throttled_answer_keeps_the_session_and_the_next_epoch_goes_on(m
             session_epoch=epoch,
             topics=[FetchTopic("t", None, list(parts))] if parts else [],
         )
-        context = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), ApiKey.FETCH, 12, 1, None)
+        context = RequestContext(
+            ConnectionContext(id=1, peer="p:1", listener="P"), APIS[ApiKey.FETCH], 12, 1, None
+        )
         answer = await fetch_api.handle_fetch(api, context, request)
         return at_once(decode_fetch_response_steps(b"".join(encode_response(answer)), 12))
 

@@ -14,6 +14,7 @@ from gaps import within_gap
 from kio.schema.errors import ErrorCode
 from large_metadata import no_full_collection
 
+from quorate.broker.apis.api_table import ROWS
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type
 from quorate.broker.wire.codecs.fetch_codec import (
@@ -462,6 +463,8 @@ class Peer:
 class Handler:
     """Refuses every request, in an answer that says so of all that it named, or without any."""
 
+    apis = ROWS
+
     def __init__(self, *, answers: bool) -> None:
         self._answers = answers
         self.requests = 0
@@ -477,7 +480,7 @@ async def taken_in(scenario: str, *, many: int, answers: bool) -> int:
     """How many bytes were answered."""
     key, version, make = SCENARIOS[scenario]
     pieces = Pieces(flexible=APIS[key].flexible(version))
-    write_request_header(pieces, api_key=key, version=version, correlation_id=1, client_id="c")
+    write_request_header(pieces, api=APIS[key], version=version, correlation_id=1, client_id="c")
     head = b"".join(pieces.finish())
     request = make(many)
     peer = Peer((len(head) + len(request)).to_bytes(4, "big") + head + request)
@@ -489,7 +492,7 @@ async def taken_in(scenario: str, *, many: int, answers: bool) -> int:
         errors=ErrorTable(),
         features=lambda: NO_FEATURES,
         limits=ConnectionLimits(max_frame_bytes=MAX_FRAME_BYTES),
-        served=frozenset(APIS),
+        forms=APIS,
         response_budget=ResponseBudget(1 << 30),
         times=NothingCounted(),
     )

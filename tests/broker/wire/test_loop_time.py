@@ -62,7 +62,7 @@ async def test_errors_and_cancellation_pass_through_the_stopwatch(autojump_clock
 def test_the_throttle_time_of_every_answer_is_where_it_is_written(api: int) -> None:
     """But for Produce and ApiVersions, which have it behind fields of any size."""
     for version in range(APIS[api].min_version, APIS[api].max_version + 1):
-        offset = throttle_offset(api, version)
+        offset = throttle_offset(APIS[api], version)
         if api == ApiKey.FETCH:
             assert offset == 0
             continue
@@ -75,7 +75,7 @@ def test_a_longer_throttle_time_in_the_answer_stays() -> None:
     answer = build(response_type(ApiKey.HEARTBEAT, 4), throttle_time=timedelta(milliseconds=700))
     body = encode_entity(answer)
     for seconds, told in ((0.5, 700), (0.9001, 901)):
-        pieces = with_throttle(body, api_key=ApiKey.HEARTBEAT, version=4, seconds=seconds)
+        pieces = with_throttle(body, api=APIS[ApiKey.HEARTBEAT], version=4, seconds=seconds)
         encoded = b"".join(pieces)
         assert int.from_bytes(encoded[:4], "big") == told
         assert encoded[4:] == b"".join(body)[4:]
@@ -83,7 +83,7 @@ def test_a_longer_throttle_time_in_the_answer_stays() -> None:
 
 async def test_a_fetch_answer_says_it_too() -> None:
     body = encode_fetch_response(KafkaFetchResponse(version=12))
-    pieces = with_throttle(body, api_key=ApiKey.FETCH, version=12, seconds=1.0)
+    pieces = with_throttle(body, api=APIS[ApiKey.FETCH], version=12, seconds=1.0)
     assert int.from_bytes(b"".join(pieces)[:4], "big") == 1000
     assert b"".join(pieces)[4:] == b"".join(body)[4:]
 
@@ -97,7 +97,7 @@ class Times:
         self.charged: list[tuple[str, float]] = []
 
     def charge_time(self, context: Any, seconds: float) -> float:
-        self.charged.append((ApiKey(context.api_key).name, round(seconds, 6)))
+        self.charged.append((ApiKey(context.api.key).name, round(seconds, 6)))
         wait_s = seconds * self.factor
         context.connection.gate.close_for(wait_s)
         return wait_s

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type
 from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
 from quorate.broker.wire.request_codec import decode_request
@@ -36,7 +36,7 @@ async def test_the_null_array_that_librdkafka_writes_too_long_is_read_as_it_was_
         include_topic_authorized_operations=operations,
     )
     written = bytes(3) + encoded(meant)
-    read = await decode_request(ApiKey.METADATA, version, memoryview(written))
+    read = await decode_request(APIS[ApiKey.METADATA], version, memoryview(written))
     assert (read.topics, read.allow_auto_topic_creation) == (None, creates)
     assert read.include_topic_authorized_operations is operations
 
@@ -46,7 +46,7 @@ async def test_the_null_array_that_librdkafka_writes_too_long_is_read_as_it_was_
 async def test_any_other_number_of_extra_bytes_is_refused(version, extra):
     meant = build(request_type(ApiKey.METADATA, version), topics=None, allow_auto_topic_creation=False)
     with pytest.raises(MalformedError):
-        await decode_request(ApiKey.METADATA, version, memoryview(bytes(extra) + encoded(meant)))
+        await decode_request(APIS[ApiKey.METADATA], version, memoryview(bytes(extra) + encoded(meant)))
 
 
 @given(st.sampled_from(range(13)), st.data())

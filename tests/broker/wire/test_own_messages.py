@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import APIS, FIRST_OWN, SERVED_TO_CLIENTS, ApiKey
+from quorate.broker.apis.api_table import BROKER_APIS
+from quorate.broker.wire.api import APIS, FIRST_OWN, ApiKey
 from quorate.broker.wire.codecs.entities import (
     build,
     decode_entity,
@@ -14,9 +15,7 @@ from quorate.broker.wire.codecs.entities import (
     request_type,
     response_type,
 )
-from quorate.broker.wire.codecs.own_messages import (
-    OWN_REQUESTS,
-    OWN_RESPONSES,
+from quorate.broker.wire.own_messages import (
     DescribeStateChangesRequest,
     DescribeStateChangesResponse,
 )
@@ -24,19 +23,20 @@ from quorate.broker.wire.request_codec import api_versions_response
 from quorate.kafka_bytes import MalformedError
 
 OWN = [key for key in APIS if key >= FIRST_OWN]
+BROKER_FORMS = tuple(row.api for row in BROKER_APIS.values())
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_api_versions_names_kafkas_requests_alone(version: int) -> None:
-    body = memoryview(b"".join(api_versions_response(version).body))
+    body = memoryview(b"".join(api_versions_response(version, served=BROKER_FORMS).body))
     answer = decode_entity(response_type(ApiKey.API_VERSIONS, version), body)
     named = [int(each.api_key) for each in getattr(answer, "api_keys", ())]
-    assert named == [key for key in APIS if key in SERVED_TO_CLIENTS and key < FIRST_OWN]
-    assert set(OWN) <= SERVED_TO_CLIENTS
+    assert named == sorted([ApiKey.API_VERSIONS, *(key for key in BROKER_APIS if key < FIRST_OWN)])
+    assert set(OWN) <= set(BROKER_APIS)
 
 
 def test_each_of_ours_has_one_version_and_both_messages() -> None:
-    assert OWN and set(OWN) == set(OWN_REQUESTS) == set(OWN_RESPONSES)
+    assert len(OWN) == 4
     for key in OWN:
         assert (APIS[key].min_version, APIS[key].max_version, APIS[key].first_flexible) == (0, 0, 0)
         for made in (request_type(key, 0), response_type(key, 0)):

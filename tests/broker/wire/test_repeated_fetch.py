@@ -5,7 +5,9 @@ import random
 import pytest
 import trio
 
+from quorate.broker.apis.api_table import BROKER_APIS
 from quorate.broker.settings.client_settings import KafkaServerConfig
+from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.fetch_codec import (
     FetchPartition,
     FetchTopic,
@@ -41,7 +43,7 @@ def request(version=11, offset=5, **fields):
 def frame(number, asked):
     header = Pieces(flexible=False)
     write_request_header(
-        header, api_key=1, version=asked.version, correlation_id=number, client_id="consumer"
+        header, api=APIS[ApiKey.FETCH], version=asked.version, correlation_id=number, client_id="consumer"
     )
     return memoryview(b"".join([*header.finish(), *at_once(encode_fetch_request_steps(asked))]))
 
@@ -130,6 +132,8 @@ async def test_an_answer_that_comes_alone_is_sent_without_a_step_of_the_server(a
     waiting = []
 
     class Handler:
+        apis = BROKER_APIS
+
         async def handle(self, context, asked):
             waiting.append(Deferred())
             return waiting[-1]
@@ -154,6 +158,8 @@ async def test_answers_that_come_together_leave_together(autojump_clock, nursery
     waiting = []
 
     class Handler:
+        apis = BROKER_APIS
+
         async def handle(self, context, asked):
             waiting.append(Deferred())
             return waiting[-1]
@@ -176,6 +182,8 @@ async def test_a_connection_that_broke_under_its_answer_ends_and_nobody_else_doe
     waiting = []
 
     class Handler:
+        apis = BROKER_APIS
+
         async def handle(self, context, asked):
             waiting.append(Deferred())
             return waiting[-1]

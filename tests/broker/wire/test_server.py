@@ -9,6 +9,7 @@ import trio
 from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.api_table import BROKER_APIS, ROWS
 from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import (
@@ -36,8 +37,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_produce_request,
     encode_produce_steps,
 )
-from quorate.broker.wire.error_responses import protocol_error_response
-from quorate.broker.wire.exchanges import CloseConnection, Deferred, EncodedResponse
+from quorate.broker.wire.exchanges import CloseConnection, Deferred, EncodedResponse, Refusal
 from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.request_codec import decode_request
@@ -57,12 +57,14 @@ HOME = Address("broker", 9092)
 class Handler:
     """Does what the test says: `act` maps an API key to a function of (context, request)."""
 
+    apis = BROKER_APIS
+
     def __init__(self, **act):
         self.act = act
         self.seen = []
 
     async def handle(self, context, request):
-        name = ApiKey(context.api_key).name.lower()
+        name = ApiKey(context.api.key).name.lower()
         self.seen.append((name, context, request))
         outcome = self.act[name](context, request)
         return await outcome if hasattr(outcome, "__await__") else outcome
@@ -591,7 +593,9 @@ async def test_an_api_that_the_server_lacks_is_named(autojump_clock):
 
 
 SERVED = [
-    (api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)
+    (row.api.key, version)
+    for row in ROWS.values()
+    for version in range(row.api.min_version, row.api.max_version + 1)
 ]
 
 
@@ -604,8 +608,8 @@ def test_every_api_can_refuse_in_every_version(key, version, entities):
     @given(entities(request_type(key, version)))
     def check(message):
         body = memoryview(b"".join(encode_entity(message)))
-        request = trio.run(decode_request, key, version, body)
-        answer = trio.run(protocol_error_response, key, version, request, ErrorCode.not_controller, "why")
+        request = trio.run(decode_request, APIS[key], version, body)
+        answer = trio.run(ROWS[key].refusal, request, Refusal(version, ErrorCode.not_controller, "why"))
         body = b"".join(answer.body)
         if key in (ApiKey.PRODUCE, ApiKey.FETCH):
             parts = sum(len(topic.partitions) for topic in request.topics)

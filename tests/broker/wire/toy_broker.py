@@ -6,6 +6,7 @@ import uuid
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.api_table import BROKER_APIS
 from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, response_type
@@ -29,6 +30,8 @@ def topic_id(name):
 
 
 class ToyBroker:
+    apis = BROKER_APIS
+
     def __init__(self, address):
         self.address = address
         self.topics = {}
@@ -36,7 +39,7 @@ class ToyBroker:
         self.appended = trio.Event()
 
     async def handle(self, context, request):
-        match context.api_key:
+        match context.api.key:
             case ApiKey.PRODUCE:
                 return self.produce(context, request)
             case ApiKey.FETCH:
@@ -47,14 +50,12 @@ class ToyBroker:
                 return self.list_offsets(context, request)
             case ApiKey.FIND_COORDINATOR:
                 here = {"node_id": 0, "host": self.address.host, "port": self.address.port}
-                response = response_type(context.api_key, context.version)
+                response = response_type(context.api, context.version)
                 if context.version < 4:
                     return build(response, **here)
                 return build(response, coordinators=[here | {"key": key} for key in request.coordinator_keys])
             case ApiKey.INIT_PRODUCER_ID:
-                return build(
-                    response_type(context.api_key, context.version), producer_id=1000, producer_epoch=0
-                )
+                return build(response_type(context.api, context.version), producer_id=1000, producer_epoch=0)
         raise KafkaError(ErrorCode.unsupported_version, "a toy")
 
     def metadata(self, context, request):
@@ -63,7 +64,7 @@ class ToyBroker:
         names = list(self.topics) if request.topics is None else [topic.name for topic in request.topics]
         partition = {"leader_id": 0, "leader_epoch": 0, "replica_nodes": (0,), "isr_nodes": (0,)}
         return build(
-            response_type(context.api_key, context.version),
+            response_type(context.api, context.version),
             brokers=[{"node_id": 0, "host": self.address.host, "port": self.address.port}],
             cluster_id="toy",
             controller_id=0,
@@ -135,7 +136,7 @@ class ToyBroker:
 
     def list_offsets(self, context, request):
         return build(
-            response_type(context.api_key, context.version),
+            response_type(context.api, context.version),
             topics=[
                 {
                     "name": topic.name,

@@ -23,19 +23,6 @@ from quorate.broker.wire.codecs.fetch_codec import (
     encode_fetch_steps,
 )
 from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
-from quorate.broker.wire.codecs.own_messages import (
-    DamagedReplica,
-    DescribeDamageRequest,
-    DescribeDamageResponse,
-    DescribeStateChangesRequest,
-    DescribeStateChangesResponse,
-    DescribeStatesRequest,
-    DescribeStatesResponse,
-    PartitionInState,
-    RefetchReplicaRequest,
-    RefetchReplicaResponse,
-    SetAsideLog,
-)
 from quorate.broker.wire.codecs.produce_codec import (
     PER_STEP,
     NodeEndpoint,
@@ -52,6 +39,19 @@ from quorate.broker.wire.codecs.produce_codec import (
 )
 from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
 from quorate.broker.wire.codecs.sliced_encoding import Struct, encode_in_slices, struct_arrays
+from quorate.broker.wire.own_messages import (
+    DamagedReplica,
+    DescribeDamageRequest,
+    DescribeDamageResponse,
+    DescribeStateChangesRequest,
+    DescribeStateChangesResponse,
+    DescribeStatesRequest,
+    DescribeStatesResponse,
+    PartitionInState,
+    RefetchReplicaRequest,
+    RefetchReplicaResponse,
+    SetAsideLog,
+)
 from quorate.kafka_bytes import Cursor, MalformedError, Pieces
 
 __all__ = [

@@ -12,9 +12,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.protocol import Entity, Payload, RequestPayload, ResponsePayload
 
-from quorate.broker.wire.api import APIS
+from quorate.broker.wire.api import APIS, Api
 from quorate.broker.wire.codecs import guard
-from quorate.broker.wire.codecs.own_messages import OWN_REQUESTS, OWN_RESPONSES
 from quorate.kafka_bytes import MalformedError, Pieces
 from quorate.runtime import Buffer
 
@@ -33,18 +32,22 @@ _ZERO: Final[Mapping[str, object]] = {
 
 
 @cache
-def request_type(api_key: int, version: int) -> type[RequestPayload]:
-    """Return the class for a request, kio's or ours. Raises `kio.index.KioIndexError` for others."""
-    if (own := OWN_REQUESTS.get(api_key)) is not None:
-        return own
-    return kio.index.load_request_schema(api_key, version)
+def request_type(api: Api | int, version: int) -> type[RequestPayload]:
+    """Return the class for a request of an API, which is given by its form or key. Raises
+    `kio.index.KioIndexError` if there is none."""
+    form = api if isinstance(api, Api) else APIS.get(api)
+    if form is not None and form.request is not None:
+        return form.request
+    return kio.index.load_request_schema(api if isinstance(api, int) else api.key, version)
 
 
 @cache
-def response_type(api_key: int, version: int) -> type[ResponsePayload]:
-    if (own := OWN_RESPONSES.get(api_key)) is not None:
-        return own
-    return kio.index.load_response_schema(api_key, version)
+def response_type(api: Api | int, version: int) -> type[ResponsePayload]:
+    """Return the class for an answer, as `request_type` does for a request."""
+    form = api if isinstance(api, Api) else APIS.get(api)
+    if form is not None and form.response is not None:
+        return form.response
+    return kio.index.load_response_schema(api if isinstance(api, int) else api.key, version)
 
 
 @cache

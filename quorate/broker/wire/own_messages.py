@@ -3,9 +3,7 @@
 They are no part of what ApiVersions names: a client of Kafka's never meets them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import ClassVar, Final
 from uuid import UUID
 
@@ -15,7 +13,6 @@ from kio.schema.response_header.v1.header import ResponseHeader
 from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64
-from kio.static.protocol import RequestPayload, ResponsePayload
 
 _REFETCH: Final = i16(10_034)
 _DAMAGE: Final = i16(10_035)
@@ -230,23 +227,3 @@ class DescribeDamageResponse:
     error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
     damaged: tuple[DamagedReplica, ...] = ()
     set_aside: tuple[SetAsideLog, ...] = ()
-
-
-OWN_REQUESTS: Final[Mapping[int, type[RequestPayload]]] = MappingProxyType(
-    {
-        _REFETCH: RefetchReplicaRequest,
-        _DAMAGE: DescribeDamageRequest,
-        _STATE_CHANGES: DescribeStateChangesRequest,
-        _STATES: DescribeStatesRequest,
-    }
-)
-"""By API key; each has one version."""
-OWN_RESPONSES: Final[Mapping[int, type[ResponsePayload]]] = MappingProxyType(
-    {
-        _REFETCH: RefetchReplicaResponse,
-        _DAMAGE: DescribeDamageResponse,
-        _STATE_CHANGES: DescribeStateChangesResponse,
-        _STATES: DescribeStatesResponse,
-    }
-)
-"""By API key."""
