@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import trio
 
 from quorate.broker.controller.controller import Controller, ControllerSettings
-from quorate.broker.controller.rpc.rpc import BrokerHeartbeatRequest
+from quorate.broker.controller.rpc import BrokerHeartbeatRequest
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import FeatureLevel, Partition, Record, RegisterBroker, Topic
 from quorate.broker.metadata.record_codec import decode, encode

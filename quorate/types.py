@@ -1,8 +1,9 @@
 """The types that all packages share: nodes, epochs, and places in a log (KIP-595, KIP-630, KIP-853)."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NewType
+from typing import Annotated, Final, NewType
 
+from quorate.bounds import Integer
 from quorate.value import value
 
 NodeId = NewType("NodeId", int)
@@ -14,6 +15,8 @@ Offset = NewType("Offset", int)
 UNKNOWN_EPOCH: Final = Epoch(-1)
 UNKNOWN_OFFSET: Final = Offset(-1)
 """What Kafka's messages say where there is none."""
+MAX_VOTERS: Final = 1000
+"""Of one quorum, in a message of its nodes; as many observers."""
 
 
 @value(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Endpoint:
     """The host and the port at which a node is reached."""
 
     host: str
-    port: int
+    port: Annotated[int, Integer(low=1, high=65535)]
 
 
 @value(frozen=True, slots=True)

@@ -12,7 +12,7 @@ SOURCE: Final = ROOT / "quorate"
 SIMULATOR: Final = "tests.simulator"
 """A package beside `quorate`, held to the same form."""
 EVERYTHING: Final = ("",)
-NOUNS: Final = ("error_code", "types", "value", "lazy_names", "present", "invariant")
+NOUNS: Final = ("bounds", "error_code", "types", "value", "lazy_names", "present", "invariant")
 """Modules that every package may import."""
 MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "runtime": (),

@@ -1,39 +1,19 @@
-"""Typed messages in CBOR: both directions of each made from one table."""
+"""Typed messages in CBOR: both directions of each made from its dataclass."""
 
-from quorate.cbor.arrays import Array
-from quorate.cbor.kinds import (
-    Kind,
-    boolean,
-    identifier,
-    integer,
-    integers,
-    number,
-    one_of,
-    optional,
-    sequence,
-    text,
-)
-from quorate.cbor.maps import RETIRED, Messages, Row, Struct, row
+from quorate.cbor.arrays import Array, Arrays
+from quorate.cbor.kinds import Kind, decode_identifier, optional, sequence
+from quorate.cbor.maps import Messages
 from quorate.cbor.plain import SchemaError, dump, load
 
 __all__ = [
-    "RETIRED",
     "Array",
+    "Arrays",
     "Kind",
     "Messages",
-    "Row",
     "SchemaError",
-    "Struct",
-    "boolean",
+    "decode_identifier",
     "dump",
-    "identifier",
-    "integer",
-    "integers",
     "load",
-    "number",
-    "one_of",
     "optional",
-    "row",
     "sequence",
-    "text",
 ]

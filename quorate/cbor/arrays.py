@@ -1,23 +1,55 @@
-"""Dataclasses as CBOR arrays, a field after the other, each way a function made from one table.
+"""Dataclasses as CBOR arrays, a field after the other, each way a function made from the fields' types.
 
-As in `dataclasses`, the source of the two functions is written and compiled when the table is read. So they
-are as fast as functions written by hand.
+As in `dataclasses`, the source of the two functions is written and compiled once for each class. So they are
+as fast as functions written by hand.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
-from quorate.cbor.kinds import Kind, same
-from quorate.cbor.maps import defaults_of
+from quorate.bounds import Bound
+from quorate.cbor.kinds import Field, Kind, Kinds, same
 from quorate.cbor.plain import SchemaError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+class Arrays(Kinds):
+    """Kinds of fields, where a dataclass within another is a list within its list. Of the dataclasses in
+    `flat` the fields stand in its place instead."""
+
+    __slots__ = ("_arrays", "_flat")
+
+    def __init__(self, bounds: Mapping[object, Bound], *, flat: Collection[type[object]] = ()) -> None:
+        super().__init__(bounds)
+        self._flat = frozenset(flat)
+        self._arrays: dict[type[object], Array[object]] = {}
+
+    def array(self, of: type[T], *given: str) -> "Array[T]":
+        """The codec of a dataclass. The fields in `given` aren't in its array. Raises `TypeError`."""
+        return Array(of, self, given)
+
+    def place(self, field: Field) -> "Kind[object] | Array[object]":
+        """The array of a field that is flat, else the field's kind."""
+        if field.number is not None:
+            raise TypeError(f"{field.name} has a number, but fields of arrays go by their place")
+        of = field.type
+        return self._array_within(of) if isinstance(of, type) and of in self._flat else field.kind
+
+    def _nested(self, of: type[object], most: int | None) -> Kind[object]:
+        return self._array_within(of).kind(most)
+
+    def _array_within(self, of: type[object]) -> "Array[object]":
+        # One for all fields of this type: to compile it takes as long as a hundred messages.
+        if of not in self._arrays:
+            self._arrays[of] = Array(of, self)
+        return self._arrays[of]
+
+
 class Array(Generic[T_co]):
-    """A dataclass as an array of its `fields` in this order. The fields of a field that is an array stand in
-    its place. Values after the last are of a later version, and are skipped.
+    """A dataclass as an array of its fields in their order. Values after the last are of a later version, and
+    are skipped.
 
     `encode` makes a list. `decode` takes one, and the values of the fields in `given`, which are not in the
     array. It raises `SchemaError`.
@@ -25,16 +57,10 @@ class Array(Generic[T_co]):
 
     __slots__ = ("_fields", "decode", "encode", "of")
 
-    def __init__(
-        self,
-        of: type[T_co],
-        given: Sequence[str] = (),
-        /,
-        **fields: "Kind[object] | Array[object]",
-    ) -> None:
-        defaults_of(of, [*fields, *given])
+    def __init__(self, of: type[T_co], kinds: Arrays, given: Sequence[str] = ()) -> None:
         self.of: type[object] = of
-        self._fields: Mapping[str, Kind[object] | Array[object]] = fields
+        fields = kinds.fields(of, given)
+        self._fields = {each.name: kinds.place(each) for each in fields}
         names: dict[str, object] = {"SchemaError": SchemaError}
         items = ", ".join(self._items("value", names))
         read, width = self._construction(of.__name__, 0, names, given)
@@ -54,7 +80,7 @@ def decode(fields, {", ".join(given)}):
         self.encode = cast("Callable[..., list[object]]", names["encode"])
         self.decode = cast("Callable[..., T_co]", names["decode"])
 
-    def kind(self, *, most: int | None = None) -> Kind[T_co]:
+    def kind(self, most: int | None) -> Kind[T_co]:
         """An array within another, of up to `most` values."""
 
         def decode(raw: object) -> T_co:

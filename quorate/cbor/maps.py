@@ -1,48 +1,55 @@
 """Dataclasses as CBOR maps from small integers to values: a reader skips fields that it does not know, and a
 writer leaves out those that have their default."""
 
-import dataclasses
-from collections.abc import Callable, Collection, Mapping
-from typing import Final, Generic, TypeVar, cast
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING
+from typing import Generic, TypeVar
 
-from quorate.cbor.kinds import Kind
+from quorate.bounds import Bound
+from quorate.cbor.kinds import Kind, Kinds
 from quorate.cbor.plain import SchemaError, dump, load
 
 T = TypeVar("T")
 
-RETIRED: Final = None
-"""Stands for a field that there is no more: its number is not used again."""
 
+class _Maps(Kinds):
+    """Kinds of fields, where a dataclass within another is a map too."""
 
-def defaults_of(of: type[object], names: Collection[str]) -> dict[str, object]:
-    """By field of the dataclass, which has exactly those of `names`."""
-    if not dataclasses.is_dataclass(of):
-        raise TypeError(f"{of.__name__} is not a dataclass")
-    declared: dict[str, object] = {each.name: each.default for each in dataclasses.fields(of)}
-    if declared.keys() != {*names}:
-        raise TypeError(f"the fields of {of.__name__} are {sorted(declared)}")
-    return declared
+    __slots__ = ("_structs",)
+
+    def __init__(self, bounds: Mapping[object, Bound]) -> None:
+        super().__init__(bounds)
+        self._structs: dict[type[object], Kind[object]] = {}
+
+    def _nested(self, of: type[object], most: int | None) -> Kind[object]:
+        if most is not None:
+            raise TypeError(f"a {of.__name__} within another message has no bound of its own")
+        if of not in self._structs:
+            struct = Struct(of, self)
+            self._structs[of] = Kind(struct.encode, struct.decode)
+        return self._structs[of]
 
 
 class Struct(Generic[T]):
-    """A dataclass as a CBOR map. A field's number is its place among `fields`, so that new ones come last.
-    The dataclass's defaults are the fields' defaults."""
+    """A dataclass as a CBOR map. The number of a field is one above that of the field before: new ones come
+    last, and `Numbered` leaves numbers out. The dataclass's defaults are the fields' defaults."""
 
     __slots__ = ("_by_key", "_fields", "_required", "of")
 
-    def __init__(self, of: type[T], /, **fields: Kind[object] | None) -> None:
-        kinds = [(key, name, kind) for key, (name, kind) in enumerate(fields.items()) if kind is not None]
-        defaults = defaults_of(of, [name for _, name, _ in kinds])
+    def __init__(self, of: type[T], kinds: _Maps) -> None:
         self.of = of
-        self._fields = tuple((key, name, kind.encode, defaults[name]) for key, name, kind in kinds)
-        self._by_key: Mapping[object, tuple[str, Callable[[object], object], bool]] = {
-            key: (name, kind.decode, kind.nullable) for key, name, kind in kinds
-        }
-        self._required = {name for name, default in defaults.items() if default is dataclasses.MISSING}
-
-    @property
-    def kind(self) -> Kind[T]:
-        return Kind(self.encode, self.decode)
+        self._required = set[str]()
+        self._fields: list[tuple[int, str, Callable[..., object], object]] = []
+        self._by_key: dict[object, tuple[str, Callable[[object], object], bool]] = {}
+        key = -1
+        for field in kinds.fields(of):
+            if field.number is not None and field.number <= key:
+                raise TypeError(f"{of.__name__}.{field.name}: the number {field.number} is taken")
+            key = key + 1 if field.number is None else field.number
+            self._fields.append((key, field.name, field.kind.encode, field.default))
+            self._by_key[key] = field.name, field.kind.decode, field.kind.nullable
+            if field.default is MISSING:
+                self._required.add(field.name)
 
     def encode(self, value: T) -> object:
         body: dict[int, object] = {}
@@ -72,39 +79,32 @@ class Struct(Generic[T]):
             raise SchemaError(f"{self.of.__name__}: missing {', '.join(missing)}") from None
 
 
-Row = tuple[int, int, Struct[object]]
-
-
-def row(number: int, version: int, of: type[object], /, **fields: Kind[object] | None) -> Row:
-    """Of a table of messages: a type, its number for ever, the version that is written, and its fields."""
-    return number, version, Struct(of, **fields)
-
-
 class Messages(Generic[T]):
-    """The CBOR array [number, version, fields] for each type of a table.
+    """The CBOR array [number, version, fields] for each type of a table. Its rows are a number for ever, the
+    version that is written, and the type.
 
     Fields that a reader does not know are skipped, a number or a version that it does not know is refused.
     """
 
-    __slots__ = ("_by_number", "_by_type", "_error", "_max_bytes", "_what")
+    __slots__ = ("_by_number", "_by_type", "_error", "_max_bytes", "_what", "types")
 
-    def __init__(self, what: str, *rows: Row, error: type[ValueError], max_bytes: int) -> None:
+    def __init__(
+        self,
+        what: str,
+        *rows: tuple[int, int, type[T]],
+        error: type[ValueError],
+        max_bytes: int,
+        bounds: Mapping[object, Bound] | None = None,
+    ) -> None:
+        """`bounds`: of fields of these types that have none written on them."""
         self._what = what
-        self._by_type = {struct.of: (number, version, struct) for number, version, struct in rows}
-        self._by_number = {
-            number: (version, cast("Struct[T]", struct).decode) for number, version, struct in rows
-        }
+        kinds = _Maps(bounds or {})
+        self.types = {number: of for number, _, of in rows}
+        structs = {of: Struct(of, kinds) for _, _, of in rows}
+        self._by_type = {of: (number, version, structs[of]) for number, version, of in rows}
+        self._by_number = {number: (version, structs[of].decode) for number, version, of in rows}
         self._error = error
         self._max_bytes = max_bytes
-
-    @property
-    def types(self) -> dict[int, type[object]]:
-        """By number."""
-        return {number: of for of, (number, _, _) in self._by_type.items()}
-
-    def version_of(self, message: T) -> int:
-        """The version that `encode` writes."""
-        return self._by_type[type(message)][1]
 
     def encode(self, message: T) -> bytes:
         number, version, struct = self._by_type[type(message)]

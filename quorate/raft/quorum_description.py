@@ -17,11 +17,11 @@ class ReplicaStatus:
     known."""
 
     key: ReplicaKey
+    endpoint: Endpoint | None = None
+    """The endpoint of a voter. Observers may have none."""
     log_end_offset: Offset | None
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
-    endpoint: Endpoint | None = None
-    """The endpoint of a voter. Observers may have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     RegisterBrokerRequest,

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     ControllerRequest,
     ControllerResponse,
     CreatedTopic,

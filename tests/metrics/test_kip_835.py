@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 from prometheus_client.registry import Collector
 
-from quorate.broker.controller.rpc.rpc import Assignment, CreateTopicsRequest, NewTopic
+from quorate.broker.controller.rpc import Assignment, CreateTopicsRequest, NewTopic
 from quorate.broker.metadata.metadata_records import NoOp
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 from prometheus_client import CollectorRegistry
 
-from quorate.broker.controller.rpc.rpc import Assignment, CreateTopicsRequest, NewTopic
+from quorate.broker.controller.rpc.client_messages import Assignment, CreateTopicsRequest, NewTopic
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace, logs_into
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost

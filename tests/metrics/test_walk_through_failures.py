@@ -8,19 +8,20 @@ from typing import Any
 import trio
 from prometheus_client import CollectorRegistry
 
-from quorate.broker.controller.rpc.election_rpc import ElectionType, ElectLeadersItem, ElectLeadersRequest
-from quorate.broker.controller.rpc.reassignment_rpc import (
+from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
-    ReassignmentItem,
-)
-from quorate.broker.controller.rpc.rpc import (
     Assignment,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    ElectionType,
+    ElectLeadersItem,
+    ElectLeadersRequest,
+    FewerPartitions,
     NewTopic,
+    ReassignmentItem,
+    ShrinkTopicsRequest,
     TopicRef,
 )
-from quorate.broker.controller.rpc.topics_rpc import FewerPartitions, ShrinkTopicsRequest
 from quorate.broker.controller.state_machines import (
     PartitionPhase,
     ReplicaPhase,

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cbor import Array
 from quorate.error_code import ErrorCode
 from quorate.raft.core import (
     AddVoter,
@@ -36,7 +35,6 @@ from quorate.raft.quorum_errors import (
 )
 from quorate.raft.transport.append_frames import encode_failure, encode_request, encode_success
 from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
-from quorate.raft.transport.frame_fields import TEXT
 from quorate.raft.transport.frames import Frame, FrameKind, decode_frame, encode_frame
 from quorate.raft.transport.leader_frames import encode_done, encode_snapshot, voter_change_fields
 from quorate.raft.transport.raft_codec import decode, encode
@@ -213,11 +211,6 @@ def test_a_number_above_the_most_is_refused(name):
             frame.fields[place] = value + 1
             with pytest.raises(PeerProtocolError):
                 decode(frame)
-
-
-def test_a_table_without_a_field_of_its_dataclass_can_not_be_read():
-    with pytest.raises(TypeError, match="fields of Endpoint"):
-        Array(Endpoint, host=TEXT)
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -17,7 +17,7 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.controller.rpc.rpc import CreateTopicsRequest, NewTopic
+from quorate.broker.controller.rpc import CreateTopicsRequest, NewTopic
 from quorate.broker.controller.rpc.rpc_codec import decode_answer, encode_request
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic

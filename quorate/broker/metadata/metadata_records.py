@@ -7,10 +7,23 @@ Source: KIP-500, KIP-631 and Kafka's metadata records of the same names.
 
 import enum
 import uuid
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
+from quorate.bounds import Integer, Most
+from quorate.broker.settings import MAX_REGISTERED_NAME
 from quorate.types import Epoch
 from quorate.value import value
+
+MAX_REPLICAS: Final = 1 << 10
+"""Replicas of one partition."""
+MAX_RESOURCE_NAME: Final = 249
+"""Characters in the name of a resource that has configs: a topic, a broker or a group."""
+MAX_LISTENERS: Final = 64
+"""Of one broker."""
+MAX_DIRECTORIES: Final = 256
+"""Of one broker."""
+MAX_FIRST_EPOCHS: Final = 1 << 10
+"""The number of times that one topic may have been shrunk, each time to more partitions than the last."""
 
 NO_LEADER: Final = -1
 """A partition's leader where no replica may lead."""
@@ -90,43 +103,63 @@ class ChangeReason(enum.IntEnum):
     """The broker sets a damaged log aside, and fetches the replica anew."""
 
 
+BrokerId: TypeAlias = Annotated[int, Integer(low=0)]
+LeaderId: TypeAlias = Annotated[int, Integer(low=-1)]
+"""A broker's id, or `NO_LEADER`."""
+PartitionId: TypeAlias = Annotated[int, Integer(low=0)]
+LeaderEpoch: TypeAlias = Annotated[Epoch, Integer(low=0)]
+BrokerIds: TypeAlias = Annotated[tuple[BrokerId, ...], Most(MAX_REPLICAS)]
+ReplicaDirectories: TypeAlias = Annotated[tuple[uuid.UUID, ...], Most(MAX_REPLICAS)]
+LogDirs: TypeAlias = Annotated[tuple[uuid.UUID, ...], Most(MAX_DIRECTORIES)]
+_Int64: TypeAlias = Annotated[int, Integer(bits=64, low=0)]
+_Level: TypeAlias = Annotated[int, Integer(bits=16, low=0)]
+_Name: TypeAlias = Annotated[str, Most(255)]
+_TopicName: TypeAlias = Annotated[str, Most(249)]
+_EntityName: TypeAlias = Annotated[str, Most(1 << 12)]
+RegisteredName: TypeAlias = Annotated[str, Most(MAX_REGISTERED_NAME)]
+
+
 @value(frozen=True, slots=True, kw_only=True)
 class BrokerEndpoint:
     """An endpoint of a broker: the listener's name, host and port."""
 
-    name: str
-    host: str
-    port: int
+    name: RegisteredName
+    host: RegisteredName
+    port: Annotated[int, Integer(low=0)]
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class FeatureRange:
     """The levels of a feature that a broker supports, both inclusive."""
 
-    name: str
-    min_level: int
-    max_level: int
+    name: _Name
+    min_level: _Level
+    max_level: _Level
+
+
+Listeners: TypeAlias = Annotated[tuple[BrokerEndpoint, ...], Most(MAX_LISTENERS)]
+Features: TypeAlias = Annotated[tuple[FeatureRange, ...], Most(256)]
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
     """A broker process made itself known, or the same process did so again."""
 
-    broker_id: int
+    broker_id: BrokerId
     incarnation_id: uuid.UUID
     """Drawn by each process: a restart has another."""
-    broker_epoch: int
+    broker_epoch: _Int64
     """The offset of the first registration record of this incarnation."""
-    listeners: tuple[BrokerEndpoint, ...] = ()
-    rack: str | None = None
-    features: tuple[FeatureRange, ...] = ()
+    listeners: Listeners = ()
+    rack: RegisteredName | None = None
+    features: Features = ()
     fenced: bool = True
     in_controlled_shutdown: bool = False
-    log_dirs: tuple[uuid.UUID, ...] = ()
+    log_dirs: LogDirs = ()
     """Ids of the directories that are online. Empty: registered by a version that didn't say."""
     inactive_reason: ChangeReason | None = None
     """As `BrokerState.inactive_reason`; None for a new incarnation."""
-    proven_epoch: int | None = None
+    proven_epoch: _Int64 | None = None
     """As `BrokerState.proven_epoch` (KIP-966)."""
 
 
@@ -134,14 +167,14 @@ class RegisterBroker:
 class BrokerRegistrationChange:
     """A broker was fenced, unfenced, began its controlled shutdown or lost a directory. None: unchanged."""
 
-    broker_id: int
-    broker_epoch: int
+    broker_id: BrokerId
+    broker_epoch: _Int64
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
-    log_dirs: tuple[uuid.UUID, ...] | None = None
+    log_dirs: LogDirs | None = None
     reason: ChangeReason | None = None
     """None in records of versions that did not say."""
-    last_heard_ms: int | None = None
+    last_heard_ms: _Int64 | None = None
     """Of a fencing: when the controller last heard from the broker (ms since the Unix epoch, by the clock of
     the controller); None if it never did."""
 
@@ -150,25 +183,25 @@ class BrokerRegistrationChange:
 class UnregisterBroker:
     """A broker is gone for good."""
 
-    broker_id: int
-    broker_epoch: int
+    broker_id: BrokerId
+    broker_epoch: _Int64
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class FirstEpoch:
     """The leader epoch with which a topic's partitions from `partition_id` on begin."""
 
-    partition_id: int
-    leader_epoch: Epoch
+    partition_id: PartitionId
+    leader_epoch: LeaderEpoch
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic came to be. Its partitions follow, in order."""
 
-    name: str
+    name: _TopicName
     topic_id: uuid.UUID
-    first_epochs: tuple[FirstEpoch, ...] = ()
+    first_epochs: Annotated[tuple[FirstEpoch, ...], Most(MAX_FIRST_EPOCHS)] = ()
     """In snapshots, of a topic that was shrunk: see `TopicState.first_epochs`."""
 
 
@@ -177,22 +210,22 @@ class Partition:
     """A partition's whole state."""
 
     topic_id: uuid.UUID
-    partition_id: int
-    replicas: tuple[int, ...]
+    partition_id: PartitionId
+    replicas: BrokerIds
     """Broker ids in order of preference."""
-    isr: tuple[int, ...]
-    removing_replicas: tuple[int, ...] = ()
-    adding_replicas: tuple[int, ...] = ()
-    leader: int = NO_LEADER
+    isr: BrokerIds
+    removing_replicas: BrokerIds = ()
+    adding_replicas: BrokerIds = ()
+    leader: LeaderId = NO_LEADER
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
-    leader_epoch: Epoch = Epoch(0)
-    partition_epoch: int = 0
-    eligible_leader_replicas: tuple[int, ...] = ()
+    leader_epoch: LeaderEpoch = Epoch(0)
+    partition_epoch: Annotated[int, Integer(low=0)] = 0
+    eligible_leader_replicas: BrokerIds = ()
     """KIP-966: no member of the ISR, and sure to have every committed record. Empty while the ISR has
     min.insync.replicas members."""
-    last_known_elr: tuple[int, ...] = ()
+    last_known_elr: BrokerIds = ()
     """Who led last, where the ISR is empty."""
-    directories: tuple[uuid.UUID, ...] = ()
+    directories: ReplicaDirectories = ()
     """Of each replica, in the order of `replicas` (KIP-858). Empty, as in older records: `MIGRATING` for
     all. A reader that skips the field elects as it did before there were directories."""
 
@@ -206,16 +239,16 @@ class PartitionChange:
     """
 
     topic_id: uuid.UUID
-    partition_id: int
-    isr: tuple[int, ...] | None = None
-    leader: int | None = None
-    replicas: tuple[int, ...] | None = None
-    removing_replicas: tuple[int, ...] | None = None
-    adding_replicas: tuple[int, ...] | None = None
+    partition_id: PartitionId
+    isr: BrokerIds | None = None
+    leader: LeaderId | None = None
+    replicas: BrokerIds | None = None
+    removing_replicas: BrokerIds | None = None
+    adding_replicas: BrokerIds | None = None
     leader_recovery_state: LeaderRecoveryState | None = None
-    eligible_leader_replicas: tuple[int, ...] | None = None
-    last_known_elr: tuple[int, ...] | None = None
-    directories: tuple[uuid.UUID, ...] | None = None
+    eligible_leader_replicas: BrokerIds | None = None
+    last_known_elr: BrokerIds | None = None
+    directories: ReplicaDirectories | None = None
     """None: those that stay replicas keep theirs (KAFKA-16583), those that are new have none yet."""
     reason: ChangeReason | None = None
     """None in records of versions that did not say."""
@@ -229,7 +262,7 @@ class ShrinkTopic:
     """
 
     topic_id: uuid.UUID
-    num_partitions: int
+    num_partitions: Annotated[int, Integer(low=1)]
     """That are left; at least one."""
 
 
@@ -245,9 +278,9 @@ class Config:
     """A configuration key was set, or with None removed."""
 
     resource_type: ConfigType
-    resource_name: str
+    resource_name: Annotated[str, Most(MAX_RESOURCE_NAME)]
     """A topic's name, a broker's id in digits, or empty for every broker."""
-    name: str
+    name: _Name
     value: str | None
 
 
@@ -255,17 +288,17 @@ class Config:
 class FeatureLevel:
     """A feature's finalized level; 0 removes it."""
 
-    name: str
-    level: int
+    name: _Name
+    level: _Level
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class ProducerIds:
     """A broker was given the producer ids below `next_producer_id` that nobody had before."""
 
-    broker_id: int
-    broker_epoch: int
-    next_producer_id: int
+    broker_id: BrokerId
+    broker_epoch: _Int64
+    next_producer_id: _Int64
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -273,9 +306,9 @@ class QuotaEntity:
     """Whose quota: one of the two or both of `user` and `client_id`, or `ip` alone. An empty name is the
     default of its type, None: the entity has no such part (KIP-546)."""
 
-    user: str | None = None
-    client_id: str | None = None
-    ip: str | None = None
+    user: _EntityName | None = None
+    client_id: _EntityName | None = None
+    ip: _EntityName | None = None
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -283,7 +316,7 @@ class ClientQuota:
     """A quota of an entity was set, or with None removed (KIP-546)."""
 
     entity: QuotaEntity
-    key: str
+    key: _Name
     """As `producer_byte_rate`."""
     value: float | None
 

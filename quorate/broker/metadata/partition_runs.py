@@ -27,7 +27,7 @@ from quorate.broker.metadata.record_codec import (
 )
 from quorate.broker.metadata.states import PartitionState, as_eligible
 from quorate.broker.metadata.topic_partitions import Directories, Remembered, Shape, TopicPartitions
-from quorate.cbor import identifier
+from quorate.cbor import decode_identifier
 
 RUN_MAX: Final = 512
 """Records that are decoded together, in about a millisecond."""
@@ -158,7 +158,7 @@ def _run_of(rows: Sequence[_Row]) -> PartitionRun:
     ):
         raise _UnlikeError
     return PartitionRun(
-        identifier.decode(topic_ids[0]),
+        decode_identifier(topic_ids[0]),
         first,
         TopicPartitions.of(
             leader_epochs=array("i", map(_integers.__getitem__, leader_epochs)),
@@ -206,7 +206,7 @@ class _DirectoryLists(Remembered[bytes, Directories]):
         """`key`: how many, and each a byte that says what follows, and the id."""
         if key and len(key) != 1 + 17 * (key[0] & 31):
             raise _UnlikeError
-        return tuple([identifier.decode(key[at : at + 16]) for at in range(2, len(key), 17)])
+        return tuple([decode_identifier(key[at : at + 16]) for at in range(2, len(key), 17)])
 
 
 class _Integers(Remembered[bytes, int]):

@@ -15,22 +15,16 @@ from typing import Final, TypeAlias, TypeVar
 from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
     BeginTransaction,
-    BrokerEndpoint,
     BrokerRegistrationChange,
-    ChangeReason,
     ClientQuota,
     Config,
-    ConfigType,
     EndTransaction,
     FeatureLevel,
-    FeatureRange,
-    FirstEpoch,
     LeaderRecoveryState,
     NoOp,
     Partition,
     PartitionChange,
     ProducerIds,
-    QuotaEntity,
     Record,
     RegisterBroker,
     RemoveTopic,
@@ -38,162 +32,35 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
-from quorate.broker.settings import MAX_REGISTERED_NAME
-from quorate.cbor import (
-    Messages,
-    Struct,
-    boolean,
-    dump,
-    identifier,
-    integer,
-    integers,
-    number,
-    one_of,
-    optional,
-    row,
-    sequence,
-    text,
-)
+from quorate.cbor import Messages, decode_identifier, dump
 from quorate.types import Epoch
 
 MAX_RECORD_BYTES: Final = 1 << 20
-MAX_REPLICAS: Final = 1 << 10
-"""Replicas of one partition."""
-MAX_RESOURCE_NAME: Final = 249
-"""Characters in the name of a resource that has configs: a topic, a broker or a group."""
-"""Characters in a broker's rack, and in the name and the host of a listener."""
-MAX_LISTENERS: Final = 64
-"""Of one broker."""
-MAX_DIRECTORIES: Final = 256
-"""Of one broker."""
-MAX_FIRST_EPOCHS: Final = 1 << 10
-"""Of one topic: in so many steps, each further up, it may have been shrunk."""
 
 
 class RecordDecodeError(ValueError):
     """Bytes that are no metadata record this version knows."""
 
 
-broker_id = integer(low=0)
-leader_id = integer(low=-1)
-epoch = integer(low=0)
-offset = integer(bits=64, low=0)
-partition_id = integer(low=0)
-replicas = integers(most=MAX_REPLICAS, low=0)
-directories = sequence(identifier, most=MAX_REPLICAS)
-topic_name = text(most=249)
-recovery_state = one_of(LeaderRecoveryState)
-
-_registered_name = text(most=MAX_REGISTERED_NAME)
-listener = Struct(BrokerEndpoint, name=_registered_name, host=_registered_name, port=integer(low=0))
-feature_range = Struct(
-    FeatureRange,
-    name=text(most=255),
-    min_level=integer(bits=16, low=0),
-    max_level=integer(bits=16, low=0),
-)
-first_epoch = Struct(FirstEpoch, partition_id=partition_id, leader_epoch=epoch)
-listeners = sequence(listener.kind, most=MAX_LISTENERS)
-features = sequence(feature_range.kind, most=256)
-log_dirs = sequence(identifier, most=MAX_DIRECTORIES)
-rack = optional(_registered_name)
-change_reason = optional(one_of(ChangeReason))
-_entity_name = optional(text(most=1 << 12))
-quota_entity = Struct(QuotaEntity, user=_entity_name, client_id=_entity_name, ip=_entity_name)
-
 # Numbers are for ever: a record type that goes leaves its number unused.
 _RECORDS: Final[Messages[Record]] = Messages(
     "metadata record",
-    row(0, 0, NoOp),
-    row(
-        1,
-        0,
-        RegisterBroker,
-        broker_id=broker_id,
-        incarnation_id=identifier,
-        broker_epoch=offset,
-        listeners=listeners,
-        rack=rack,
-        features=features,
-        fenced=boolean,
-        in_controlled_shutdown=boolean,
-        log_dirs=log_dirs,
-        inactive_reason=change_reason,
-        proven_epoch=optional(offset),
-    ),
-    row(
-        2,
-        0,
-        BrokerRegistrationChange,
-        broker_id=broker_id,
-        broker_epoch=offset,
-        fenced=optional(boolean),
-        in_controlled_shutdown=optional(boolean),
-        log_dirs=optional(log_dirs),
-        reason=change_reason,
-        last_heard_ms=optional(offset),
-    ),
-    row(3, 0, UnregisterBroker, broker_id=broker_id, broker_epoch=offset),
-    row(
-        4,
-        0,
-        Topic,
-        name=topic_name,
-        topic_id=identifier,
-        first_epochs=sequence(first_epoch.kind, most=MAX_FIRST_EPOCHS),
-    ),
-    row(
-        5,
-        0,
-        Partition,
-        topic_id=identifier,
-        partition_id=partition_id,
-        replicas=replicas,
-        isr=replicas,
-        removing_replicas=replicas,
-        adding_replicas=replicas,
-        leader=leader_id,
-        leader_recovery_state=recovery_state,
-        leader_epoch=epoch,
-        partition_epoch=epoch,
-        eligible_leader_replicas=replicas,
-        last_known_elr=replicas,
-        directories=directories,
-    ),
-    row(
-        6,
-        0,
-        PartitionChange,
-        topic_id=identifier,
-        partition_id=partition_id,
-        isr=optional(replicas),
-        leader=optional(leader_id),
-        replicas=optional(replicas),
-        removing_replicas=optional(replicas),
-        adding_replicas=optional(replicas),
-        leader_recovery_state=optional(recovery_state),
-        eligible_leader_replicas=optional(replicas),
-        last_known_elr=optional(replicas),
-        directories=optional(directories),
-        reason=change_reason,
-    ),
-    row(7, 0, RemoveTopic, topic_id=identifier),
-    row(
-        8,
-        0,
-        Config,
-        resource_type=one_of(ConfigType),
-        resource_name=text(most=MAX_RESOURCE_NAME),
-        name=text(most=255),
-        value=optional(text()),
-    ),
-    row(9, 0, FeatureLevel, name=text(most=255), level=integer(bits=16, low=0)),
-    row(10, 0, ProducerIds, broker_id=broker_id, broker_epoch=offset, next_producer_id=offset),
-    row(11, 0, BeginTransaction, name=optional(text())),
-    row(12, 0, EndTransaction),
-    row(13, 0, AbortTransaction, reason=optional(text())),
-    row(14, 0, ShrinkTopic, topic_id=identifier, num_partitions=integer(low=1)),
-    row(15, 0, ClientQuota, entity=quota_entity.kind, key=text(most=255), value=optional(number)),
+    (0, 0, NoOp),
+    (1, 0, RegisterBroker),
+    (2, 0, BrokerRegistrationChange),
+    (3, 0, UnregisterBroker),
+    (4, 0, Topic),
+    (5, 0, Partition),
+    (6, 0, PartitionChange),
+    (7, 0, RemoveTopic),
+    (8, 0, Config),
+    (9, 0, FeatureLevel),
+    (10, 0, ProducerIds),
+    (11, 0, BeginTransaction),
+    (12, 0, EndTransaction),
+    (13, 0, AbortTransaction),
+    (14, 0, ShrinkTopic),
+    (15, 0, ClientQuota),
     error=RecordDecodeError,
     max_bytes=MAX_RECORD_BYTES,
 )
@@ -270,7 +137,7 @@ def _decode_partition(data: bytes) -> Record:
     if fields[0] & 31 != others + held:
         return _RECORDS.decode(data)
     return Partition(
-        topic_id=identifier.decode(topic_id),
+        topic_id=decode_identifier(topic_id),
         partition_id=integer_of(number),
         replicas=replicas,
         isr=isr,
@@ -304,7 +171,7 @@ def _learn_brokers(data: bytes, raw_brokers: bytes, *, size: int) -> Record:
 def _learn_directories(raw: bytes) -> tuple[uuid.UUID, ...]:
     """`raw`: each a byte that says what follows, and the id."""
     _make_room(_known_directories)
-    ids = [identifier.decode(raw[at : at + 16]) for at in range(1, len(raw), 17)]
+    ids = [decode_identifier(raw[at : at + 16]) for at in range(1, len(raw), 17)]
     directories = _known_directories[raw] = tuple(ids)
     return directories
 
@@ -318,7 +185,7 @@ def _decode_change(data: bytes) -> Record:
     key = data[3:4], data[match.end() :]
     known = _known_changes.get(key)
     if known is not None:
-        return known(topic_id=identifier.decode(topic_id), partition_id=integer_of(number))
+        return known(topic_id=decode_identifier(topic_id), partition_id=integer_of(number))
     record = _RECORDS.decode(data)
     if isinstance(record, PartitionChange):
         _make_room(_known_changes)

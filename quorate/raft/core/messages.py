@@ -5,16 +5,23 @@ correlation.
 correlation is not the one in flight to that node are ignored by the receiver.
 """
 
+from typing import Annotated, TypeAlias
+
+from quorate.bounds import Integer, Most
 from quorate.error_code import ErrorCode
 from quorate.raft.core.core_config import BatchSpan
-from quorate.types import Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId
+from quorate.types import MAX_VOTERS, Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId
 from quorate.value import value
+
+Int32: TypeAlias = Annotated[int, Integer(low=0)]
+Destination: TypeAlias = Annotated[NodeId, Integer()]
+"""A node id. Below 0: any node that listens at the address, which is all that the sender knows of it."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class Request:
     source: NodeId
-    destination: NodeId
+    destination: Destination
     correlation: int
     cluster_id: str
 
@@ -22,7 +29,7 @@ class Request:
 @value(frozen=True, slots=True, kw_only=True)
 class Response:
     source: NodeId
-    destination: NodeId
+    destination: Destination
     correlation: int
     error: ErrorCode = ErrorCode.NONE
     epoch: Epoch
@@ -70,7 +77,7 @@ class BeginQuorumEpochResponse(Response):
 @value(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochRequest(Request):
     epoch: Epoch
-    preferred_successors: tuple[NodeId, ...]
+    preferred_successors: Annotated[tuple[Annotated[NodeId, Integer(bits=64, low=0)], ...], Most(MAX_VOTERS)]
     """The other voters, the most up to date first."""
 
 
@@ -88,8 +95,8 @@ class FetchRequest(Request):
     """The follower's log end offset: everything below it is durable there."""
     last_fetched_epoch: Epoch
     """Epoch of the record below `offset`."""
-    max_wait_ms: int
-    max_bytes: int
+    max_wait_ms: Int32
+    max_bytes: Int32
     high_watermark: Offset | None
     """The follower's, so that the leader answers when it has a newer one."""
     read_round: int = 0
@@ -119,7 +126,7 @@ class FetchSnapshotRequest(Request):
     snapshot: SnapshotId
     position: int
     """Bytes of it that the follower has."""
-    max_bytes: int
+    max_bytes: Int32
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -9,16 +9,15 @@ answers.
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.cbor import Array, boolean, dump, optional, sequence
+from quorate.cbor import dump, optional, sequence
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.append_frames import decode_outcome, encode_outcome
 from quorate.raft.transport.frame_fields import (
     ENDPOINT,
     EPOCH,
-    INT64,
+    FRAME,
     KEY,
-    MAX_VOTERS,
     NODE,
     OFFSET,
     TEXT,
@@ -26,17 +25,9 @@ from quorate.raft.transport.frame_fields import (
 )
 from quorate.raft.transport.frames import Frame, FrameKind, load
 from quorate.runtime import Buffer
-from quorate.types import Endpoint, Epoch, NodeId, ReplicaKey
+from quorate.types import MAX_VOTERS, Endpoint, Epoch, NodeId, ReplicaKey
 
-_STATUS: Final = Array(
-    ReplicaStatus,
-    key=KEY,
-    endpoint=optional(ENDPOINT),
-    log_end_offset=optional(OFFSET),
-    last_fetch_ms=optional(INT64),
-    last_caught_up_ms=optional(INT64),
-).kind()
-_STATUSES: Final = sequence(_STATUS, most=MAX_VOTERS)
+_STATUSES: Final = sequence(FRAME.kind(ReplicaStatus), most=MAX_VOTERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +69,7 @@ def decode_view(frame: Frame) -> QuorumView:
         raise PeerProtocolError("a description is not an array")
     read = FieldReader(frame, values)
     cluster_id, leader, epoch = read.take(TEXT), read.take(optional(NODE)), read.take(EPOCH)
-    endpoint, leads = read.take(optional(ENDPOINT)), read.take(boolean)
+    endpoint, leads = read.take(optional(ENDPOINT)), read.take(FRAME.kind(bool))
     description = None
     if leads:
         if leader is None:

@@ -1,9 +1,10 @@
 """The kinds of fields in a frame."""
 
 from collections.abc import Sequence
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
-from quorate.cbor import Array, Kind, SchemaError, integer, one_of, optional, text
+from quorate.bounds import Integer, Most, Only
+from quorate.cbor import Arrays, Kind, SchemaError, optional
 from quorate.error_code import ErrorCode
 from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.frames import Frame
@@ -29,21 +30,32 @@ QUORUM_CODES: Final = frozenset(
     }
 )
 """What the quorum's nodes answer with. They take no other code from each other."""
-MAX_VOTERS: Final = 1000
 
-INT32: Final = integer(low=0)
-INT64: Final = integer(bits=64, low=0)
-TEXT: Final = text(most=1 << 20)
-NODE: Final = cast("Kind[NodeId]", INT32)
-DESTINATION: Final = cast("Kind[NodeId]", integer())
-"""Below 0: whoever listens there, of whom the sender knows no more than the address."""
-EPOCH: Final = cast("Kind[Epoch]", INT32)
-OFFSET: Final = cast("Kind[Offset]", INT64)
-ERROR: Final = one_of(ErrorCode, only=QUORUM_CODES)
-KEY: Final = Array(ReplicaKey, id=NODE, directory_id=optional(TEXT))
-ENDPOINT: Final = Array(Endpoint, host=TEXT, port=integer(low=1, high=65535)).kind(most=2)
-EPOCH_END: Final = Array(EpochEnd, epoch=EPOCH, end_offset=OFFSET).kind(most=2)
-SNAPSHOT: Final = Array(SnapshotId, end_offset=OFFSET, epoch=EPOCH).kind(most=2)
+FRAME: Final = Arrays(
+    {
+        int: Integer(bits=64, low=0),
+        str: Most(1 << 20),
+        NodeId: Integer(low=0),
+        Epoch: Integer(low=0),
+        Offset: Integer(bits=64, low=0),
+        ErrorCode: Only(QUORUM_CODES),
+        Endpoint: Most(2),
+        EpochEnd: Most(2),
+        SnapshotId: Most(2),
+    },
+    flat=[ReplicaKey],
+)
+"""The fields of frames by their types, if nothing else is written on these."""
+
+INT32: Final = FRAME.kind(int, Integer(low=0))
+INT64: Final = FRAME.kind(int)
+TEXT: Final = FRAME.kind(str)
+NODE: Final = FRAME.kind(NodeId)
+EPOCH: Final = FRAME.kind(Epoch)
+OFFSET: Final = FRAME.kind(Offset)
+ERROR: Final = FRAME.kind(ErrorCode)
+ENDPOINT: Final = FRAME.kind(Endpoint)
+KEY: Final = FRAME.array(ReplicaKey)
 
 
 class FieldReader:

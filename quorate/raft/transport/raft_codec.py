@@ -1,9 +1,9 @@
 """Core messages to frames and back. What arrives is validated into types here, at the door."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from quorate.cbor import Array, Kind, SchemaError, boolean, integers, optional
+from quorate.cbor import Array, SchemaError
 from quorate.raft.core import (
     BatchSpan,
     BeginQuorumEpochRequest,
@@ -19,103 +19,27 @@ from quorate.raft.core import (
     VoteResponse,
 )
 from quorate.raft.quorum_errors import PeerProtocolError
-from quorate.raft.transport.frame_fields import (
-    DESTINATION,
-    ENDPOINT,
-    EPOCH,
-    EPOCH_END,
-    ERROR,
-    INT32,
-    INT64,
-    KEY,
-    MAX_VOTERS,
-    NODE,
-    OFFSET,
-    SNAPSHOT,
-    TEXT,
-)
+from quorate.raft.transport.frame_fields import FRAME
 from quorate.raft.transport.frames import RESPONSE, Frame, FrameKind, encode_frame
 from quorate.runtime import Buffer
 
 _FETCHED: Final = FrameKind.FETCH + RESPONSE
 _FETCHED_SNAPSHOT: Final = FrameKind.FETCH_SNAPSHOT + RESPONSE
-_Fields = Kind[object] | Array[object]
 
-
-def _request(of: type[Message], **fields: _Fields) -> Array[Message]:
-    return Array(of, ["correlation"], source=NODE, destination=DESTINATION, cluster_id=TEXT, **fields)
-
-
-def _response(of: type[Message], *payload: str, **fields: _Fields) -> Array[Message]:
-    return Array(
-        of,
-        ["correlation", *payload],
-        source=NODE,
-        destination=DESTINATION,
-        error=ERROR,
-        epoch=EPOCH,
-        leader=optional(NODE),
-        leader_endpoint=optional(ENDPOINT),
-        **fields,
-    )
-
-
-_REQUESTS: Final = {
-    FrameKind.FETCH: _request(
-        FetchRequest,
-        replica=KEY,
-        epoch=EPOCH,
-        offset=OFFSET,
-        last_fetched_epoch=EPOCH,
-        max_wait_ms=INT32,
-        max_bytes=INT32,
-        high_watermark=optional(OFFSET),
-        read_round=INT64,
-    ),
-    FrameKind.FETCH_SNAPSHOT: _request(
-        FetchSnapshotRequest,
-        replica=KEY,
-        epoch=EPOCH,
-        snapshot=SNAPSHOT,
-        position=INT64,
-        max_bytes=INT32,
-    ),
-    FrameKind.VOTE: _request(
-        VoteRequest,
-        voter=KEY,
-        candidate=KEY,
-        epoch=EPOCH,
-        last_epoch=EPOCH,
-        end_offset=OFFSET,
-        pre_vote=boolean,
-        leader_resigned=boolean,
-    ),
-    FrameKind.BEGIN_QUORUM_EPOCH: _request(
-        BeginQuorumEpochRequest, voter=KEY, epoch=EPOCH, endpoint=optional(ENDPOINT)
-    ),
-    FrameKind.END_QUORUM_EPOCH: _request(
-        EndQuorumEpochRequest,
-        epoch=EPOCH,
-        preferred_successors=integers(most=MAX_VOTERS, bits=64, low=0),
-    ),
+# Beside the fields: the correlation stands in the header, and bytes are the payload.
+_REQUESTS: Final[Mapping[FrameKind, Array[Message]]] = {
+    FrameKind.VOTE: FRAME.array(VoteRequest, "correlation"),
+    FrameKind.BEGIN_QUORUM_EPOCH: FRAME.array(BeginQuorumEpochRequest, "correlation"),
+    FrameKind.END_QUORUM_EPOCH: FRAME.array(EndQuorumEpochRequest, "correlation"),
+    FrameKind.FETCH: FRAME.array(FetchRequest, "correlation"),
+    FrameKind.FETCH_SNAPSHOT: FRAME.array(FetchSnapshotRequest, "correlation"),
 }
-_RESPONSES: Final = {
-    FrameKind.FETCH: _response(
-        FetchResponse,
-        "batches",
-        "records",
-        high_watermark=optional(OFFSET),
-        log_start_offset=OFFSET,
-        diverging=optional(EPOCH_END),
-        snapshot=optional(SNAPSHOT),
-        read_round=INT64,
-    ),
-    FrameKind.FETCH_SNAPSHOT: _response(
-        FetchSnapshotResponse, "length", "chunk", snapshot=SNAPSHOT, size=INT64, position=INT64
-    ),
-    FrameKind.VOTE: _response(VoteResponse, granted=boolean, pre_vote=boolean),
-    FrameKind.BEGIN_QUORUM_EPOCH: _response(BeginQuorumEpochResponse),
-    FrameKind.END_QUORUM_EPOCH: _response(EndQuorumEpochResponse),
+_RESPONSES: Final[Mapping[FrameKind, Array[Message]]] = {
+    FrameKind.VOTE: FRAME.array(VoteResponse, "correlation"),
+    FrameKind.BEGIN_QUORUM_EPOCH: FRAME.array(BeginQuorumEpochResponse, "correlation"),
+    FrameKind.END_QUORUM_EPOCH: FRAME.array(EndQuorumEpochResponse, "correlation"),
+    FrameKind.FETCH: FRAME.array(FetchResponse, "correlation", "batches", "records"),
+    FrameKind.FETCH_SNAPSHOT: FRAME.array(FetchSnapshotResponse, "correlation", "length", "chunk"),
 }
 _BY_KIND: Final = {
     **{int(kind): array for kind, array in _REQUESTS.items()},

@@ -8,10 +8,10 @@ stands where an append has its base offset.
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.cbor import Array, dump, sequence
+from quorate.cbor import dump, sequence
 from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.append_frames import decode_outcome, encode_outcome
-from quorate.raft.transport.frame_fields import INT32, INT64, SNAPSHOT, TEXT, FieldReader
+from quorate.raft.transport.frame_fields import FRAME, INT32, INT64, TEXT, FieldReader
 from quorate.raft.transport.frames import Frame, FrameKind, load
 from quorate.runtime import Buffer
 from quorate.types import Offset, SnapshotId
@@ -39,21 +39,19 @@ class SnapshotRead:
     max_bytes: int
 
 
-_LISTED: Final = sequence(
-    Array(ListedSnapshot, snapshot=SNAPSHOT, size_bytes=INT64, last_timestamp_ms=INT64).kind(),
-    most=MAX_LISTED,
-)
+_SNAPSHOT: Final = FRAME.kind(SnapshotId)
+_LISTED: Final = sequence(FRAME.kind(ListedSnapshot), most=MAX_LISTED)
 
 
 def snapshot_read_fields(snapshot: SnapshotId, position: int, max_bytes: int) -> list[object]:
     """What follows the cluster id in a READ_SNAPSHOT request."""
-    return [SNAPSHOT.encode(snapshot), position, max_bytes]
+    return [_SNAPSHOT.encode(snapshot), position, max_bytes]
 
 
 def decode_snapshot_read(frame: Frame) -> SnapshotRead:
     """Raises `PeerProtocolError`."""
     read = FieldReader(frame)
-    return SnapshotRead(read.take(TEXT), read.take(SNAPSHOT), read.take(INT64), read.take(INT32))
+    return SnapshotRead(read.take(TEXT), read.take(_SNAPSHOT), read.take(INT64), read.take(INT32))
 
 
 def encode_listed(correlation: int, listed: tuple[ListedSnapshot, ...]) -> list[Buffer]:

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.topics import handle_create_partitions, handle_create_topics, handle_delete_topics
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     CreatedTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,

@@ -22,23 +22,19 @@ from quorate.broker.apis import BROKER_APIS, CONTROLLER_APIS, Dispatcher
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.topic_creation import Creation
-from quorate.broker.controller.rpc.election_rpc import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ElectLeadersResult,
-)
-from quorate.broker.controller.rpc.reassignment_rpc import (
+from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    ReassignmentResult,
-)
-from quorate.broker.controller.rpc.rpc import (
     ControllerResponse,
     CreatedTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeletedTopic,
     DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersResult,
+    ReassignmentResult,
 )
 from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_administration import GroupAdministration

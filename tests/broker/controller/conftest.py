@@ -16,7 +16,7 @@ from quorate.broker.controller.operations.directory_changes import assign_replic
 from quorate.broker.controller.operations.online_directories import may_lead
 from quorate.broker.controller.operations.outcome import Groups, Outcome, R
 from quorate.broker.controller.operations.topics.topic_lifecycle import Draw, create_topics
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     Assignment,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,

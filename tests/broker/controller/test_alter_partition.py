@@ -3,7 +3,7 @@ import uuid
 import pytest
 
 from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResult,

@@ -1,7 +1,7 @@
 """How far brokers are with their state changes, as the active controller knows it."""
 
 from quorate.broker.controller.liveness.broker_progress import BrokerProgress
-from quorate.broker.controller.rpc.rpc import BrokerHeartbeatRequest
+from quorate.broker.controller.rpc import BrokerHeartbeatRequest
 from quorate.broker.controller.state_machines import ReplicaPhase
 from quorate.broker.metadata.delta import MetadataDelta, apply_records
 from quorate.broker.metadata.metadata_records import RemoveTopic, UnregisterBroker

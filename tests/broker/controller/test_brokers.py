@@ -7,7 +7,7 @@ from quorate.broker.controller.operations.brokers import (
     unregister_broker,
 )
 from quorate.broker.controller.operations.leaderships import settle_elrs
-from quorate.broker.controller.rpc.rpc import BrokerHeartbeatRequest, UnregisterBrokerRequest
+from quorate.broker.controller.rpc import BrokerHeartbeatRequest, UnregisterBrokerRequest
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerRegistrationChange,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.client_quotas import alter_client_quotas
-from quorate.broker.controller.rpc.quota_rpc import (
+from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
     QuotaAlteration,
     QuotaEntityPart,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.rpc import rpc
-from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
+from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
+from quorate.broker.controller.rpc.controller_message import CONTROLLER_CODES
 from quorate.broker.controller.rpc.rpc_codec import (
     ANSWERS,
     Refusal,
@@ -96,12 +96,12 @@ def test_a_record_survives_its_encoding(record: Record) -> None:
 
 
 @given(REQUESTS)
-def test_a_request_survives_its_encoding(request: rpc.ControllerRequest[rpc.ControllerResponse]) -> None:
+def test_a_request_survives_its_encoding(request: ControllerRequest[ControllerResponse]) -> None:
     assert decode_request(encode_request(request)) == request
 
 
 @given(RESPONSES)
-def test_a_response_survives_its_encoding(response: rpc.ControllerResponse) -> None:
+def test_a_response_survives_its_encoding(response: ControllerResponse) -> None:
     assert decode_response(encode_response(response)) == response
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from quorate.broker.controller.operations.alter_configs import alter_configs
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
     AlterConfigsResult,

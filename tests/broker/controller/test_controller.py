@@ -10,7 +10,7 @@ import trio.testing
 from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.liveness.broker_watch import BrokerWatch, Fence
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsItem,
     AlterConfigsRequest,
@@ -19,7 +19,6 @@ from quorate.broker.controller.rpc.rpc import (
     BrokerHeartbeatRequest,
     ConfigAlteration,
     ConfigOperation,
-    ConfigType,
     ControllerRequest,
     ControllerResponse,
     CreateTopicsRequest,
@@ -46,6 +45,7 @@ from quorate.broker.metadata.metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChange,
     ChangeReason,
+    ConfigType,
     FeatureLevel,
     PartitionChange,
     Record,
@@ -450,7 +450,7 @@ async def test_a_record_that_does_not_fit_the_image_never_gets_into_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from quorate.broker.controller.operations.outcome import Outcome
-    from quorate.broker.controller.rpc.rpc import DeleteTopicsResponse
+    from quorate.broker.controller.rpc import DeleteTopicsResponse
 
     node = Node()
     node.activate()

@@ -4,7 +4,7 @@ import pytest
 
 from quorate.broker.controller.operations import features
 from quorate.broker.controller.operations.features import update_features
-from quorate.broker.controller.rpc.feature_rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
+from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
 from quorate.broker.metadata.metadata_records import FeatureLevel, FeatureRange, RegisterBroker
 from quorate.error_code import ErrorCode
 

@@ -17,48 +17,45 @@ from large_metadata import PARTITIONS, TOPICS, directory, large_image, no_full_c
 from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
-from quorate.broker.controller.rpc.election_rpc import ElectionType, ElectLeadersItem, ElectLeadersRequest
-from quorate.broker.controller.rpc.feature_rpc import FeatureUpdate, UpdateFeaturesRequest
-from quorate.broker.controller.rpc.quota_rpc import (
-    AlterClientQuotasRequest,
-    QuotaAlteration,
-    QuotaEntityPart,
-    QuotaOperation,
-)
-from quorate.broker.controller.rpc.reassignment_rpc import (
-    AlterPartitionReassignmentsRequest,
-    ReassignmentItem,
-)
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
+    AlterClientQuotasRequest,
     AlterConfigsItem,
     AlterConfigsRequest,
     AlterPartitionItem,
+    AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     ConfigAlteration,
     ConfigOperation,
-    ConfigType,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DirectoryAssignment,
+    ElectionType,
+    ElectLeadersItem,
+    ElectLeadersRequest,
+    FeatureUpdate,
+    FewerPartitions,
     IsrMember,
+    MorePartitions,
     NewTopic,
+    QuotaAlteration,
+    QuotaEntityPart,
+    QuotaOperation,
+    ReassignmentItem,
     RegisterBrokerRequest,
+    ShrinkTopicsRequest,
     TopicRef,
     UnregisterBrokerRequest,
-)
-from quorate.broker.controller.rpc.topics_rpc import (
-    CreatePartitionsRequest,
-    FewerPartitions,
-    MorePartitions,
-    ShrinkTopicsRequest,
+    UpdateFeaturesRequest,
 )
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChange,
+    ConfigType,
     Partition,
     PartitionChange,
     Record,

@@ -10,12 +10,14 @@ from quorate.broker.controller.operations.brokers import register_broker
 from quorate.broker.controller.operations.leaderships import elect_preferred
 from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
 from quorate.broker.controller.operations.topics.topic_lifecycle import delete_topics
-from quorate.broker.controller.rpc.reassignment_rpc import (
+from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
+    DeleteTopicsRequest,
+    MorePartitions,
+    NewTopic,
     ReassignmentItem,
+    TopicRef,
 )
-from quorate.broker.controller.rpc.rpc import DeleteTopicsRequest, NewTopic, TopicRef
-from quorate.broker.controller.rpc.topics_rpc import MorePartitions
 from quorate.broker.metadata.configs import StaticConfig, dynamic_values, effective, refused_settings
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.image import MetadataImage

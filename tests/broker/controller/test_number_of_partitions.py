@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.topics.more_partitions import create_partitions
 from quorate.broker.controller.operations.topics.shrink_topics import shrink_topics
-from quorate.broker.controller.rpc.rpc import CreateTopicsRequest, NewTopic
-from quorate.broker.controller.rpc.topics_rpc import (
+from quorate.broker.controller.rpc import (
     CreatePartitionsRequest,
+    CreateTopicsRequest,
     ExtendedTopic,
     FewerPartitions,
     MorePartitions,
+    NewTopic,
     ShrinkTopicsRequest,
     ShrunkTopic,
 )

@@ -5,7 +5,7 @@ import pytest
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.brokers import begin_controlled_shutdown
-from quorate.broker.controller.rpc.rpc import AlterPartitionItem, AlterPartitionRequest, IsrMember
+from quorate.broker.controller.rpc import AlterPartitionItem, AlterPartitionRequest, IsrMember
 from quorate.broker.metadata.metadata_records import NO_LEADER, BrokerRegistrationChange, PartitionChange
 from quorate.error_code import ErrorCode
 

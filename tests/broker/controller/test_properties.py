@@ -9,24 +9,22 @@ from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.topics.more_partitions import create_partitions
 from quorate.broker.controller.operations.topics.shrink_topics import shrink_topics
 from quorate.broker.controller.operations.topics.topic_lifecycle import create_topics, delete_topics
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
     AlterPartitionItem,
     AlterPartitionRequest,
     ConfigAlteration,
     ConfigOperation,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    IsrMember,
-    NewTopic,
-    TopicRef,
-)
-from quorate.broker.controller.rpc.topics_rpc import (
-    CreatePartitionsRequest,
     FewerPartitions,
+    IsrMember,
     MorePartitions,
+    NewTopic,
     ShrinkTopicsRequest,
+    TopicRef,
 )
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.image import MetadataImage

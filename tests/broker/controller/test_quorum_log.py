@@ -9,7 +9,7 @@ import trio
 
 from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.controller_settings import ControllerSettings
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
     CreateTopicsRequest,
     NewTopic,

@@ -10,7 +10,7 @@ import quorate.broker.controller
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.brokers import fence_broker
 from quorate.broker.controller.operations.leaderships import elect_preferred
-from quorate.broker.controller.rpc.rpc import AlterPartitionItem, AlterPartitionRequest, IsrMember
+from quorate.broker.controller.rpc import AlterPartitionItem, AlterPartitionRequest, IsrMember
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,

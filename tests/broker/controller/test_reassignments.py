@@ -12,16 +12,14 @@ from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.online_directories import may_lead
 from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
 from quorate.broker.controller.operations.topics.topic_lifecycle import delete_topics
-from quorate.broker.controller.rpc.reassignment_rpc import (
-    AlterPartitionReassignmentsRequest,
-    ReassignmentItem,
-    ReassignmentResult,
-)
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AlterPartitionItem,
+    AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     DeleteTopicsRequest,
     IsrMember,
+    ReassignmentItem,
+    ReassignmentResult,
     TopicRef,
 )
 from quorate.broker.metadata.metadata_records import (

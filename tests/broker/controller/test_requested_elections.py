@@ -3,7 +3,7 @@ import uuid
 import pytest
 
 from quorate.broker.controller.operations.requested_elections import elect_leaders
-from quorate.broker.controller.rpc.election_rpc import ElectionType, ElectLeadersItem, ElectLeadersRequest
+from quorate.broker.controller.rpc import ElectionType, ElectLeadersItem, ElectLeadersRequest
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     ChangeReason,

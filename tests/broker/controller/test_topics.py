@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.topics.placement import place
 from quorate.broker.controller.operations.topics.topic_lifecycle import create_topics, delete_topics
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     Assignment,
     ConfigEntry,
     CreatedTopic,

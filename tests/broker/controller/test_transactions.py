@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from quorate.broker.controller.controller_settings import ControllerSettings
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     Assignment,
     CreateTopicsRequest,
     DeleteTopicsRequest,

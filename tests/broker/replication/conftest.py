@@ -22,7 +22,7 @@ from quorate.broker.controller.operations.brokers import (
 )
 from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs
 from quorate.broker.controller.operations.online_directories import default_directory
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.controller.rpc import AlterPartitionResponse, AlterPartitionResult
 from quorate.broker.replication.following.taking_in import raise_log_start
 from quorate.broker.replication.storage.proofs import PAGE_CACHE
 from quorate.error_code import ErrorCode

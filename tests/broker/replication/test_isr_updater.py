@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import trio
 import trio.testing
 
-from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.controller.rpc import AlterPartitionResponse, AlterPartitionResult
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState
 from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
 from quorate.broker.replication.replica.isr_updater import IsrUpdater

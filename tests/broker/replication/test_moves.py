@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
-from quorate.broker.controller.rpc.reassignment_rpc import (
+from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
     ReassignmentItem,
 )

@@ -4,7 +4,7 @@ import pytest
 import trio
 from captured_logs import captured_logs
 
-from quorate.broker.controller.rpc.rpc import AlterPartitionResponse
+from quorate.broker.controller.rpc import AlterPartitionResponse
 from quorate.broker.metadata.metadata_records import LOST, LeaderRecoveryState
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.error_code import ErrorCode

@@ -7,7 +7,7 @@ import trio
 
 from quorate.broker.controller.operations.topics.more_partitions import create_partitions
 from quorate.broker.controller.operations.topics.shrink_topics import shrink_topics
-from quorate.broker.controller.rpc.topics_rpc import (
+from quorate.broker.controller.rpc import (
     CreatePartitionsRequest,
     FewerPartitions,
     MorePartitions,

@@ -12,7 +12,7 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.controller.rpc.rpc import RegisterBrokerRequest
+from quorate.broker.controller.rpc import RegisterBrokerRequest
 from quorate.broker.metadata.difference import difference
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES

@@ -8,7 +8,7 @@ import pytest
 import trio
 from captured_logs import captured_logs
 
-from quorate.broker.controller.rpc.rpc import UnregisterBrokerRequest
+from quorate.broker.controller.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.replication.storage.proofs import CLEAN_SHUTDOWN
 from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest

@@ -1,0 +1,388 @@
+"""The requests that a broker passes on for its clients, and the controller's answers.
+
+Field meanings are those of Kafka's messages of the same names.
+"""
+
+import enum
+import uuid
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self, TypeAlias
+
+from quorate.bounds import Integer, Most
+from quorate.broker.controller.rpc.controller_message import (
+    MAX_ITEMS,
+    MAX_MESSAGE_BYTES,
+    ControllerRequest,
+    ControllerResponse,
+    Count,
+    Outcome,
+    Position64,
+)
+from quorate.broker.metadata import ConfigType
+from quorate.runtime import Entropy
+
+AnyReplicas: TypeAlias = Annotated[tuple[int, ...], Most(MAX_MESSAGE_BYTES)]
+"""Broker ids as a client wrote them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requester:
+    """The client that a broker asks for. Its rate of changes is bounded (KIP-599)."""
+
+    user: str
+    client_id: str
+    strict: bool
+    """True if its version of the request has THROTTLING_QUOTA_EXCEEDED. For an older one, what it wants is
+    done, and it waits afterwards."""
+
+
+# Topics and their partitions.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A partition's replicas as the client wants them."""
+
+    partition_id: int
+    replicas: AnyReplicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    name: str
+    num_partitions: int = -1
+    """-1: the default, or as many as `assignments` has."""
+    replication_factor: int = -1
+    assignments: Annotated[tuple[Assignment, ...], Most(MAX_MESSAGE_BYTES)] = ()
+    configs: Annotated[tuple[ConfigEntry, ...], Most(MAX_MESSAGE_BYTES)] = ()
+    topic_id: uuid.UUID | None = None
+    """The id that it gets; None: the controller draws one."""
+    earlier_ids: Annotated[tuple[uuid.UUID, ...], Most(1 << 10)] = ()
+    """The ids in earlier attempts at this creation whose outcome is not known. A topic that has one of them
+    is the topic that was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicsRequest(ControllerRequest["CreateTopicsResponse"]):
+    topics: Annotated[tuple[NewTopic, ...], Most(MAX_ITEMS)]
+    validate_only: bool = False
+    who: Requester | None = None
+    """None: a broker asks for itself."""
+
+    def attempt(self, entropy: Entropy) -> Self:
+        """Return the request with new ids."""
+        return replace(self, topics=tuple(replace(topic, topic_id=entropy.uuid()) for topic in self.topics))
+
+    def after_unknown_outcome(self) -> Self:
+        """The topics that this attempt has created, if it has, are known by their ids."""
+        return replace(self, topics=tuple(map(_with_earlier_id, self.topics)))
+
+
+def _with_earlier_id(topic: NewTopic) -> NewTopic:
+    return replace(
+        topic, topic_id=None, earlier_ids=topic.earlier_ids + ((topic.topic_id,) if topic.topic_id else ())
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTopic(Outcome):
+    name: str
+    topic_id: uuid.UUID | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicsResponse(ControllerResponse):
+    topics: Annotated[tuple[CreatedTopic, ...], Most(MAX_ITEMS)] = ()
+    throttle_ms: Count = 0
+    """The time that the client has to wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRef:
+    """A topic by name or by id: exactly one."""
+
+    name: str | None = None
+    topic_id: uuid.UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicsRequest(ControllerRequest["DeleteTopicsResponse"]):
+    repeatable: ClassVar[bool] = False
+    """Another topic may have the name by then."""
+    topics: Annotated[tuple[TopicRef, ...], Most(MAX_ITEMS)]
+    who: Requester | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic(Outcome):
+    name: str | None
+    topic_id: uuid.UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicsResponse(ControllerResponse):
+    topics: Annotated[tuple[DeletedTopic, ...], Most(MAX_ITEMS)] = ()
+    throttle_ms: Count = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorePartitions:
+    """A topic that is to have more partitions."""
+
+    name: str
+    count: int
+    """Partitions in all."""
+    assignments: Annotated[tuple[AnyReplicas, ...], Most(MAX_MESSAGE_BYTES)] | None = None
+    """The replicas of each new one; None: the controller places them."""
+    may_be_done: bool = False
+    """The outcome of an earlier attempt is not known: a topic that has `count` partitions is what was
+    asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsRequest(ControllerRequest["CreatePartitionsResponse"]):
+    topics: Annotated[tuple[MorePartitions, ...], Most(MAX_ITEMS)]
+    validate_only: bool = False
+    who: Requester | None = None
+
+    def after_unknown_outcome(self) -> Self:
+        """Take what this attempt has done, if it has, for done."""
+        if self.validate_only:
+            return self
+        return replace(self, topics=tuple(replace(topic, may_be_done=True) for topic in self.topics))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendedTopic(Outcome):
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsResponse(ControllerResponse):
+    topics: Annotated[tuple[ExtendedTopic, ...], Most(MAX_ITEMS)] = ()
+    throttle_ms: Count = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewerPartitions:
+    """A topic that is to lose its last partitions, with their records."""
+
+    name: str
+    count: int
+    """Partitions that stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkTopicsRequest(ControllerRequest["ShrinkTopicsResponse"]):
+    """Ours: Kafka's protocol has none."""
+
+    repeatable: ClassVar[bool] = False
+    """The topic may have grown again by then."""
+    topics: Annotated[tuple[FewerPartitions, ...], Most(MAX_ITEMS)]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrunkTopic(Outcome):
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkTopicsResponse(ControllerResponse):
+    topics: Annotated[tuple[ShrunkTopic, ...], Most(MAX_ITEMS)] = ()
+
+
+# Reassignments (KIP-455) and elections.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentItem:
+    """The replicas that a partition is to have. None: its reassignment is cancelled."""
+
+    topic: str
+    partition_id: int
+    replicas: AnyReplicas | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionReassignmentsRequest(ControllerRequest["AlterPartitionReassignmentsResponse"]):
+    partitions: Annotated[tuple[ReassignmentItem, ...], Most(MAX_ITEMS)]
+    allow_factor_change: bool = True
+    """False: a target that is longer or shorter than the present one is refused (KIP-860)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentResult(Outcome):
+    topic: str
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionReassignmentsResponse(ControllerResponse):
+    partitions: Annotated[tuple[ReassignmentResult, ...], Most(MAX_ITEMS)] = ()
+
+
+class ElectionType(enum.IntEnum):
+    """Kafka's numbers of the elections that an administrator may ask for."""
+
+    PREFERRED = 0
+    """The first replica leads again."""
+    UNCLEAN = 1
+    """A partition without a leader gets one, even without all committed records, whatever the topic's
+    setting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersItem:
+    topic: str
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersRequest(ControllerRequest["ElectLeadersResponse"]):
+    election_type: ElectionType
+    partitions: Annotated[tuple[ElectLeadersItem, ...], Most(MAX_ITEMS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersResult(Outcome):
+    topic: str
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersResponse(ControllerResponse):
+    results: Annotated[tuple[ElectLeadersResult, ...], Most(MAX_ITEMS)] = ()
+    """In the order of the request."""
+
+
+# Configurations, quotas, features and registrations.
+
+
+class ConfigOperation(enum.IntEnum):
+    """Kafka's operation numbers in IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigAlteration:
+    name: str
+    operation: ConfigOperation
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsItem:
+    resource_type: ConfigType
+    resource_name: str
+    alterations: Annotated[tuple[ConfigAlteration, ...], Most(1 << 10)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsRequest(ControllerRequest["AlterConfigsResponse"]):
+    resources: Annotated[tuple[AlterConfigsItem, ...], Most(MAX_ITEMS)]
+    validate_only: bool = False
+    replace_all: bool = False
+    """Keys of a resource that aren't named lose their values: AlterConfigs, not IncrementalAlterConfigs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResult(Outcome):
+    resource_type: ConfigType
+    resource_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResponse(ControllerResponse):
+    metadata_offset: Position64 = -1
+    """The metadata has the answered changes from this offset (inclusive) on; -1: unknown."""
+    resources: Annotated[tuple[AlterConfigsResult, ...], Most(MAX_ITEMS)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaEntityPart:
+    """A part of an entity as the client wrote it. `name`: None for the default of its type."""
+
+    type: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaOperation:
+    """`value`: None removes the quota."""
+
+    key: str
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaAlteration:
+    entity: Annotated[tuple[QuotaEntityPart, ...], Most(1 << 10)]
+    operations: Annotated[tuple[QuotaOperation, ...], Most(1 << 10)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterClientQuotasRequest(ControllerRequest["AlterClientQuotasResponse"]):
+    alterations: Annotated[tuple[QuotaAlteration, ...], Most(MAX_ITEMS)]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaAlterationResult(Outcome):
+    """The outcome of one alteration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterClientQuotasResponse(ControllerResponse):
+    results: Annotated[tuple[QuotaAlterationResult, ...], Most(MAX_ITEMS)] = ()
+    """In the order of the alterations."""
+
+
+class UpgradeType(enum.IntEnum):
+    """Kafka's numbers of the ways that a feature's level may go."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureUpdate:
+    """A level for a feature; 0 switches it off."""
+
+    name: str
+    level: Annotated[int, Integer(bits=16)]
+    upgrade_type: UpgradeType = UpgradeType.UPGRADE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateFeaturesRequest(ControllerRequest["UpdateFeaturesResponse"]):
+    updates: Annotated[tuple[FeatureUpdate, ...], Most(1 << 10)]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateFeaturesResponse(ControllerResponse):
+    """Nothing beside the error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerRequest(ControllerRequest["UnregisterBrokerResponse"]):
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerResponse(ControllerResponse):
+    """Nothing beside the error."""
