@@ -7,7 +7,7 @@ offset, message; an application's request is answered with the same fields when 
 import enum
 import struct
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from quorate.cbor import optional
 from quorate.raft.quorum_errors import (
@@ -27,6 +27,8 @@ from quorate.runtime import Buffer
 from quorate.types import Epoch, Offset
 
 _LENGTH = struct.Struct(">I")
+_LEADER: Final = optional(NODE)
+_BASE_OFFSET: Final = optional(OFFSET)
 _MESSAGE_CHARS = 1000
 _RECORD_OVERHEAD = 20
 """At least what a record takes in a batch beside its value, so that a batch of no end of empty records is as
@@ -146,10 +148,10 @@ def decode_outcome(frame: Frame, kind: FrameKind) -> tuple[FieldReader, Epoch, O
     if frame.kind != kind + RESPONSE:
         raise PeerProtocolError(f"a request of kind {kind} was answered with a frame of kind {frame.kind}")
     read = FieldReader(frame)
-    code, leader, epoch = read.take(INT64), read.take(optional(NODE)), read.take(EPOCH)
+    code, leader, epoch = read.take(INT64), read.take(_LEADER), read.take(EPOCH)
     if code == AppendError.REFUSED:
         raise RequestRefusedError(read.take(ERROR), read.take(TEXT))
-    offset = read.take(optional(OFFSET))
+    offset = read.take(_BASE_OFFSET)
     if code == AppendError.NONE:
         return read, epoch, offset
     message = read.take(TEXT)

@@ -1,6 +1,8 @@
 """A client's connection to one node: appends and application requests, answered in any order."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -32,6 +34,7 @@ from quorate.runtime import Address, Network, NetworkError, get_logger
 from quorate.types import Epoch, NodeId, Offset, SnapshotId
 
 log = get_logger(__name__)
+T = TypeVar("T")
 
 
 class _Answer:
@@ -209,74 +212,47 @@ class Channel:
     async def request(self, payload: bytes) -> bytes:
         """Send one of the application's requests; its response. Raises `NotLeaderError` when nobody serves
         such requests there, and nothing happened, or `OutcomeUnknownError`."""
-        frame = await self._ask(FrameKind.APPLICATION, [], payload)
-        try:
-            return decode_application_response(frame)
-        except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
+        return await self._answer_to(FrameKind.APPLICATION, decode_application_response, payload=payload)
 
     async def read_index(self) -> Offset:
         """Ask the leader for a read index. Raises `NotLeaderError`, or `OutcomeUnknownError` if the
         connection breaks before the answer."""
-        frame = await self._ask(FrameKind.READ_INDEX, [])
-        try:
-            return decode_read_index(frame)
-        except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
+        return await self._answer_to(FrameKind.READ_INDEX, decode_read_index)
 
     async def change_voters(self, change: VoterChange) -> None:
         """Return when it is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
         happened, `OutcomeUnknownError`."""
-        await self._ask_and_wait(FrameKind.CHANGE_VOTERS, voter_change_fields(change))
+        kind = FrameKind.CHANGE_VOTERS
+        await self._answer_to(kind, partial(decode_outcome, kind=kind), voter_change_fields(change))
 
     async def transfer_leadership(self, successor: NodeId) -> None:
         """Return when the leader has resigned so that `successor` is elected. Raises as `change_voters`."""
-        await self._ask_and_wait(FrameKind.TRANSFER_LEADERSHIP, [successor])
+        kind = FrameKind.TRANSFER_LEADERSHIP
+        await self._answer_to(kind, partial(decode_outcome, kind=kind), [successor])
 
     async def describe_quorum(self) -> QuorumView:
         """Return the description of the quorum by the node at the other end. Raises `OutcomeUnknownError`
         when it gave no answer."""
-        frame = await self._ask(FrameKind.DESCRIBE_QUORUM, [])
-        try:
-            return decode_view(frame)
-        except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
+        return await self._answer_to(FrameKind.DESCRIBE_QUORUM, decode_view)
 
     async def take_snapshot(self) -> SnapshotId:
         """Do the same as `Quorum.take_snapshot` on the node at the other end. Raises `SnapshotNotTakenError`,
         or `OutcomeUnknownError`."""
-        frame = await self._ask(FrameKind.TAKE_SNAPSHOT, [])
-        try:
-            return decode_snapshot(frame)
-        except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
+        return await self._answer_to(FrameKind.TAKE_SNAPSHOT, decode_snapshot)
 
     async def list_snapshots(self) -> tuple[ListedSnapshot, ...]:
         """Return the snapshots of the node at the other end, ascending. Raises `OutcomeUnknownError` when it
         gave no answer."""
-        frame = await self._ask(FrameKind.LIST_SNAPSHOTS, [])
-        try:
-            return decode_listed(frame)
-        except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
+        return await self._answer_to(FrameKind.LIST_SNAPSHOTS, decode_listed)
 
     async def read_snapshot(
         self, snapshot: SnapshotId, *, position: int, max_bytes: int
     ) -> tuple[bytes, int]:
         """Return some bytes of a snapshot of the node at the other end, and the size of the whole. Raises
         `RequestRefusedError` when it has no such snapshot, or none so long; `OutcomeUnknownError`."""
-        frame = await self._ask(FrameKind.READ_SNAPSHOT, snapshot_read_fields(snapshot, position, max_bytes))
-        try:
-            return decode_chunk(frame)
-        except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
-
-    async def _ask_and_wait(self, kind: FrameKind, fields: Sequence[object]) -> None:
-        frame = await self._ask(kind, fields)
-        try:
-            decode_outcome(frame, kind)
-        except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
+        return await self._answer_to(
+            FrameKind.READ_SNAPSHOT, decode_chunk, snapshot_read_fields(snapshot, position, max_bytes)
+        )
 
     def _misunderstood(self, error: PeerProtocolError) -> OutcomeUnknownError:
         if not self.broken:
@@ -284,7 +260,14 @@ class Channel:
             self.close()
         return OutcomeUnknownError(f"{self.address} answered, but not in this protocol: {error}")
 
-    async def _ask(self, kind: FrameKind, fields: Sequence[object], payload: bytes = b"") -> Frame:
+    async def _answer_to(
+        self,
+        kind: FrameKind,
+        decode: Callable[[Frame], T],
+        fields: Sequence[object] = (),
+        *,
+        payload: bytes = b"",
+    ) -> T:
         answer = _Answer()
         self._correlation += 1
         self._answers[self._correlation] = answer
@@ -292,7 +275,11 @@ class Channel:
             encode_frame(kind, self._correlation, [self._cluster_id, *fields], [payload] if payload else ())
         )
         self._outbox.flush()
-        return await self._wait(answer)
+        frame = await self._wait(answer)
+        try:
+            return decode(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
 
     async def _wait(self, answer: _Answer) -> Frame:
         if self.broken:

@@ -56,6 +56,7 @@ OFFSET: Final = FRAME.kind(Offset)
 ERROR: Final = FRAME.kind(ErrorCode)
 ENDPOINT: Final = FRAME.kind(Endpoint)
 KEY: Final = FRAME.array(ReplicaKey)
+_DIRECTORY_ID: Final = optional(TEXT)
 
 
 class FieldReader:
@@ -89,4 +90,4 @@ class FieldReader:
         self._position += 1
 
     def key(self) -> ReplicaKey:
-        return ReplicaKey(self.take(NODE), self.take(optional(TEXT)))
+        return ReplicaKey(self.take(NODE), self.take(_DIRECTORY_ID))
