@@ -150,7 +150,7 @@ class BrokerHost(VotingNode):
     def validate(self) -> None:
         if self.quorum is not None:
             validate_quorum(self.quorum)
-        if self.server is not None and self.alive:
+        if self.server is not None and self.server.broker is not None and self.alive:
             for partition in self.server.broker.replicas.hosted.partitions():
                 partition.validate()
 

@@ -1,5 +1,5 @@
-"""What all rooms of replication stand on: configuration, errors, requests, counts, waiting requests,
-quotas."""
+"""The parts that every room of replication uses: configuration, errors, requests, counts, quotas, waiting
+requests, the metadata and failures."""
 
 from quorate.broker.replication.foundation.current_metadata import (
     CurrentMetadata,
