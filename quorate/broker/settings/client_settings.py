@@ -58,7 +58,7 @@ class ConnectionRules:
     per_ip_overrides: Mapping[str, int] = setting(key_of(
         ValueType.STRING, "max.connections.per.ip.overrides", "",
         "Other maximums for some addresses: address:count, separated by commas.",
-        check=overrides_of, parse=overrides_of, dynamic=True,
+        overrides_of, check=overrides_of, dynamic=True,
         why="Kafka takes names of hosts too, and looks them up."))
     creation_rate: int = setting(int_key("max.connection.creation.rate", INT_MAX,
         "The maximum number of connections that a broker accepts per second, after a burst of ten seconds' "

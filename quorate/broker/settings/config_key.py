@@ -7,8 +7,8 @@ that a key can't be documented otherwise than it works.
 import enum
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, cast
+from dataclasses import dataclass, fields
+from typing import Final, Generic, TypedDict, TypeVar, Unpack
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -117,24 +117,27 @@ class TypedKey(ConfigKey, Generic[T]):
     def into(self, convert: Callable[[T], U]) -> "TypedKey[U]":
         """Return this key with its value converted, such as ms into seconds."""
         parse = self.parse
-        return replace(cast("TypedKey[Any]", self), parse=lambda text: convert(parse(text)))
+        rest = {each.name: getattr(self, each.name) for each in fields(ConfigKey)}
+        return TypedKey(**rest, parse=lambda text: convert(parse(text)))
 
 
 class Options(TypedDict, total=False):
-    """What every key may have besides its name, default and sentence."""
+    """What a key may have besides its name, default and sentence."""
 
+    check: Callable[[str], object]
+    """Raises `ValueError` for a bad value, in place of the usual check."""
     kafkas: str
     """Kafka's default, if it differs."""
     ours: bool
     """True if Kafka has no such key."""
     dynamic: bool
-    """True if the key may change while brokers run."""
+    """True if the key may change while brokers run (KIP-226)."""
     why: str
     """What Kafka does besides."""
     no_effect: str
     """The reason why the key has no effect."""
     synonyms: tuple[str | Synonym, ...]
-    """The brokers' keys that set the default of a topic's key."""
+    """The brokers' keys that set the default of a topic's key. The first that is set wins."""
     example: str
     """A value for the message that a required key is missing."""
 
@@ -142,28 +145,27 @@ class Options(TypedDict, total=False):
 def key_of(
     kind: ValueType,
     name: str,
-    default: str | None,
+    default: object,
     doc: str,
-    *,
-    check: Callable[[str], object],
     parse: Callable[[str], T],
     **options: Unpack[Options],
 ) -> TypedKey[T]:
-    """A key of any type. The functions below are for the usual ones."""
+    """A key of any type. Without a `check`, any text is a value. The functions below are for usual types."""
     no_effect = options.get("no_effect", "")
-    synonyms = options.get("synonyms", ())
     return TypedKey(
         name=name,
         type=kind,
-        default=default,
-        check=check,
+        default=None if default is REQUIRED else str(default),
+        check=options.get("check", anything),
         doc=doc,
         effect=Effect.NONE if no_effect else Effect.EFFECTIVE,
         why=no_effect or options.get("why", ""),
         kafkas_default=options.get("kafkas"),
         ours=options.get("ours", False),
         update=UpdateMode.CLUSTER_WIDE if options.get("dynamic") else UpdateMode.READ_ONLY,
-        synonyms=tuple(Synonym(each) if isinstance(each, str) else each for each in synonyms),
+        synonyms=tuple(
+            Synonym(each) if isinstance(each, str) else each for each in options.get("synonyms", ())
+        ),
         example=options.get("example", ""),
         parse=parse,
     )
@@ -173,61 +175,48 @@ def int_key(
     name: str, default: int | None, doc: str, *, low: int, high: int = INT_MAX, **options: Unpack[Options]
 ) -> TypedKey[int]:
     """A whole number. Both bounds are inclusive."""
-    text = None if default is None else str(default)
-    return key_of(ValueType.INT, name, text, doc, check=number(low, high), parse=int, **options)
+    options.setdefault("check", number(low, high))
+    return key_of(ValueType.INT, name, default, doc, int, **options)
 
 
 def long_key(
     name: str, default: int, doc: str, *, low: int, high: int = LONG_MAX, **options: Unpack[Options]
 ) -> TypedKey[int]:
     """A whole number that may have 64 bits. Both bounds are inclusive."""
-    return key_of(ValueType.LONG, name, str(default), doc, check=number(low, high), parse=int, **options)
+    options.setdefault("check", number(low, high))
+    return key_of(ValueType.LONG, name, default, doc, int, **options)
 
 
-def real_key(
-    name: str, default: str, doc: str, *, check: Callable[[str], object], **options: Unpack[Options]
-) -> TypedKey[float]:
+def real_key(name: str, default: str, doc: str, **options: Unpack[Options]) -> TypedKey[float]:
     """A number with a fraction."""
-    return key_of(ValueType.DOUBLE, name, default, doc, check=check, parse=float, **options)
+    return key_of(ValueType.DOUBLE, name, default, doc, float, **options)
 
 
 def flag_key(name: str, default: bool, doc: str, **options: Unpack[Options]) -> TypedKey[bool]:
     """True or false."""
-    text = str(default).lower()
-    return key_of(ValueType.BOOLEAN, name, text, doc, check=true_or_false, parse=is_true, **options)
+    options.setdefault("check", true_or_false)
+    return key_of(ValueType.BOOLEAN, name, str(default).lower(), doc, is_true, **options)
 
 
-def text_key(
-    name: str,
-    default: str,
-    doc: str,
-    *,
-    check: Callable[[str], object] | None = None,
-    **options: Unpack[Options],
-) -> TypedKey[str]:
-    """A text: any, without a `check`."""
-    return key_of(ValueType.STRING, name, default, doc, check=check or anything, parse=str, **options)
+def text_key(name: str, default: str, doc: str, **options: Unpack[Options]) -> TypedKey[str]:
+    """A text."""
+    return key_of(ValueType.STRING, name, default, doc, str, **options)
 
 
 def list_key(
-    name: str,
-    default: str | None,
-    doc: str,
-    *,
-    check: Callable[[str], object] | None = None,
-    **options: Unpack[Options],
+    name: str, default: str | None, doc: str, **options: Unpack[Options]
 ) -> TypedKey[tuple[str, ...]]:
-    """Items separated by commas: any, without a `check`."""
-    check = check or (not_empty if default is None else anything)
-    return key_of(ValueType.LIST, name, default, doc, check=check, parse=split_list, **options)
+    """Items separated by commas."""
+    options.setdefault("check", not_empty if default is REQUIRED else anything)
+    return key_of(ValueType.LIST, name, default, doc, split_list, **options)
 
 
 def fixed_key(
-    kind: ValueType, name: str, value: str, doc: str, reason: str, **options: Unpack[Options]
+    kind: ValueType, name: str, value: object, doc: str, reason: str, **options: Unpack[Options]
 ) -> TypedKey[str]:
     """A key that accepts only the value that already holds. `reason`: why, and what to do instead."""
-    options["no_effect"] = f"{reason}."
-    return key_of(kind, name, value, doc, check=only(value, reason), parse=str, **options)
+    options["check"], options["no_effect"] = only(str(value), reason), f"{reason}."
+    return key_of(kind, name, value, doc, str, **options)
 
 
 def refused_key(kind: ValueType, name: str, doc: str, why: str) -> ConfigKey:

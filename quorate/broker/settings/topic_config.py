@@ -14,7 +14,6 @@ from quorate.broker.settings.config_key import (
     fixed_key,
     flag_key,
     int_key,
-    is_true,
     key_of,
     list_key,
     long_key,
@@ -78,9 +77,9 @@ class TopicConfig:
 
     cleanup_compact: bool = setting(_CLEANUP_POLICY.into(_has_compact))
     cleanup_delete: bool = shared(_CLEANUP_POLICY.into(_has_delete))
-    compression_gzip_level: int = setting(key_of(ValueType.INT, "compression.gzip.level", "-1",
+    compression_gzip_level: int = setting(int_key("compression.gzip.level", -1,
         "The gzip level, if the broker compresses: 1 to 9. -1: gzip's default.",
-        check=_gzip_level, parse=int, synonyms=("compression.gzip.level",)))
+        low=-1, high=9, check=_gzip_level, synonyms=("compression.gzip.level",)))
     compression_lz4_level: int = setting(int_key("compression.lz4.level", 9,
         "The lz4 level, if the broker compresses: 1 to 17. 9 is the fastest. Every other level compresses "
         "more.", low=1, high=17, synonyms=("compression.lz4.level",)))
@@ -98,14 +97,14 @@ class TopicConfig:
     follower_replication_throttled_replicas: str = setting(key_of(
         ValueType.LIST, "follower.replication.throttled.replicas", "",
         "The followers whose replication is throttled, as partition:broker pairs. *: all.",
-        check=_replicas, parse=str))
+        str, check=_replicas))
     index_interval_bytes: int = setting(int_key("index.interval.bytes", 4096,
         "The size of the log between two entries of the offset index.",
         low=0, synonyms=("log.index.interval.bytes",)))
     leader_replication_throttled_replicas: str = setting(key_of(
         ValueType.LIST, "leader.replication.throttled.replicas", "",
         "The leaders whose replication is throttled, as partition:broker pairs. *: all.",
-        check=_replicas, parse=str))
+        str, check=_replicas))
     max_compaction_lag_ms: int = setting(long_key("max.compaction.lag.ms", LONG_MAX,
         "The maximum time that a record waits for compaction, whatever min.cleanable.dirty.ratio says. A "
         "compacted topic's segment is rolled after it.",
@@ -153,10 +152,10 @@ WITHOUT_EFFECT: Final[tuple[ConfigKey, ...]] = (
         "The time between the deletion of a segment and that of its files.",
         low=0, synonyms=("log.segment.delete.delay.ms",),
         no_effect="files are deleted at once; reads in progress still finish."),
-    fixed_key(ValueType.LONG, "flush.messages", str(LONG_MAX),
+    fixed_key(ValueType.LONG, "flush.messages", LONG_MAX,
         "The number of records after which a partition syncs.", _SYNCS,
         synonyms=("log.flush.interval.messages",)),
-    fixed_key(ValueType.LONG, "flush.ms", str(LONG_MAX),
+    fixed_key(ValueType.LONG, "flush.ms", LONG_MAX,
         "The time after which a partition syncs.", _SYNCS, synonyms=("log.flush.interval.ms",)),
     long_key("local.retention.bytes", -2,
         "The size of a tiered partition that stays on the broker. -2: as retention.bytes.",
@@ -172,9 +171,9 @@ WITHOUT_EFFECT: Final[tuple[ConfigKey, ...]] = (
     flag_key("remote.log.delete.on.disable", False,
         "true: the segments in tiered storage are deleted when it is disabled.",
         no_effect=_NO_TIERS),
-    key_of(ValueType.BOOLEAN, "remote.storage.enable", "false",
+    flag_key("remote.storage.enable", False,
         "true: old segments are copied to tiered storage.",
-        check=only("false", _NO_TIERS), parse=is_true, no_effect=_NO_TIERS),
+        check=only("false", _NO_TIERS), no_effect=_NO_TIERS),
     long_key("segment.jitter.ms", 0,
         "The maximum random time by which a segment is rolled before segment.ms.",
         low=0, synonyms=("log.roll.jitter.ms", Synonym("log.roll.jitter.hours", 3_600_000)),
