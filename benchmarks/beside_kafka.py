@@ -14,7 +14,7 @@ from kafka_nodes import KafkaNodes
 from record_bench import PARTITIONS, RATES, load
 from report import Measure, Report
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 BATCHES = {"16 KiB": 16_384, "1 MB": 1_000_000}
 RECORDS = {"1 kB": 1_000, "100 B": 100}

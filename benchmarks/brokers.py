@@ -10,7 +10,7 @@ import priority
 from clusters import cpu_seconds
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 QUIET = {"log_level": 0}
 """For clients, which outlive their cluster here."""

@@ -33,7 +33,7 @@ from report import Grid, Report
 from quorate.broker.groups import OFFSETS_TOPIC, partition_of
 from quorate.broker.wire import BY_NAME, ApiKey, open_client
 from quorate.broker.wire import KafkaError as RefusedError
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 

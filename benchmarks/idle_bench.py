@@ -15,7 +15,7 @@ from clusters import wait_for_replicas
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from report import Grid, Report
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 PARTITIONS = 6
 TOPIC = "idle"

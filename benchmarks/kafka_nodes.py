@@ -13,7 +13,7 @@ import priority
 from clusters import HERE
 from confluent_kafka.admin import AdminClient
 
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 
 sys.path.append(str(HERE.parent / "scripts" / "kafka_tools"))
 

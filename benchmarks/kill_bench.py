@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from quorate.broker.wire import open_client
 from quorate.cli.kafka_requests.cluster_requests import describe_topics
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime import Address
 from quorate.runtime.real import RealNetwork
 

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from kafka_nodes import KafkaNodes
 from report import Measure, Report
 
-from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.console.bootstrap import ask_cluster
 from quorate.cli.kafka_requests import describe_quorum, quorum_as_dict
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 SYSTEMS = ("quorate", "kafka")
 _WITHIN_S = 300.0

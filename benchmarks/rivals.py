@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clusters import HERE, Cluster
 
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 
 ZOOKEEPER_JAR = Path("/usr/share/java/zookeeper.jar")
 

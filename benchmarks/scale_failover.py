@@ -16,9 +16,9 @@ from clusters import cpu_seconds, resident_mib
 from population import EPOCH
 
 from quorate.broker.wire import KafkaError, open_client
-from quorate.cli.cli_errors import CommandError
+from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.kafka_requests import create_topic
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.quorum_state import QuorumStateFile
 from quorate.raft.storage import LOG_FOLDER
 from quorate.runtime import Address, NetworkError

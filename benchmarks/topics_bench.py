@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from report import Grid, Report
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 RECORD = os.urandom(1_000)
 _PRESSURE = Path("/proc/pressure/io")

@@ -14,7 +14,7 @@ from quorate.broker.settings.all_keys import CONFIG_KEYS, DYNAMIC_KEYS, GROUP_KE
 from quorate.broker.settings.config_key import ConfigKey, Effect
 from quorate.broker.wire.api import APIS, FIRST_OWN
 from quorate.cli.all_commands import every_command
-from quorate.cli.cli_errors import ExitCode
+from quorate.cli.console.cli_errors import ExitCode
 from quorate.metrics.declarations import (
     BROKER_METADATA,
     CONTROLLER,

@@ -43,6 +43,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "log",
         "runtime",
     ),
+    "broker.admin": ("broker.controller", "broker.groups", "broker.wire", "raft", "runtime"),
     "broker.apis": ("broker", "log", "raft", "runtime"),
     "broker": ("log", "metrics", "quorum_state", "raft", "runtime"),
     "spark_source": ("broker.metadata", "broker.wire", "cbor", "log", "runtime"),

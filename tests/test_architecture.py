@@ -239,8 +239,8 @@ def test_any_is_where_a_reason_is_and_nowhere_else() -> None:
 
 MAY_ASSERT = {
     "raft/core/roles/follower.py",
-    "cli/commands/demo/demo_operations.py",
-    "cli/commands/demo/demo_spark.py",
+    "cli/demo/demo_operations.py",
+    "cli/demo/demo_spark.py",
 }
 """For the type checker. No new ones: a field that is None for a while is a missing type, and `present` checks
 under `python -O` too."""

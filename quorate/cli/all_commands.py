@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from quorate.cli.cli_errors import CommandExit
+from quorate.cli.console import CommandExit
 
 
 class _Commands(TyperGroup):
@@ -19,11 +19,11 @@ class _Commands(TyperGroup):
 
 def every_command() -> typer.Typer:
     """Return `quorate` with everything that it can do."""
+    from quorate.cli import demo as demonstration
     from quorate.cli.commands import broker_commands as brokers
     from quorate.cli.commands import cluster_commands as cluster
     from quorate.cli.commands import config_commands as configs
     from quorate.cli.commands import data_commands as data
-    from quorate.cli.commands import demo as demonstration
     from quorate.cli.commands import election_commands as elections
     from quorate.cli.commands import feature_commands as features
     from quorate.cli.commands import group_commands as groups

@@ -7,7 +7,7 @@ nothing that it does not use: neither the commands nor what reads their options.
 import os
 import sys
 
-from quorate.cli.cli_errors import CommandExit
+from quorate.cli.console import CommandExit
 from quorate.cli.node import NodeStart, run_node
 
 

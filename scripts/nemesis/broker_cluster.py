@@ -16,8 +16,8 @@ from machines import DISK, Host, Machines
 from stock_clients import sent_of
 
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.cli.bootstrap import connect_any
-from quorate.cli.cli_errors import ExitCode
+from quorate.cli.console.bootstrap import connect_any
+from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.kafka_requests.cluster_requests import (
     create_topic,
     describe_quorum,

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from quorate.cli.all_commands import every_command
-from quorate.cli.free_ports import free_ports
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.free_ports import free_ports
+from quorate.cli.node.local_cluster import LocalCluster
 
 COMMAND = [sys.executable, "-m", "quorate.cli.main"]
 SECONDS = 60

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.free_ports import free_ports
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.free_ports import free_ports
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime.entropy import parse_uuid
 
 pytestmark = pytest.mark.system
@@ -141,7 +141,7 @@ def test_an_address_that_is_no_brokers_is_told_apart(quorate: Quorate, one_node:
 
 
 def test_a_listener_that_never_answers_is_given_up(quorate: Quorate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quorate.cli.bootstrap._CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("quorate.cli.console.bootstrap._CONNECT_SECONDS", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
 from quorate.cli.commands.config_commands import _parse_added
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.local_cluster import LocalCluster
 
 Quorate = Callable[..., Result]
 ON_TOPIC = ("--entity-type", "topics", "--entity-name", "configured")

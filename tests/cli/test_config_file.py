@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
+from quorate.cli.console.cli_errors import ExitCode
 
 Quorate = Callable[..., Result]
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import Result
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 Quorate = Callable[..., Result]
 RECORDS = 400

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli.cli_errors import CommandError
-from quorate.cli.commands.demo import demo_run
-from quorate.cli.commands.demo.demo_operations import DemoError
+from quorate.cli.console.cli_errors import CommandError
+from quorate.cli.demo import demo_run
+from quorate.cli.demo.demo_operations import DemoError
 from tests.cli.conftest import Processes
 
 STEPS = (

@@ -7,7 +7,7 @@ from quorate.broker.failure_reports import UnreportedFailureError
 from quorate.broker.metadata.record_codec import RecordDecodeError
 from quorate.broker.metadata.states import ImageError
 from quorate.broker.wire.wire_errors import RequestTimedOutError
-from quorate.cli.cli_errors import CommandError, CommandExit, ExitCode, user_errors
+from quorate.cli.console.cli_errors import CommandError, CommandExit, ExitCode, user_errors
 from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
 from quorate.runtime.disk import DiskFullError
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.local_cluster import LocalCluster
 
 Quorate = Callable[..., Result]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 
 KERNELS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 from quorate.broker.metadata.metadata_records import Topic
 from quorate.broker.metadata.record_codec import encode
 from quorate.cli.all_commands import every_command
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.free_ports import free_ports
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.free_ports import free_ports
 from quorate.log.batches.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END
 from quorate.log.batches.records import RecordContent, build_keyed_batch
 from quorate.raft import (

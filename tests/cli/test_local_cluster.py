@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.commands.demo import shown_value, split_records
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.demo.demo_report import shown_value
+from quorate.cli.demo.demo_run import split_records
 from quorate.metrics import RaftMetrics
 from quorate.types import Offset
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
+from quorate.cli.console.cli_errors import ExitCode
 from quorate.raft import NodeId, Quorum, QuorumConfig, QuorumError, format_folder, parse_voters
 from quorate.runtime.real import SyncStrategy, real_runtime
 
@@ -80,6 +80,6 @@ def test_a_folder_that_is_no_nodes_is_refused(quorate: Run, tmp_path: Path) -> N
 
 @pytest.fixture
 def free_port() -> int:
-    from quorate.cli.free_ports import free_ports
+    from quorate.cli.node.free_ports import free_ports
 
     return free_ports(1)[0]

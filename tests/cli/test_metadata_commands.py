@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from quorate.cli.all_commands import every_command
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.local_cluster import LocalCluster
 from tests.cli.conftest import COMMAND, SECONDS
 
 Quorate = Callable[..., Result]

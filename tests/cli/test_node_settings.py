@@ -7,10 +7,9 @@ import pytest
 from rich.table import Table
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.local_cluster import LocalCluster
-from quorate.cli.node_settings import parse_settings
-from quorate.cli.text_tables import print_table
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.console.text_tables import print_table
+from quorate.cli.node.local_cluster import LocalCluster, parse_settings
 
 
 def test_settings_are_handed_to_every_node_over_the_clusters_own(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.free_ports import free_ports
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.free_ports import free_ports
+from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.system
 

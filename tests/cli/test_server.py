@@ -15,9 +15,9 @@ import pytest
 import trio
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.free_ports import free_ports
+from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node import LogLevel, NodeStart
+from quorate.cli.node.free_ports import free_ports
 from quorate.raft import (
     CommittedBatch,
     NodeId,

@@ -12,7 +12,7 @@ from typer.testing import Result
 
 from quorate.broker.metadata.metadata_records import Topic
 from quorate.broker.metadata.record_codec import encode
-from quorate.cli.cli_errors import ExitCode
+from quorate.cli.console.cli_errors import ExitCode
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import Result
 
 from quorate.broker.wire.own_messages import DescribeStateChangesResponse
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.kafka_requests.state_changes.change_requests import ChangeRequest
-from quorate.cli.kafka_requests.state_changes.cluster_reports import BrokerJournal, ClusterReports
-from quorate.cli.kafka_requests.state_changes.lives import Life, join, narrow
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.local_cluster import LocalCluster
+from quorate.cli.state_changes.change_requests import ChangeRequest
+from quorate.cli.state_changes.cluster_reports import BrokerJournal, ClusterReports
+from quorate.cli.state_changes.lives import Life, join, narrow
 
 from quorate.broker.wire.codecs.entities import build  # isort: skip
 

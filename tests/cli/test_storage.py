@@ -9,7 +9,7 @@ import pytest
 import trio
 from typer.testing import Result
 
-from quorate.cli.cli_errors import ExitCode
+from quorate.cli.console.cli_errors import ExitCode
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet

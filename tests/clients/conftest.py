@@ -13,8 +13,8 @@ import pytest
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.console.bootstrap import ask_cluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 ACK_TIMEOUT_MS = 700
 """How long clients let a leader wait for its followers; much less than `FROZEN_SECONDS`."""

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient
-from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.console.bootstrap import ask_cluster
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.log.batches.batch import HEADER_BYTES, BatchHeader, read_header
 
 pytestmark = pytest.mark.clients

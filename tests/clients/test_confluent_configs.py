@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.clients
 SET, DELETE = AlterConfigOpType.SET, AlterConfigOpType.DELETE

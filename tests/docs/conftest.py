@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0

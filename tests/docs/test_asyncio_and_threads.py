@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 
 PAGE = "asyncio-and-threads.md"
 PATIENCE_S = 60

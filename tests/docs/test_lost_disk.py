@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.console.bootstrap import ask_cluster
 from quorate.cli.kafka_requests.cluster_requests import create_topic
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.system
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.system
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dictionary.py"
 PATIENCE_S = 60

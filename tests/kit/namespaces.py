@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.console.bootstrap import ask_cluster
 from quorate.cli.kafka_requests.cluster_requests import (
     describe_quorum,
     describe_topics,

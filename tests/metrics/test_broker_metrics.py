@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
-from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.console.bootstrap import ask_cluster
 from quorate.cli.kafka_requests.cluster_requests import create_topic
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.system
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.free_ports import free_ports
+from quorate.cli.console.bootstrap import ask_cluster
 from quorate.cli.kafka_requests.cluster_requests import create_topic
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.free_ports import free_ports
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.metrics.declarations import RAFT
 from quorate.metrics.raft_metrics import STATES
 

@@ -7,7 +7,7 @@ import time
 import pytest
 import trio
 
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters

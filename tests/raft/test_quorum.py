@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 from quorate.log.batches.batch import read_headers
 from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.quorum import Quorum

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quorate.broker.metadata.metadata_records import NoOp
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 from quorate.runtime.network import Address
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.spark_errors import DataLossError, LogUnavailableError

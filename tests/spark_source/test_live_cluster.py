@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.record.memory_records import MemoryRecords
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source import MetadataLogSource
 

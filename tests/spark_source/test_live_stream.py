@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.record.memory_records import MemoryRecords
 from pyspark.sql import SparkSession
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.slow]
 

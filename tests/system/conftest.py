@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 from tests.kit.full_disk import wait_until
 
 

@@ -17,7 +17,7 @@ import trio
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import open_client
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.raft.transport.frames import PREFACE
 from quorate.runtime.network import Address
 from quorate.runtime.real import RealNetwork

@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.cli.bootstrap import connect_any, parse_addresses
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.console.bootstrap import connect_any, parse_addresses
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 

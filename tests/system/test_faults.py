@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import trio
 
-from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.cli_errors import ExitCode
+from quorate.cli.console.bootstrap import ask_cluster
+from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.kafka_requests.cluster_requests import create_topic
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.log.batches.batch import read_header
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.entropy import uuid_text

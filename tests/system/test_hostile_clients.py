@@ -45,7 +45,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_produce_request,
 )
 from quorate.broker.wire.headers import write_request_header
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.kafka_bytes import MAX_STRING_BYTES, Pieces, varint
 from quorate.log.batches.batch import seal
 from quorate.log.compression import Codec, compress

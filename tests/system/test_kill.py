@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

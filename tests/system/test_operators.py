@@ -17,10 +17,10 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.admin.controllers import Controllers
 from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.cli.controllers import Controllers
 from quorate.raft import RequestRefusedError
 from quorate.runtime.network import Address
 from quorate.runtime.real import RealNetwork
@@ -222,7 +222,7 @@ class Operator:
         addresses = [Address(self.cluster.namespaces.host(node), 19092) for node in NODES]
         request = ShrinkTopicsRequest(topics=(FewerPartitions(name=name, count=count),))
         try:
-            answer = await Controllers(addresses, timeout_ms=2500).ask(request)
+            answer = await Controllers(RealNetwork(), addresses, timeout_ms=2500).ask(request)
         except RequestRefusedError as refused:
             return ErrorCode(int(refused.code))
         return ErrorCode(int(answer.error or answer.topics[0].error))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.console.bootstrap import ask_cluster
 from quorate.cli.kafka_requests.cluster_requests import create_topic
 from tests.kit.namespaces import NODES, Namespaces
 

@@ -23,15 +23,15 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.free_ports import free_ports
+from quorate.cli.console.bootstrap import ask_cluster
 from quorate.cli.kafka_requests.cluster_requests import (
     create_topic,
     describe_quorum,
     describe_topics,
     quorum_as_dict,
 )
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.free_ports import free_ports
+from quorate.cli.node.local_cluster import LocalCluster
 from quorate.log.batches.batch import HEADER_BYTES, Batch, read_header
 from quorate.log.batches.records import build_batch, records_of
 from quorate.quorum_state.meta_properties import load_meta_properties

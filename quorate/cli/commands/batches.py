@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail
+from quorate.cli.console import ExitCode, fail
 
 if TYPE_CHECKING:
     from quorate.log.batches import Batch

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import CommandError
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from quorate.cli.commands.reassign_commands import ThrottleOption
+from quorate.cli.console import CommandError
 
 if TYPE_CHECKING:
     from quorate.broker.wire import WireClient
@@ -23,7 +23,7 @@ app = typer.Typer(
 @app.command("list", epilog="Example: quorate brokers list --json")
 def list_brokers(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """List the brokers: live ones, fenced ones, and those that only have replicas assigned."""
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.reassigning import ClusterView, read_cluster
 
     def rows(view: ClusterView) -> list[dict[str, object]]:
@@ -50,7 +50,7 @@ def list_brokers(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOp
         return
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table()
     for column in ("broker", "state", "address", "rack", "leads", "replicas", "in sync"):
@@ -87,7 +87,7 @@ def drain_broker(
     was interrupted: it asks the cluster what is left. A broker that is drained still counts as one for new
     topics: stop it then.
     """
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.reassigning import Drain
 
     drain = Drain(broker_id, throttle=throttle, wait=wait, wait_for_down=wait_for_down, say=typer.echo)
@@ -107,7 +107,7 @@ def unregister(
     It leaves the ISRs, and its registration is gone. Replicas stay assigned to it: drain it before. A broker
     that runs, or is started again, registers anew.
     """
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import unregister_broker
     from quorate.cli.reassigning import read_cluster
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
+from quorate.cli.console import CommandError, ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
     import threading
 
-    from quorate.cli.local_cluster import LocalCluster
+    from quorate.cli.node import LocalCluster
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -77,8 +77,7 @@ def start(
     import signal
     import threading
 
-    from quorate.cli.local_cluster import LocalCluster
-    from quorate.cli.node_settings import parse_settings
+    from quorate.cli.node import LocalCluster, parse_settings
 
     if voters is not None and voters > nodes:
         raise fail(f"--voters {voters}: there are only {nodes} nodes", ExitCode.USAGE)

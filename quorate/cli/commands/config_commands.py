@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.console import ExitCode, fail
 
 if TYPE_CHECKING:
     from quorate.cli.kafka_requests import Entity, EntityType
@@ -104,7 +104,7 @@ def describe(
     """
     entity = _entity(entity_type, entity_name, default=entity_default)
     kind = _entity_type(entity_type)
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import DescribedConfig, describe_configs, entities, entity_as_dict
 
     if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def describe(
         return
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table()
     for column in ("entity", "key", "value", "source", "else"):
@@ -180,7 +180,7 @@ def alter(
     twice = sorted(add.keys() & set(delete))
     if twice:
         raise fail(f"{twice[0]} is both set and deleted; leave one out", ExitCode.USAGE)
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import alter_configs
 
     run_with_client(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.console import ExitCode, fail
 
 if TYPE_CHECKING:
     from quorate.broker.wire import WireClient
@@ -49,7 +49,7 @@ def describe(
 
     A replica that is being moved is there twice, and its future one says how many records it has yet to copy.
     """
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import describe_log_dirs, log_dirs_as_dict
 
     found = run_with_client(
@@ -83,7 +83,7 @@ def move(
     when that is the directory."""
     import trio
 
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import addresses_of_brokers, is_under_way, move_replicas, states_of_moves
 
     to = os.path.abspath(to)
@@ -115,7 +115,7 @@ def move(
 @app.command(epilog="Example: quorate log-dirs damaged --json")
 def damaged(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """Show what of the replicas of live brokers is damaged, and the damaged logs that were set aside."""
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import addresses_of_brokers, damage_as_dict, describe_damage
 
     async def ask(client: "WireClient") -> dict[str, list[dict[str, object]]]:
@@ -153,7 +153,7 @@ def refetch(
     TOPIC-PARTITION.ID-damaged, until you remove it.
     """
     from quorate.broker.wire import KafkaError
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import addresses_of_brokers, refetch_replica
 
     wanted = list(dict.fromkeys(map(_parse_replica, replica)))
@@ -195,7 +195,7 @@ def _print_directories(found: "list[BrokerDirectories]") -> None:
     from kio.schema.errors import ErrorCode
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table()
     for column in ("broker", "directory", "state", "replicas", "bytes", "usable bytes", "total bytes"):
@@ -218,7 +218,7 @@ def _print_directories(found: "list[BrokerDirectories]") -> None:
 def _print_replicas(found: "list[BrokerDirectories]") -> None:
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table()
     for column in ("broker", "directory", "topic", "partition", "bytes", "lag", "future"):
@@ -272,7 +272,7 @@ def delete_records(
         offsets[key] = offset
     if not offsets:
         raise fail("nothing to delete; give --topic or --offset-json-file", ExitCode.USAGE)
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import delete_records as delete
 
     results = run_with_client(bootstrap, lambda client: delete(client, offsets))

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.console import ExitCode, fail
 
 
 class WantedElection(enum.Enum):
@@ -82,7 +82,7 @@ def leader_election(
     wanted = _wanted(topic, partition, path_to_json_file, all_partitions=all_topic_partitions)
     from dataclasses import asdict
 
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import elect_leaders
 
     answered = run_with_client(bootstrap, lambda client: elect_leaders(client, election_type.value, wanted))

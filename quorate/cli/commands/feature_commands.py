@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.console import ExitCode, fail
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,7 +37,7 @@ def _levels(features: list[str]) -> dict[str, int]:
 
 
 def _set(bootstrap: str, levels: dict[str, int], *, upgrade_type: int, dry_run: bool) -> None:
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import set_features
 
     run_with_client(
@@ -54,7 +54,7 @@ def describe(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption
     """Show each feature, the levels that the broker can work at, and the level of the cluster (0: off)."""
     from dataclasses import asdict
 
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import describe_features
 
     described = run_with_client(bootstrap, describe_features)
@@ -64,7 +64,7 @@ def describe(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption
         return
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table("feature", "supported", "finalized")
     for each in described.features:

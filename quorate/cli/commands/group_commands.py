@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import CommandError, ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.console import CommandError, ExitCode, fail
 
 if TYPE_CHECKING:
     from quorate.cli.groups import BrokerConnections, DescribedGroup, PartitionView, ResetTarget, Scope

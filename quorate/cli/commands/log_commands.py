@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail, user_errors
-from quorate.cli.cli_options import JsonOption
 from quorate.cli.commands.batches import batches_of, damage_reported, map_file, print_batch
+from quorate.cli.commands.cli_options import JsonOption
+from quorate.cli.console import ExitCode, fail, user_errors
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import CommandExit, ExitCode, fail, user_errors
-from quorate.cli.cli_options import JsonOption
-from quorate.cli.reach import BrokersOption
+from quorate.cli.commands.cli_options import JsonOption
+from quorate.cli.commands.reach import BrokersOption
+from quorate.cli.console import CommandExit, ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
     from quorate.cli.images import Json, MetadataHistory, Moment, Replay, TreeDirectory, TreeShell
@@ -173,8 +173,8 @@ def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Rep
 
 
 def _cluster(brokers: str | None) -> "MetadataHistory":
-    from quorate.cli.bootstrap import parse_addresses
-    from quorate.cli.cli_options import DEFAULT_BOOTSTRAP
+    from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP
+    from quorate.cli.console import parse_addresses
     from quorate.cli.images import ClusterHistory
 
     return ClusterHistory(tuple(parse_addresses(brokers or DEFAULT_BOOTSTRAP)))

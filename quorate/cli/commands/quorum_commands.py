@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
-from quorate.cli.cli_options import JsonOption
-from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
+from quorate.cli.commands.cli_options import JsonOption
+from quorate.cli.commands.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
+from quorate.cli.console import CommandError, ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from quorate.broker.admin import Controllers
     from quorate.broker.wire import WireClient
-    from quorate.cli.controllers import Controllers
     from quorate.raft import QuorumDescription
     from quorate.types import NodeId, ReplicaKey, Voter
 
@@ -104,7 +104,7 @@ def _show(described: "QuorumDescription", *, as_json: bool) -> None:
 
         typer.echo(json.dumps(quorum_as_dict(described)))
         return
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     print_table(quorum_table(described))
 
@@ -161,13 +161,13 @@ def add_voter(
 
 
 def _voter(text: str | None, config: Path | None) -> "Voter":
-    from quorate.cli.voter_texts import parse_voter, voter_of_folder
+    from quorate.cli.commands.voter_texts import parse_voter, voter_of_folder
 
     with user_errors():
         if text is not None and config is None:
             return parse_voter(text)
         if config is not None and text is None:
-            from quorate.cli.config_file import load_config
+            from quorate.cli.node import load_config
 
             return voter_of_folder(load_config(config))
         raise fail("give the voter as id@host:port:directory-id, or --config, one of the two", ExitCode.USAGE)
@@ -223,7 +223,7 @@ def remove_voter(
 
 
 def _directory(text: str | None) -> str | None:
-    from quorate.cli.voter_texts import parse_directory
+    from quorate.cli.commands.voter_texts import parse_directory
 
     if text is None:
         return None

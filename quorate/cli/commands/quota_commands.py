@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.console import ExitCode, fail
 
 if TYPE_CHECKING:
     from quorate.cli.kafka_requests import QuotaOwner
@@ -106,7 +106,7 @@ def list_all(
     With --user alone, those of the user together with client ids are shown too.
     """
     owner = _owner(user, user_default, client_id, client_id_default, ip, ip_default)
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import list_quotas
 
     found = run_with_client(bootstrap, lambda client: list_quotas(client, owner))
@@ -115,7 +115,7 @@ def list_all(
         return
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table("user", "client id", "ip", "quota", "value")
     for each in found:
@@ -151,7 +151,7 @@ def set_quotas(
     """Set quotas of a user, a client id, both together, or an address: all or none. They count at once."""
     owner = _named(_owner(user, user_default, client_id, client_id_default, ip, ip_default))
     values = _values(quotas)
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import alter_quotas
 
     run_with_client(
@@ -176,7 +176,7 @@ def remove_quotas(
     """Remove quotas of a user, a client id, both together, or an address. The next quota in the order of
     precedence then applies."""
     owner = _named(_owner(user, user_default, client_id, client_id_default, ip, ip_default))
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import alter_quotas, list_quotas
 
     if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.console import CommandError, ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
     from quorate.broker.wire import WireClient
@@ -60,7 +60,7 @@ def generate(
 ) -> None:
     """Propose where the replicas of some topics could be on some brokers. Nothing is moved: the proposal is a
     file for `execute`, and the present assignment is one to come back to."""
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.reassigning import dump_assignments, load_topics, read_cluster, spread
 
     topics = load_topics(topics_file)
@@ -96,7 +96,7 @@ def execute(
 ) -> None:
     """Begin the moves of a file, and return when they have begun. The present assignment is printed first: a
     file to come back to."""
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import move_replicas
     from quorate.cli.reassigning import (
         begin_moves,
@@ -157,7 +157,7 @@ def verify(
     are done, throttles are removed."""
     import trio
 
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import is_under_way, states_of_moves
     from quorate.cli.reassigning import (
         POLL_SECONDS,
@@ -207,13 +207,8 @@ def cancel(
     preserve_throttles: Annotated[bool, typer.Option(help="Leave the throttles as they are.")] = False,
 ) -> None:
     """Cancel the moves of a file that are under way: the partitions keep the replicas that they had."""
-    from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.reassigning import (
-        alter_reassignments,
-        end_throttles,
-        load_assignments,
-        read_cluster,
-    )
+    from quorate.cli.console import run_with_client
+    from quorate.cli.reassigning import alter_reassignments, end_throttles, load_assignments, read_cluster
 
     plan = load_assignments(plan_file)
 
@@ -236,7 +231,7 @@ def cancel(
 @app.command("list", epilog="Example: quorate reassign-partitions list")
 def list_moves(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """List every move under way, with the bytes that are left."""
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.reassigning import progress_of, read_cluster
 
     async def act(client: "WireClient") -> list[dict[str, object]]:
@@ -260,7 +255,7 @@ def list_moves(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOpti
         return
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table()
     for column in ("topic", "partition", "replicas", "adding", "removing", "bytes left"):

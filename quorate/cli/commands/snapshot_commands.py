@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
-from quorate.cli.cli_options import JsonOption
 from quorate.cli.commands.batches import batches_of, damage_reported, map_file, print_batch
-from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
+from quorate.cli.commands.cli_options import JsonOption
+from quorate.cli.commands.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
+from quorate.cli.console import CommandError, ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
-    from quorate.cli.controllers import Controllers
+    from quorate.broker.admin import Controllers
     from quorate.log.batches import Batch
     from quorate.log.snapshots import SnapshotContents
     from quorate.types import NodeId, SnapshotId

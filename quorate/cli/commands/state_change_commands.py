@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, JsonOption
-from quorate.cli.reach import BrokersOption, ControllersOption
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, JsonOption
+from quorate.cli.commands.reach import BrokersOption, ControllersOption
+from quorate.cli.console import ExitCode, fail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quorate.cli.kafka_requests.state_changes import BrokerPart, ClusterReports, Life
+    from quorate.cli.state_changes import BrokerPart, ClusterReports, Life
     from quorate.runtime import Address
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -69,9 +69,8 @@ def state_changes(
     since_ms = _since_ms(since)
     if bootstrap is not None and controllers is not None:
         raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
-    from quorate.cli.bootstrap import parse_addresses
-    from quorate.cli.cli_errors import user_errors
-    from quorate.cli.kafka_requests.state_changes import join, narrow, read_requests
+    from quorate.cli.console import parse_addresses, user_errors
+    from quorate.cli.state_changes import join, narrow, read_requests
 
     if controllers is None:
         addresses = parse_addresses(bootstrap or DEFAULT_BOOTSTRAP)
@@ -114,9 +113,9 @@ def _look(
 ) -> "ClusterReports":
     import trio
 
-    from quorate.cli.bootstrap import connect_any
+    from quorate.cli.console import connect_any
     from quorate.cli.images import LATEST, ClusterHistory, Replay
-    from quorate.cli.kafka_requests.state_changes import look, look_from_image
+    from quorate.cli.state_changes import look, look_from_image
 
     async def ask_brokers() -> "ClusterReports":
         async with connect_any(addresses) as client:
@@ -171,7 +170,7 @@ def _as_dict(life: "Life") -> dict[str, object]:
 def _print(lives: "list[Life]") -> None:
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table()
     for column in (
@@ -256,7 +255,7 @@ def _show_brokers(reports: "ClusterReports", *, end_offset: int, as_json: bool) 
         return
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table()
     for column in (

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
-from quorate.cli.cli_options import ConfigOption, JsonOption
-from quorate.cli.config_file import load_config
+from quorate.cli.commands.cli_options import ConfigOption, JsonOption
+from quorate.cli.console import CommandError, ExitCode, fail, user_errors
+from quorate.cli.node import load_config
 
 if TYPE_CHECKING:
     from quorate.broker.node_config import ServerConfig
@@ -165,7 +165,7 @@ def _first_voters(
         raise FirstVotersError(
             f"node {server.node_id} is no controller, so it can't vote; use --no-initial-controllers"
         )
-    from quorate.cli.voter_texts import parse_voters_with_directories
+    from quorate.cli.commands.voter_texts import parse_voters_with_directories
     from quorate.types import ReplicaKey, Voter, VoterSet
 
     if initial_controllers is None:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.commands.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
+from quorate.cli.console import ExitCode, fail
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -74,7 +74,7 @@ def create(
             ExitCode.USAGE,
         )
     configs = [_parse_config(item) for item in config or ()]
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import create_topic
 
     created = run_with_client(
@@ -95,7 +95,7 @@ def create(
 @app.command("list", epilog="Example: quorate topics list -b localhost:9092")
 def list_topics(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """List the names of all topics, one per line."""
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import topic_names
 
     names = run_with_client(bootstrap, topic_names)
@@ -126,7 +126,7 @@ def describe(
     An eligible leader replica (ELR, KIP-966) is not in sync but has every acknowledged record. It may lead if
     no replica in sync can. The last known ELR is the last leader of a partition without replicas in sync.
     """
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import describe_topics, only_partitions, topic_as_dict
 
     topics = run_with_client(bootstrap, lambda client: describe_topics(client, topic))
@@ -137,7 +137,7 @@ def describe(
         return
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table()
     for column in ("topic", "partition", "leader", "epoch", "replicas", "in sync", "elr", "last elr"):
@@ -166,8 +166,8 @@ def states(
     An OnlinePartition is led by a live broker. An OnlineReplica is on a live broker, and its directory is
     online; a NewReplica's broker has not said yet in which directory it is.
     """
-    from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.kafka_requests.state_changes import topic_states
+    from quorate.cli.console import run_with_client
+    from quorate.cli.state_changes import topic_states
 
     found = run_with_client(bootstrap, lambda client: topic_states(client, topic))
     if as_json:
@@ -184,7 +184,7 @@ def states(
         return
     from rich.table import Table
 
-    from quorate.cli.text_tables import print_table
+    from quorate.cli.console import print_table
 
     table = Table()
     for column in ("partition", "state", "leader", "replicas"):
@@ -217,7 +217,7 @@ def alter(
     ones.
     """
     assignment = _parse_assignment(replica_assignment)
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import create_partitions
 
     run_with_client(
@@ -265,7 +265,7 @@ def shrink(
 @app.command(epilog="Example: quorate topics delete -t orders")
 def delete(topic: TopicOption, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
     """Delete a topic and its data."""
-    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.console import run_with_client
     from quorate.cli.kafka_requests import delete_topic
 
     run_with_client(bootstrap, lambda client: delete_topic(client, topic))

@@ -8,7 +8,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
-from quorate.cli.bootstrap import run_with_client
+from quorate.cli.console import run_with_client
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 

@@ -8,9 +8,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from quorate.cli.console import print_table
 from quorate.cli.groups.group_requests import DescribedGroup
 from quorate.cli.groups.group_views import PartitionView, member_views
-from quorate.cli.text_tables import print_table
 
 _NOTHING: Final = "-"
 

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from quorate.broker.groups import CONSUMER_PROTOCOL_TYPE, MemberDescription, assigned_partitions
 from quorate.broker.wire.codecs import MalformedError
 from quorate.cli.groups.broker_connections import BrokerConnections
-from quorate.cli.groups.group_requests import (
-    LATEST,
-    DescribedGroup,
-    Partition,
-    committed_offsets,
-    offsets_at,
-)
+from quorate.cli.groups.group_requests import LATEST, DescribedGroup, Partition, committed_offsets, offsets_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

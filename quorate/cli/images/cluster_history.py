@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.cli_errors import ExitCode
-from quorate.cli.controllers import Controllers
+from quorate.broker.admin import Controllers
+from quorate.cli.console import ExitCode, ask_cluster
 from quorate.cli.images.histories import HistoryError, StoredSnapshot, Warn
 from quorate.cli.kafka_requests import controllers_of
 from quorate.error_code import ErrorCode
@@ -19,7 +18,7 @@ from quorate.log.snapshots import SnapshotReader, name_of
 from quorate.raft import OutcomeUnknownError, RequestRefusedError
 from quorate.raft.storage import SkippedBatches
 from quorate.runtime import Address, NetworkError
-from quorate.runtime.real import open_read_only
+from quorate.runtime.real import RealNetwork, open_read_only
 from quorate.spark_source import ClusterLog
 from quorate.types import SnapshotId
 
@@ -63,7 +62,7 @@ class ClusterHistory:
             addresses = list(self.servers)
             if not self.controllers:
                 addresses = ask_cluster(",".join(map(str, self.servers)), controllers_of)
-            controllers = Controllers(addresses, timeout_ms=_TIMEOUT_MS)
+            controllers = Controllers(RealNetwork(), addresses, timeout_ms=_TIMEOUT_MS)
             listed = trio.run(controllers.list_snapshots)
         except (NetworkError, OutcomeUnknownError):
             if self._start:
@@ -88,7 +87,7 @@ class ClusterHistory:
     def _download(self, snapshot: SnapshotId, file: Path) -> None:
         problems: list[str] = []
         for address in self._holders.get(snapshot, ()):
-            controllers = Controllers([address], timeout_ms=_TIMEOUT_MS)
+            controllers = Controllers(RealNetwork(), [address], timeout_ms=_TIMEOUT_MS)
             try:
                 with file.open("wb") as opened:
                     trio.run(controllers.read_snapshot, address, snapshot, opened.write)

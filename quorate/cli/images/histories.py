@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from quorate.cli.cli_errors import CommandError, ExitCode
+from quorate.cli.console import CommandError, ExitCode
 from quorate.log import HIGH_WATERMARKS, DamagedSnapshotError
 from quorate.log.snapshots import BOOTSTRAP, SnapshotReader, name_of, parse_name
 from quorate.raft.storage import SkippedBatches, load_skipped

@@ -12,7 +12,7 @@ from quorate.broker.metadata import (
     RecordDecodeError,
     decode,
 )
-from quorate.cli.cli_errors import ExitCode
+from quorate.cli.console import ExitCode
 from quorate.cli.images.histories import HistoryError, MetadataHistory, StoredSnapshot, Warn
 from quorate.log import DamagedSnapshotError, InvalidBatchError
 from quorate.log.batches import Batch, records_of

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from quorate.cli.cli_errors import CommandError
+from quorate.cli.console import CommandError
 from quorate.cli.images.image_tree import Leaf, TreeDirectory, TreeNode, children
 
 _MAGIC: Final = frozenset("*?[")

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from quorate.cli.cli_errors import CommandError, ExitCode
+from quorate.cli.console import CommandError, ExitCode
 from quorate.cli.images.image_tree import Json, Leaf, TreeDirectory, TreeNode, children
 from quorate.cli.images.tree_paths import absolute, expand, find_node, shown
 

@@ -45,9 +45,9 @@ from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from kio.static.primitive import i16, i32, i32Timedelta, u16
 
+from quorate.broker.admin import Controllers
 from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
 from quorate.broker.wire import KafkaError, WireClient
-from quorate.cli.controllers import Controllers
 from quorate.raft import QuorumDescription, ReplicaStatus, RequestRefusedError
 from quorate.runtime import Address, parse_uuid, uuid_text
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter

@@ -22,7 +22,7 @@ from kio.schema.metadata.v9.response import MetadataResponse
 from kio.static.primitive import i8
 
 from quorate.broker.wire import KafkaError, WireClient
-from quorate.cli.bootstrap import connect_any
+from quorate.cli.console import connect_any
 from quorate.cli.kafka_requests.cluster_requests import topic_names
 from quorate.runtime import Address
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from quorate.cli.cli_errors import ExitCode, fail
+from quorate.cli.console import ExitCode, fail
 
 
 class Replica(NamedTuple):

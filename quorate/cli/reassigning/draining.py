@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from quorate.broker.wire import WireClient
-from quorate.cli.cli_errors import CommandError
+from quorate.cli.console import CommandError
 from quorate.cli.reassigning.assignment_files import Replica
 from quorate.cli.reassigning.cluster_view import ClusterView, read_cluster
 from quorate.cli.reassigning.moves import POLL_SECONDS, begin_moves, end_throttles, summary

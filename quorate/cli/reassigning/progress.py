@@ -11,7 +11,7 @@ from kio.schema.describe_log_dirs.v2.response import DescribeLogDirsResponse
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire import WireClient
-from quorate.cli.bootstrap import connect_any
+from quorate.cli.console import connect_any
 from quorate.cli.reassigning.assignment_files import Replica
 from quorate.cli.reassigning.cluster_view import BrokerView, ClusterView, Move
 from quorate.runtime import NetworkError

@@ -7,7 +7,7 @@ replicas that each has. Equal choices go to the lowest id, so that the same clus
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from quorate.cli.cli_errors import CommandError
+from quorate.cli.console import CommandError
 from quorate.cli.reassigning.assignment_files import Assignments, Replica
 
 Racks = Mapping[int, str | None]

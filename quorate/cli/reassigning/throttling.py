@@ -14,7 +14,7 @@ from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterCon
 from kio.static.primitive import i8
 
 from quorate.broker.wire import KafkaError, WireClient
-from quorate.cli.bootstrap import connect_any
+from quorate.cli.console import connect_any
 from quorate.cli.reassigning.assignment_files import Replica
 from quorate.cli.reassigning.cluster_view import BrokerView, Move
 

@@ -19,7 +19,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata.record_codec import decode
 from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 from quorate.error_code import ErrorCode
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters

@@ -11,7 +11,7 @@ import trio
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.server import BrokerServer
 from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.cli.free_ports import free_ports
+from quorate.cli.node.free_ports import free_ports
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address
 from quorate.runtime.real import SyncStrategy, real_runtime

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from quorate.cli.all_commands import every_command
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.cli.cli_errors import CommandError
+from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.images.image_tree import Json, Leaf, TreeDirectory, TreeNode
 from quorate.cli.images.tree_shell import COMMANDS, TreeShell
 

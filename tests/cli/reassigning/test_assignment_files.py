@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli.cli_errors import CommandExit, ExitCode
+from quorate.cli.console.cli_errors import CommandExit, ExitCode
 from quorate.cli.reassigning.assignment_files import (
     Replica,
     dump_assignments,

@@ -2,23 +2,23 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import trio
+from quorate.cli.console.cli_errors import ExitCode, fail, user_errors
 
-from quorate.broker.wire import WireClient, open_client
-from quorate.broker.wire.codecs import MalformedError
-from quorate.cli.cli_errors import ExitCode, fail, user_errors
-from quorate.runtime import Address, NetworkError
-from quorate.runtime.real import RealNetwork
+if TYPE_CHECKING:
+    from quorate.broker.wire import WireClient
+    from quorate.runtime import Address
 
 Answer = TypeVar("Answer")
 
 _CONNECT_SECONDS = 5.0
 
 
-def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> list[Address]:
+def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> "list[Address]":
     """Parse `host:port,host:port`. Exits with the wrong entry."""
+    from quorate.runtime import Address
+
     try:
         addresses = [Address.parse(part) for part in text.split(",") if part.strip()]
     except ValueError as error:
@@ -29,8 +29,13 @@ def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> list[Ad
 
 
 @asynccontextmanager
-async def connect_any(addresses: Sequence[Address]) -> AsyncIterator[WireClient]:
+async def connect_any(addresses: "Sequence[Address]") -> "AsyncIterator[WireClient]":
     """Connect to the first of the addresses that answers. Raises `NetworkError` naming all if none does."""
+    from quorate.broker.wire import open_client
+    from quorate.broker.wire.codecs import MalformedError
+    from quorate.runtime import NetworkError
+    from quorate.runtime.real import RealNetwork
+
     problems: list[str] = []
     for address in addresses:
         async with AsyncExitStack() as stack:
@@ -50,8 +55,9 @@ async def connect_any(addresses: Sequence[Address]) -> AsyncIterator[WireClient]
     )
 
 
-def ask_cluster(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]]) -> Answer:
+def ask_cluster(bootstrap: str, action: "Callable[[WireClient], Awaitable[Answer]]") -> Answer:
     """Connect to the cluster and run `action`. Raises `NetworkError` and the errors of `action`."""
+    import trio
 
     async def main() -> Answer:
         async with connect_any(parse_addresses(bootstrap)) as client:
@@ -60,7 +66,7 @@ def ask_cluster(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]
     return trio.run(main)
 
 
-def run_with_client(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]]) -> Answer:
+def run_with_client(bootstrap: str, action: "Callable[[WireClient], Awaitable[Answer]]") -> Answer:
     """Run `ask_cluster` for a command: an error ends it with a message and an exit code."""
     with user_errors():
         return ask_cluster(bootstrap, action)

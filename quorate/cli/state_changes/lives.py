@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from quorate.broker.replication.hosting import ChangeKind, ChangeOutcome
-from quorate.cli.kafka_requests.state_changes.change_requests import ChangeRequest
-from quorate.cli.kafka_requests.state_changes.cluster_reports import BrokerJournal, ClusterReports, names_of
+from quorate.cli.state_changes.change_requests import ChangeRequest
+from quorate.cli.state_changes.cluster_reports import BrokerJournal, ClusterReports, names_of
 
 PENDING = ChangeOutcome.PENDING.value
 NOT_RECEIVED = "not received"

@@ -18,8 +18,7 @@ from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumDescription, RequestRefusedError
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, VoterChange
 from quorate.raft.transport import Channel, ListedSnapshot, QuorumView
-from quorate.runtime import Address, NetworkError
-from quorate.runtime.real import RealNetwork
+from quorate.runtime import Address, Network, NetworkError
 from quorate.types import Epoch, NodeId, ReplicaKey, SnapshotId, Voter
 
 Answer = TypeVar("Answer")
@@ -47,7 +46,8 @@ class Controllers:
     before the answer, and `RequestRefusedError`.
     """
 
-    def __init__(self, addresses: Sequence[Address], *, timeout_ms: int) -> None:
+    def __init__(self, network: Network, addresses: Sequence[Address], *, timeout_ms: int) -> None:
+        self._network = network
         self._addresses = tuple(addresses)
         self._timeout_ms = timeout_ms
 
@@ -250,7 +250,7 @@ class Controllers:
     @asynccontextmanager
     async def _channel(self, address: Address, *, cluster_id: str) -> AsyncIterator[Channel]:
         channel = await Channel.connect(
-            RealNetwork(),
+            self._network,
             address,
             cluster_id=cluster_id,
             max_frame_bytes=_MAX_FRAME_BYTES,

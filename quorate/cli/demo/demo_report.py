@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from quorate.cli.kafka_requests.state_changes import Life
-    from quorate.cli.local_cluster import LocalCluster
+    from quorate.cli.node import LocalCluster
+    from quorate.cli.state_changes import Life
 
 _PREFIX = "raft_manager_"
 _SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_watermark", "log_end_offset",
@@ -71,11 +71,11 @@ def show_changes(console: "Console", lives: "list[Life]") -> None:
 
 
 def show_quorum(console: "Console", cluster: "LocalCluster") -> None:
-    from quorate.cli.bootstrap import ask_cluster
-    from quorate.cli.commands.quorum_commands import quorum_table
+    from quorate.cli.commands import quorum_commands
+    from quorate.cli.console import ask_cluster
     from quorate.cli.kafka_requests import describe_quorum
 
-    console.print(quorum_table(ask_cluster(cluster.bootstrap, describe_quorum)))
+    console.print(quorum_commands.quorum_table(ask_cluster(cluster.bootstrap, describe_quorum)))
 
 
 def show_metrics(console: "Console", cluster: "LocalCluster") -> None:

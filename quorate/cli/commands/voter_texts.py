@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from quorate.cli.cli_errors import CommandError, ExitCode
+from quorate.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
     from quorate.broker.node_config import ServerConfig

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from quorate.cli.bootstrap import ask_cluster, parse_addresses
-from quorate.cli.cli_errors import CommandError
+from quorate.cli.console import CommandError, ask_cluster, parse_addresses
 from quorate.cli.groups import describe_group, partition_views, run_with_brokers
 from quorate.cli.images import ClusterHistory, Moment, Replay
 from quorate.cli.kafka_requests import describe_topics
-from quorate.cli.kafka_requests.state_changes import join, look, narrow, read_requests
 from quorate.cli.reassigning import Drain, Replica, begin_moves, read_cluster
+from quorate.cli.state_changes import join, look, narrow, read_requests
 from quorate.runtime import Address
 
 if TYPE_CHECKING:
     from quorate.broker.metadata import PartitionState
     from quorate.broker.wire import WireClient
     from quorate.cli.groups import BrokerConnections
-    from quorate.cli.kafka_requests.state_changes import Life
-    from quorate.cli.local_cluster import LocalCluster
+    from quorate.cli.node import LocalCluster
+    from quorate.cli.state_changes import Life
 
 _SECONDS = 30.0
 _POLL_SECONDS = 0.1

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail
-from quorate.cli.cli_options import DEFAULT_BOOTSTRAP
+from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP
+from quorate.cli.console import ExitCode, fail
 
 if TYPE_CHECKING:
+    from quorate.broker.admin import Controllers
     from quorate.broker.wire import WireClient
-    from quorate.cli.controllers import Controllers
 
 Answer = TypeVar("Answer")
 
@@ -51,14 +51,15 @@ def ask_quorum(
     """
     if brokers is not None and controllers is not None:
         raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
-    from quorate.cli.cli_errors import user_errors
+    from quorate.cli.console import user_errors
 
     with user_errors():
         import trio
 
-        from quorate.cli.bootstrap import connect_any, parse_addresses
-        from quorate.cli.controllers import Controllers
+        from quorate.broker.admin import Controllers
+        from quorate.cli.console import connect_any, parse_addresses
         from quorate.cli.kafka_requests import controllers_of
+        from quorate.runtime.real import RealNetwork
 
         async def main() -> Answer:
             if controllers is not None:
@@ -68,6 +69,6 @@ def ask_quorum(
                     if through_brokers is not None:
                         return await through_brokers(client)
                     found = await controllers_of(client)
-            return await at_controllers(Controllers(found, timeout_ms=timeout_ms))
+            return await at_controllers(Controllers(RealNetwork(), found, timeout_ms=timeout_ms))
 
         return trio.run(main)

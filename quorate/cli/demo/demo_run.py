@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import ExitCode, fail, user_errors
+from quorate.cli.console import ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from quorate.cli.commands.demo.demo_operations import DemoPartition
-    from quorate.cli.commands.demo.demo_report import DemoReport
-    from quorate.cli.commands.demo.demo_spark import SparkAhead
-    from quorate.cli.local_cluster import LocalCluster
+    from quorate.cli.demo.demo_operations import DemoPartition
+    from quorate.cli.demo.demo_report import DemoReport
+    from quorate.cli.demo.demo_spark import SparkAhead
+    from quorate.cli.node import LocalCluster
 
 TOPIC = "demo"
 NODES = 3
@@ -53,7 +53,7 @@ def demo(
         raise fail(f"{file} is empty; choose a file with something in it", ExitCode.USAGE)
     from rich.console import Console
 
-    from quorate.cli.local_cluster import LocalCluster
+    from quorate.cli.node import LocalCluster
 
     # The nodes end with the demo: an exception passes the `finally` below, a signal alone does not.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -65,7 +65,7 @@ def demo(
         try:
             with user_errors():
                 if spark:
-                    from quorate.cli.commands.demo.demo_spark import SparkAhead
+                    from quorate.cli.demo.demo_spark import SparkAhead
 
                     ahead = SparkAhead()
                 report = _run(console, cluster, file, data, ahead)
@@ -100,9 +100,9 @@ def _exit(number: int, frame: FrameType | None) -> None:
 def _run(
     console: "Console", cluster: "LocalCluster", file: Path, data: bytes, spark: "SparkAhead | None"
 ) -> "DemoReport":
-    from quorate.cli.commands.demo.demo_client import create_topic
-    from quorate.cli.commands.demo.demo_operations import DemoPartition
-    from quorate.cli.commands.demo.demo_report import DemoReport, show_metrics, show_quorum
+    from quorate.cli.demo.demo_client import create_topic
+    from quorate.cli.demo.demo_operations import DemoPartition
+    from quorate.cli.demo.demo_report import DemoReport, show_metrics, show_quorum
 
     report = DemoReport(console)
     with report.step(f"start {NODES} nodes") as result:
@@ -138,7 +138,7 @@ def _run(
 
 
 def _compare(what: str, expected: object, seen: object) -> None:
-    from quorate.cli.commands.demo.demo_operations import DemoError
+    from quorate.cli.demo.demo_operations import DemoError
 
     if seen != expected:
         raise DemoError(f"{what}: expected {expected}, and saw {seen}")
@@ -154,8 +154,8 @@ def _send(
     leader: int,
 ) -> int:
     """Send the file, with a kill -9 of the leader halfway. Return the next leader."""
-    from quorate.cli.commands.demo.demo_client import produce
-    from quorate.cli.commands.demo.demo_operations import DemoError
+    from quorate.cli.demo.demo_client import produce
+    from quorate.cli.demo.demo_operations import DemoError
 
     lines = split_records(data)
     half = len(lines) // 2
@@ -178,7 +178,7 @@ def _send(
 
 def _read(report: "DemoReport", cluster: "LocalCluster", partition: "DemoPartition", data: bytes) -> None:
     """Read everything back in a group, in two parts, with the lag after each."""
-    from quorate.cli.commands.demo.demo_client import consume_all
+    from quorate.cli.demo.demo_client import consume_all
 
     records = len(split_records(data))
     first = max(1, records // 2)
@@ -197,7 +197,7 @@ def _read(report: "DemoReport", cluster: "LocalCluster", partition: "DemoPartiti
 
 
 def _compare_bytes(received: list[bytes], data: bytes) -> None:
-    from quorate.cli.commands.demo.demo_operations import DemoError
+    from quorate.cli.demo.demo_operations import DemoError
 
     back = b"".join(received)
     if back != data:
@@ -214,8 +214,8 @@ def _move(
     successor: int,
 ) -> None:
     """Let the partition have two replicas, empty the broker of one of them, and read everything again."""
-    from quorate.cli.commands.demo.demo_client import consume_all
-    from quorate.cli.commands.demo.demo_operations import drain
+    from quorate.cli.demo.demo_client import consume_all
+    from quorate.cli.demo.demo_operations import drain
 
     target = [successor, leader]
     with report.step(f"reassign: two replicas in place of three, on nodes {target}") as result:
@@ -243,7 +243,7 @@ def _look_back(report: "DemoReport", partition: "DemoPartition", created_at: int
 
 
 def _show_changes(report: "DemoReport", partition: "DemoPartition") -> None:
-    from quorate.cli.commands.demo.demo_report import show_changes
+    from quorate.cli.demo.demo_report import show_changes
 
     with report.step("the state changes of it all") as result:
         lives = partition.state_changes()
@@ -259,9 +259,9 @@ def _show_changes(report: "DemoReport", partition: "DemoPartition") -> None:
 def _show_spark(
     report: "DemoReport", cluster: "LocalCluster", spark: "SparkAhead", *, leader: int, successor: int
 ) -> None:
-    from quorate.cli.commands.demo.demo_operations import DemoError
-    from quorate.cli.commands.demo.demo_report import show_history
-    from quorate.cli.commands.demo.demo_spark import leader_of
+    from quorate.cli.demo.demo_operations import DemoError
+    from quorate.cli.demo.demo_report import show_history
+    from quorate.cli.demo.demo_spark import leader_of
 
     with report.step("leadership history in Spark, read from the metadata log") as result:
         rows = spark.leadership_rows(cluster.bootstrap, TOPIC)
