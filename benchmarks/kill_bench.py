@@ -25,8 +25,8 @@ from brokers import planned, serving
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from quorate.broker.admin.topics import describe_topics
 from quorate.broker.wire import open_client
-from quorate.cli.kafka_requests.cluster_requests import describe_topics
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime import Address
 from quorate.runtime.real import RealNetwork

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from kafka_nodes import KafkaNodes
 from report import Measure, Report
 
-from quorate.cli.console.bootstrap import ask_cluster
-from quorate.cli.kafka_requests import describe_quorum, quorum_as_dict
+from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
 
 SYSTEMS = ("quorate", "kafka")

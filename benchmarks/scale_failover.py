@@ -15,9 +15,9 @@ import trio
 from clusters import cpu_seconds, resident_mib
 from population import EPOCH
 
+from quorate.broker.admin.topics import create_topic
 from quorate.broker.wire import KafkaError, open_client
 from quorate.cli.console.cli_errors import CommandError
-from quorate.cli.kafka_requests import create_topic
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.quorum_state import QuorumStateFile
 from quorate.raft.storage import LOG_FOLDER

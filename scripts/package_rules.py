@@ -131,13 +131,14 @@ class Source:
         return found
 
     def windows(self) -> Iterator[str]:
-        """Imports from a module by who is not in its package: the package's own `__init__` is the door."""
+        """Imports from a module by another package, past the door: the package's own `__init__`, or a module
+        that its `__all__` names."""
         for module in self.trees:
             for line, source, name in self.imports(module):
                 package = parent(source)
                 if source in self.packages or not package or within(module, package):
                     continue
-                if not name and source.rpartition(".")[2] in self._exported(package):
+                if source.rpartition(".")[2] in self._exported(package):
                     continue
                 yield f"{module}:{line}: imports {name or 'it'} from {source}, past {package}"
 

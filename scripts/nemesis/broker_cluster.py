@@ -15,19 +15,16 @@ from ledger import Sent
 from machines import DISK, Host, Machines
 from stock_clients import sent_of
 
+from quorate.broker.admin import open_admin
+from quorate.broker.admin.brokers import live_brokers
+from quorate.broker.admin.quorum import describe_quorum
+from quorate.broker.admin.topics import create_topic, describe_topics, topic_as_dict
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.cli.console.bootstrap import connect_any
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.cli.kafka_requests.cluster_requests import (
-    create_topic,
-    describe_quorum,
-    describe_topics,
-    live_brokers,
-    topic_as_dict,
-)
 from quorate.log.batches.batch import read_batches, read_header
 from quorate.log.batches.records import records_of
 from quorate.runtime.network import NetworkError
+from quorate.runtime.real import RealNetwork
 
 COMMAND = (sys.executable, "-m", "quorate.cli.main")
 PORT, CONTROLLER_PORT = 9092, 19092
@@ -106,9 +103,9 @@ class BrokerCluster(Machines):
     # What the cluster says
 
     async def create_topic(self) -> None:
-        async with connect_any(list(self.addresses.values())) as client:
+        async with open_admin(RealNetwork(), list(self.addresses.values())) as admin:
             await create_topic(
-                client,
+                admin,
                 TOPIC,
                 partitions=self.partitions,
                 replication_factor=len(self.hosts),
@@ -119,16 +116,16 @@ class BrokerCluster(Machines):
         """The active one, as a node that is up says."""
         with trio.move_on_after(5):
             try:
-                async with connect_any(self._up()) as client:
-                    return int((await describe_quorum(client)).leader)
+                async with open_admin(RealNetwork(), self._up()) as admin:
+                    return int((await describe_quorum(admin)).leader)
             except (NetworkError, KafkaError):
                 return None
         return None
 
     async def roles(self, partition: int) -> tuple[int, list[int]]:
         """Leader, and ISR. Raises `NetworkError`, `KafkaError`."""
-        async with connect_any(self._up()) as client:
-            (topic,) = await describe_topics(client, TOPIC)
+        async with open_admin(RealNetwork(), self._up()) as admin:
+            (topic,) = await describe_topics(admin, TOPIC)
         described: Any = topic_as_dict(topic)["partitions"]
         return int(described[partition]["leader"]), [int(each) for each in described[partition]["isr"]]
 
@@ -143,10 +140,10 @@ class BrokerCluster(Machines):
                 return f"node {node} does not run"
             try:
                 with trio.fail_after(8):
-                    async with connect_any([host.address]) as client:
-                        if (live := await live_brokers(client)) != set(self.hosts):
+                    async with open_admin(RealNetwork(), [host.address]) as admin:
+                        if (live := await live_brokers(admin)) != set(self.hosts):
                             return f"node {node} knows of brokers {sorted(live)} only"
-                        for topic in await describe_topics(client, None):
+                        for topic in await describe_topics(admin, None):
                             described: Any = topic_as_dict(topic)
                             for each in described["partitions"]:
                                 if sorted(each["isr"]) != sorted(each["replicas"]) or each["leader"] < 0:

@@ -141,7 +141,7 @@ def test_an_address_that_is_no_brokers_is_told_apart(quorate: Quorate, one_node:
 
 
 def test_a_listener_that_never_answers_is_given_up(quorate: Quorate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quorate.cli.console.bootstrap._CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("quorate.cli.console.connections._CONNECT_SECONDS", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

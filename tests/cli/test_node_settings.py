@@ -8,7 +8,7 @@ from rich.table import Table
 from typer.testing import Result
 
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.cli.console.text_tables import print_table
+from quorate.cli.console.output import print_table
 from quorate.cli.node.local_cluster import LocalCluster, parse_settings
 
 

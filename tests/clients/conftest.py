@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from quorate.broker.admin import AdminClient
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.kafka_client import WireClient
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.cli.console.bootstrap import ask_cluster
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
 
 ACK_TIMEOUT_MS = 700
@@ -129,7 +129,7 @@ class Killable:
         leader, _ = self.roles(topic)
         address = f"{self.cluster.host}:{self.cluster.node(leader).client_port}"
 
-        async def ask(client: WireClient) -> int:
+        async def ask(client: AdminClient) -> int:
             part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
             topics = [{"name": topic, "partitions": [part]}]
             answer: Any = await client.call(

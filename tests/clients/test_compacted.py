@@ -24,9 +24,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from quorate.broker.admin.admin_client import AdminClient as OurAdminClient
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.kafka_client import WireClient
-from quorate.cli.console.bootstrap import ask_cluster
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.log.batches.batch import HEADER_BYTES, BatchHeader, read_header
 
@@ -161,7 +161,7 @@ def java(bootstrap: str, count: int) -> list[bytes]:
     return done.stdout.splitlines()[-count:]
 
 
-async def first_answer(client: WireClient, offset: int) -> list[BatchHeader]:
+async def first_answer(client: OurAdminClient, offset: int) -> list[BatchHeader]:
     """The batches that the leader answers from this offset on, if no more than one is asked for."""
     part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1, "current_leader_epoch": -1,
             "last_fetched_epoch": -1, "log_start_offset": -1}  # fmt: skip

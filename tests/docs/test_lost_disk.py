@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.console.bootstrap import ask_cluster
-from quorate.cli.kafka_requests.cluster_requests import create_topic
+from quorate.broker.admin.topics import create_topic
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.system

@@ -8,13 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quorate.cli.console.bootstrap import ask_cluster
-from quorate.cli.kafka_requests.cluster_requests import (
-    describe_quorum,
-    describe_topics,
-    quorum_as_dict,
-    topic_as_dict,
-)
+from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
+from quorate.broker.admin.topics import describe_topics, topic_as_dict
+from quorate.cli.console.connections import ask_cluster
 
 NODES = (1, 2, 3)
 CLIENTS = 254

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
-from quorate.cli.console.bootstrap import ask_cluster
-from quorate.cli.kafka_requests.cluster_requests import create_topic
+from quorate.broker.admin.topics import create_topic
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.system

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.console.bootstrap import ask_cluster
-from quorate.cli.kafka_requests.cluster_requests import create_topic
+from quorate.broker.admin.topics import create_topic
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.free_ports import free_ports
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.metrics.declarations import RAFT

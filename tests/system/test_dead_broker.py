@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from quorate.cli.console.bootstrap import ask_cluster
-from quorate.cli.kafka_requests.cluster_requests import describe_topics
+from quorate.broker.admin.topics import describe_topics
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

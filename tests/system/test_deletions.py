@@ -12,10 +12,11 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.admin import open_admin
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.cli.console.bootstrap import connect_any, parse_addresses
+from quorate.cli.console.connections import parse_addresses
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
@@ -178,8 +179,8 @@ async def _find(cluster: LocalCluster, group: str) -> tuple[int, Address]:
     with trio.fail_after(60):
         while True:
             with suppress(NetworkError, KafkaError):
-                async with connect_any(parse_addresses(cluster.bootstrap)) as client:
-                    found: Any = await client.call(ApiKey.FIND_COORDINATOR, coordinator_keys=(group,))
+                async with open_admin(RealNetwork(), parse_addresses(cluster.bootstrap)) as admin:
+                    found: Any = await admin.call(ApiKey.FIND_COORDINATOR, coordinator_keys=(group,))
                 (one,) = found.coordinators
                 if one.error_code is ErrorCode.none:
                     return int(one.node_id), Address(one.host, one.port)

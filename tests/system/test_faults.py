@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from quorate.cli.console.bootstrap import ask_cluster
+from quorate.broker.admin.topics import create_topic
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.cli.kafka_requests.cluster_requests import create_topic
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.log.batches.batch import read_header
 from quorate.raft.storage.storage import format_folder

@@ -17,19 +17,15 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
+from quorate.broker.admin.topics import create_topic, describe_topics
 from quorate.broker.controller.rpc import CreateTopicsRequest, NewTopic
 from quorate.broker.controller.rpc.rpc_codec import decode_answer, encode_request
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.cli.console.bootstrap import ask_cluster
-from quorate.cli.kafka_requests.cluster_requests import (
-    create_topic,
-    describe_quorum,
-    describe_topics,
-    quorum_as_dict,
-)
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.free_ports import free_ports
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.log.batches.batch import HEADER_BYTES, Batch, read_header

@@ -1,5 +1,33 @@
-"""One client for the administration of a cluster: for commands, simulated operators and scripts."""
+"""One client for the administration of a cluster: for commands, simulated operators and scripts.
 
+`open_admin` connects. The modules have the requests, each a function of the client (or of `Controllers`, for
+what only the quorum's own protocol has): `await topics.create_topic(admin, "orders", partitions=6)`. They
+print nothing, run over any network, and return typed values.
+"""
+
+from quorate.broker.admin.admin_client import (
+    AdminClient,
+    BrokerView,
+    TopicPartition,
+    check,
+    open_admin,
+)
 from quorate.broker.admin.controllers import Controllers
 
-__all__ = ["Controllers"]
+__all__ = [
+    "AdminClient",
+    "BrokerView",
+    "Controllers",
+    "TopicPartition",
+    "brokers",
+    "check",
+    "configs",
+    "groups",
+    "log_dirs",
+    "open_admin",
+    "quorum",
+    "quotas",
+    "records",
+    "replicas",
+    "topics",
+]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from quorate.cli.console import ExitCode, fail
+from quorate.cli.console import ExitCode, fail, print_json
 
 if TYPE_CHECKING:
     from quorate.log.batches import Batch
@@ -38,7 +38,7 @@ def print_batch(batch: "Batch", *, metadata: bool, as_json: bool, with_records: 
     }
     entries = _records(batch, metadata=metadata) if with_records else None
     if as_json:
-        typer.echo(json.dumps({**shown, "records": entries}))
+        print_json({**shown, "records": entries})
         return
     typer.echo(" ".join(f"{name}: {value}" for name, value in shown.items()))
     for entry in entries or ():

@@ -1,17 +1,15 @@
 """`quorate brokers`: list, drain, unregister."""
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.commands.reassign_commands import ThrottleOption
-from quorate.cli.console import CommandError
+from quorate.cli.commands.options import BootstrapOption, JsonOption, ThrottleOption
+from quorate.cli.console import DEFAULT_BOOTSTRAP, CommandError, ask, print_json, print_rows
 
 if TYPE_CHECKING:
-    from quorate.broker.wire import WireClient
-    from quorate.cli.reassigning import ClusterView
+    from quorate.broker.admin import AdminClient
+    from quorate.broker.admin.replicas import ClusterView
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,47 +21,33 @@ app = typer.Typer(
 @app.command("list", epilog="Example: quorate brokers list --json")
 def list_brokers(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """List the brokers: live ones, fenced ones, and those that only have replicas assigned."""
-    from quorate.cli.console import run_with_client
-    from quorate.cli.reassigning import ClusterView, read_cluster
+    from quorate.broker.admin import replicas
 
-    def rows(view: ClusterView) -> list[dict[str, object]]:
-        states = list(view.partitions.values())
-        ids = sorted(
-            {*view.brokers, *view.fenced, *(int(each) for state in states for each in state.replica_nodes)}
-        )
-        return [
-            {
-                "id": each,
-                "address": str(broker.address) if (broker := view.brokers.get(each)) else None,
-                "rack": broker.rack if broker else None,
-                "state": "live" if broker else "fenced" if each in view.fenced else "not registered",
-                "leads": sum(int(state.leader_id) == each for state in states),
-                "replicas": sum(each in state.replica_nodes for state in states),
-                "inSync": sum(each in state.isr_nodes for state in states),
-            }
-            for each in ids
-        ]
-
-    found = rows(run_with_client(bootstrap, read_cluster))
+    view = ask(bootstrap, replicas.read_cluster)
+    states = list(view.partitions.values())
+    assigned = {int(each) for state in states for each in state.replica_nodes}
+    found = [
+        {
+            "id": each,
+            "address": str(broker.address) if (broker := view.brokers.get(each)) else None,
+            "rack": broker.rack if broker else None,
+            "state": "live" if broker else "fenced" if each in view.fenced else "not registered",
+            "leads": sum(int(state.leader_id) == each for state in states),
+            "replicas": sum(each in state.replica_nodes for state in states),
+            "inSync": sum(each in state.isr_nodes for state in states),
+        }
+        for each in sorted({*view.brokers, *view.fenced, *assigned})
+    ]
     if as_json:
-        typer.echo(json.dumps(found))
-        return
-    from rich.table import Table
-
-    from quorate.cli.console import print_table
-
-    table = Table()
-    for column in ("broker", "state", "address", "rack", "leads", "replicas", "in sync"):
-        table.add_column(column)
-    for row in found:
-        table.add_row(
-            str(row["id"]),
-            str(row["state"]),
-            str(row["address"] or ""),
-            str(row["rack"] or ""),
-            *(str(row[each]) for each in ("leads", "replicas", "inSync")),
+        print_json(found)
+    else:
+        print_rows(
+            ("broker", "state", "address", "rack", "leads", "replicas", "in sync"),
+            [
+                [row[name] for name in ("id", "state", "address", "rack", "leads", "replicas", "inSync")]
+                for row in found
+            ],
         )
-    print_table(table)
 
 
 @app.command("drain", epilog="Example: quorate brokers drain 3 --throttle 50000000")
@@ -87,11 +71,10 @@ def drain_broker(
     was interrupted: it asks the cluster what is left. A broker that is drained still counts as one for new
     topics: stop it then.
     """
-    from quorate.cli.console import run_with_client
     from quorate.cli.reassigning import Drain
 
     drain = Drain(broker_id, throttle=throttle, wait=wait, wait_for_down=wait_for_down, say=typer.echo)
-    run_with_client(bootstrap, drain.run)
+    ask(bootstrap, drain.run)
 
 
 @app.command(epilog="Example: quorate brokers unregister 3")
@@ -107,17 +90,14 @@ def unregister(
     It leaves the ISRs, and its registration is gone. Replicas stay assigned to it: drain it before. A broker
     that runs, or is started again, registers anew.
     """
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import unregister_broker
-    from quorate.cli.reassigning import read_cluster
+    from quorate.broker.admin import brokers, replicas
 
-    async def act(client: "WireClient") -> None:
+    async def act(admin: "AdminClient") -> None:
         if not force:
-            view = await read_cluster(client)
-            _check_unused(broker_id, view)
-        await unregister_broker(client, broker_id)
+            _check_unused(broker_id, await replicas.read_cluster(admin))
+        await brokers.unregister_broker(admin, broker_id)
 
-    run_with_client(bootstrap, act)
+    ask(bootstrap, act)
     typer.echo(f"Broker {broker_id} is no longer registered")
 
 

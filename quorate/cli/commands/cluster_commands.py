@@ -1,12 +1,11 @@
 """`quorate cluster`: a whole cluster on this machine."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.console import CommandError, ExitCode, fail, user_errors
+from quorate.cli.console import CommandError, ExitCode, fail, print_json, user_errors
 
 if TYPE_CHECKING:
     import threading
@@ -168,7 +167,7 @@ def _say_ready(local: "LocalCluster", cluster_id: str, *, as_json: bool) -> None
             }
             for node in local.nodes
         ]
-        typer.echo(json.dumps({"clusterId": cluster_id, "bootstrapServers": local.bootstrap, "nodes": nodes}))
+        print_json({"clusterId": cluster_id, "bootstrapServers": local.bootstrap, "nodes": nodes})
         return
     typer.echo(f"cluster {cluster_id} is ready, data in {local.folder}")
     typer.echo(f"bootstrap servers: {local.bootstrap}")

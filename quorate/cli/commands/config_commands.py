@@ -1,6 +1,5 @@
 """`quorate configs`: describe and alter what topics, brokers, loggers and groups are configured with."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.console import ExitCode, fail
+from quorate.cli.commands.options import BootstrapOption, JsonOption, ValidateOption
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows
 
 if TYPE_CHECKING:
-    from quorate.cli.kafka_requests import Entity, EntityType
+    from quorate.broker.admin import AdminClient
+    from quorate.broker.admin.configs import DescribedConfig, Entity, EntityType
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,17 +28,17 @@ _DEFAULT_HELP = "The defaults of all brokers, with --entity-type brokers."
 
 
 def _entity_type(text: str) -> "EntityType":
-    from quorate.cli.kafka_requests import EntityType
+    from quorate.broker.admin.configs import EntityType
 
-    try:
-        return EntityType(text)
-    except ValueError:
-        raise fail(f"--entity-type: {text!r} is none of {', '.join(_TYPES)}", ExitCode.USAGE) from None
+    for each in EntityType:
+        if each.text == text:
+            return each
+    raise fail(f"--entity-type: {text!r} is none of {', '.join(_TYPES)}", ExitCode.USAGE)
 
 
 def _entity(kind: str, name: str | None, *, default: bool) -> "Entity | None":
     """Return the entity that the options name, or None: they name none."""
-    from quorate.cli.kafka_requests import Entity, EntityType
+    from quorate.broker.admin.configs import Entity, EntityType
 
     of = _entity_type(kind)
     if default and name is not None:
@@ -104,38 +104,52 @@ def describe(
     """
     entity = _entity(entity_type, entity_name, default=entity_default)
     kind = _entity_type(entity_type)
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import DescribedConfig, describe_configs, entities, entity_as_dict
+    from quorate.broker.admin import configs
 
-    if TYPE_CHECKING:
-        from quorate.broker.wire import WireClient
+    async def read(admin: "AdminClient") -> "list[tuple[Entity, list[DescribedConfig]]]":
+        asked = await configs.entities(admin, kind) if entity is None else [entity]
+        return [(each, await configs.describe_configs(admin, each, everything=everything)) for each in asked]
 
-    async def ask(client: "WireClient") -> "list[tuple[Entity, list[DescribedConfig]]]":
-        asked = await entities(client, kind) if entity is None else [entity]
-        return [(each, await describe_configs(client, each, everything=everything)) for each in asked]
-
-    described = run_with_client(bootstrap, ask)
+    described = ask(bootstrap, read)
     if as_json:
-        typer.echo(json.dumps([entity_as_dict(each, configs) for each, configs in described]))
+        print_json([_as_dict(each, held) for each, held in described])
         return
-    from rich.table import Table
-
-    from quorate.cli.console import print_table
-
-    table = Table()
-    for column in ("entity", "key", "value", "source", "else"):
-        table.add_column(column)
-    for each, configs in described:
-        for config in configs:
-            behind = config.synonyms[1:2]
-            table.add_row(
+    print_rows(
+        ("entity", "key", "value", "source", "else"),
+        [
+            (
                 each.name or "(default)",
                 config.name,
-                "(hidden)" if config.sensitive else config.value or "",
+                "(hidden)" if config.sensitive else config.value,
                 config.source,
-                ", ".join(f"{place.name}={place.value}" for place in behind),
+                ", ".join(f"{place.name}={place.value}" for place in config.synonyms[1:2]),
             )
-    print_table(table)
+            for each, held in described
+            for config in held
+        ],
+    )
+
+
+def _as_dict(entity: "Entity", configs: "list[DescribedConfig]") -> dict[str, object]:
+    """Return an entity's configs for programs. A name of None: the defaults of all brokers."""
+    return {
+        "entityType": entity.type.text,
+        "entityName": entity.name or None,
+        "configs": [
+            {
+                "name": each.name,
+                "value": each.value,
+                "source": each.source,
+                "readOnly": each.read_only,
+                "sensitive": each.sensitive,
+                "synonyms": [
+                    {"name": place.name, "value": place.value, "source": place.source}
+                    for place in each.synonyms
+                ],
+            }
+            for each in configs
+        ],
+    }
 
 
 @app.command(
@@ -158,9 +172,7 @@ def alter(
     delete_config: Annotated[
         str | None, typer.Option(metavar="KEY,...", help="Keys whose own value is deleted.")
     ] = None,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Say whether the change would be accepted.")
-    ] = False,
+    validate_only: ValidateOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Set and delete configs, all or none. They take effect at once, without a restart."""
@@ -169,7 +181,7 @@ def alter(
         raise fail("name what is altered: --entity-name, or --entity-default", ExitCode.USAGE)
     if add_config is not None and add_config_file is not None:
         raise fail("--add-config and --add-config-file exclude one another; leave one out", ExitCode.USAGE)
-    add = {} if add_config is None else dict(_parse_added(add_config))
+    add: dict[str, str] = {} if add_config is None else dict(_parse_added(add_config))
     if add_config_file is not None:
         add = dict(_read_added(add_config_file))
     delete = [each.strip() for each in (delete_config or "").split(",") if each.strip()]
@@ -180,11 +192,8 @@ def alter(
     twice = sorted(add.keys() & set(delete))
     if twice:
         raise fail(f"{twice[0]} is both set and deleted; leave one out", ExitCode.USAGE)
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import alter_configs
+    from quorate.broker.admin import configs
 
-    run_with_client(
-        bootstrap,
-        lambda client: alter_configs(client, entity, add=add, delete=delete, validate_only=validate_only),
-    )
+    changes = {**add, **dict.fromkeys(delete)}
+    ask(bootstrap, lambda admin: configs.alter_configs(admin, entity, changes, validate_only=validate_only))
     typer.echo(f"{'would alter' if validate_only else 'altered'} {entity}")

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.console import ExitCode, fail
+from quorate.cli.commands.options import BootstrapOption, JsonOption, ReplicasOption
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows
 
 if TYPE_CHECKING:
-    from quorate.broker.wire import WireClient
-    from quorate.cli.kafka_requests import BrokerDirectories, PlacedReplica, TopicPartition
+    from kio.schema.errors import ErrorCode
+
+    from quorate.broker.admin import AdminClient, TopicPartition
+    from quorate.broker.admin.log_dirs import BrokerDirectories, PlacedReplica
+    from quorate.broker.wire.codecs import DescribeDamageResponse
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,27 +52,18 @@ def describe(
 
     A replica that is being moved is there twice, and its future one says how many records it has yet to copy.
     """
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import describe_log_dirs, log_dirs_as_dict
+    from quorate.broker.admin.log_dirs import describe_log_dirs
 
-    found = run_with_client(
-        bootstrap, lambda client: describe_log_dirs(client, brokers=broker or (), topics=topic or ())
-    )
+    found = ask(bootstrap, lambda admin: describe_log_dirs(admin, brokers=broker or (), topics=topic or ()))
     if as_json:
-        typer.echo(json.dumps(log_dirs_as_dict(found)))
+        print_json(_log_dirs_as_dict(found))
     else:
-        _print_directories(found)
-        _print_replicas(found)
+        _print_log_dirs(found)
 
 
 @app.command(epilog="Example: quorate log-dirs move --replica orders:0:1 --to /disks/2 --watch")
 def move(
-    replica: Annotated[
-        list[str],
-        typer.Option(
-            metavar="TOPIC:PARTITION:BROKER", help="A replica, by its partition and its broker. Repeatable."
-        ),
-    ],
+    replica: ReplicasOption,
     to: Annotated[
         str,
         typer.Option(
@@ -83,19 +77,18 @@ def move(
     when that is the directory."""
     import trio
 
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import addresses_of_brokers, is_under_way, move_replicas, states_of_moves
+    from quorate.broker.admin.log_dirs import is_under_way, move_replicas, states_of_moves
 
     to = os.path.abspath(to)
     wanted = dict.fromkeys(map(_parse_replica, replica), to)
 
-    async def act(client: "WireClient") -> "dict[PlacedReplica, str]":
-        refused = await move_replicas(await addresses_of_brokers(client), wanted)
+    async def act(admin: "AdminClient") -> "dict[PlacedReplica, str]":
+        refused = await move_replicas(admin, wanted)
         begun = {key: path for key, path in wanted.items() if key not in refused}
         for key in begun:
             typer.echo(f"{_name(key)} moves to {to}")
         while watch and begun:
-            for key, left in (await states_of_moves(client, begun)).items():
+            for key, left in (await states_of_moves(admin, begun)).items():
                 typer.echo(f"{_name(key)}: {left or 'it is there'}")
                 if not left:
                     del begun[key]
@@ -105,25 +98,17 @@ def move(
             await trio.sleep(_POLL_SECONDS if begun else 0)
         return refused
 
-    refused = run_with_client(bootstrap, act)
-    for key, reason in sorted(refused.items()):
-        fail(f"{_name(key)}: {reason}", ExitCode.FAILED)
-    if refused:
-        raise typer.Exit(ExitCode.FAILED)
+    _end_with(dict(sorted(ask(bootstrap, act).items())))
 
 
 @app.command(epilog="Example: quorate log-dirs damaged --json")
 def damaged(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """Show what of the replicas of live brokers is damaged, and the damaged logs that were set aside."""
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import addresses_of_brokers, damage_as_dict, describe_damage
+    from quorate.broker.admin.log_dirs import describe_damage
 
-    async def ask(client: "WireClient") -> dict[str, list[dict[str, object]]]:
-        return damage_as_dict(await describe_damage(await addresses_of_brokers(client)))
-
-    found = run_with_client(bootstrap, ask)
+    found = _damage_as_dict(ask(bootstrap, describe_damage))
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json(found)
         return
     for each in found["damaged"]:
         name = f"{each['topic']}:{each['partition']}:{each['broker']}"
@@ -138,12 +123,7 @@ def damaged(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption 
 
 @app.command(epilog="Example: quorate log-dirs refetch --replica orders:0:1")
 def refetch(
-    replica: Annotated[
-        list[str],
-        typer.Option(
-            metavar="TOPIC:PARTITION:BROKER", help="A replica, by its partition and its broker. Repeatable."
-        ),
-    ],
+    replica: ReplicasOption,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Set damaged replicas aside, and fetch them anew from the leader.
@@ -152,24 +132,27 @@ def refetch(
     fewer than min.insync.replicas members without the replica. The old log stays in the directory, as
     TOPIC-PARTITION.ID-damaged, until you remove it.
     """
+    from quorate.broker.admin.log_dirs import refetch_replica
     from quorate.broker.wire import KafkaError
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import addresses_of_brokers, refetch_replica
 
     wanted = list(dict.fromkeys(map(_parse_replica, replica)))
 
-    async def act(client: "WireClient") -> "dict[PlacedReplica, str]":
-        brokers, refused = await addresses_of_brokers(client), dict["PlacedReplica", str]()
+    async def act(admin: "AdminClient") -> "dict[PlacedReplica, str]":
+        refused: dict[PlacedReplica, str] = {}
         for key in wanted:
             try:
-                path = await refetch_replica(brokers, key)
+                path = await refetch_replica(admin, key)
             except KafkaError as error:
                 refused[key] = str(error)
             else:
                 typer.echo(f"{_name(key)} is fetched anew; the damaged log is {path}")
         return refused
 
-    refused = run_with_client(bootstrap, act)
+    _end_with(ask(bootstrap, act))
+
+
+def _end_with(refused: "dict[PlacedReplica, str]") -> None:
+    """Print what was refused, and exit if anything was."""
     for key, reason in refused.items():
         fail(f"{_name(key)}: {reason}", ExitCode.FAILED)
     if refused:
@@ -177,67 +160,107 @@ def refetch(
 
 
 def _parse_replica(text: str) -> "PlacedReplica":
+    from quorate.broker.admin.log_dirs import PlacedReplica
+
     topic, _, rest = text.partition(":")
     partition, _, broker = rest.partition(":")
     try:
         if topic:
-            return topic, int(partition), int(broker)
+            return PlacedReplica(topic, int(partition), int(broker))
     except ValueError:
         pass
     raise fail(f"--replica: {text!r} is not TOPIC:PARTITION:BROKER, such as orders:0:1", ExitCode.USAGE)
 
 
 def _name(key: "PlacedReplica") -> str:
-    return f"{key[0]}:{key[1]}:{key[2]}"
+    return f"{key.topic}:{key.partition}:{key.broker}"
 
 
-def _print_directories(found: "list[BrokerDirectories]") -> None:
-    from kio.schema.errors import ErrorCode
-    from rich.table import Table
+def _print_log_dirs(found: "list[BrokerDirectories]") -> None:
+    directories = [(each.broker_id, directory) for each in found for directory in each.directories]
+    rows: list[list[object]] = []
+    for broker_id, directory in directories:
+        sizes = [part.partition_size for topic in directory.topics for part in topic.partitions]
+        error = _error_name(directory.error_code)
+        row: list[object] = [broker_id, directory.log_dir, error or "online", len(sizes), sum(sizes)]
+        rows.append([*row, "", ""] if error else [*row, directory.usable_bytes, directory.total_bytes])
+    print_rows(("broker", "directory", "state", "replicas", "bytes", "usable bytes", "total bytes"), rows)
+    replicas = [
+        (
+            broker_id,
+            directory.log_dir,
+            topic.name,
+            part.partition_index,
+            part.partition_size,
+            part.offset_lag,
+            "yes" if part.is_future_key else "",
+        )
+        for broker_id, directory in directories
+        for topic in directory.topics
+        for part in topic.partitions
+    ]
+    if replicas:
+        print_rows(("broker", "directory", "topic", "partition", "bytes", "lag", "future"), replicas)
 
-    from quorate.cli.console import print_table
 
-    table = Table()
-    for column in ("broker", "directory", "state", "replicas", "bytes", "usable bytes", "total bytes"):
-        table.add_column(column)
-    for each in found:
-        for directory in each.directories:
-            sizes = [part.partition_size for topic in directory.topics for part in topic.partitions]
-            healthy = directory.error_code is ErrorCode.none
-            table.add_row(
-                str(each.broker_id),
-                directory.log_dir,
-                "online" if healthy else directory.error_code.name.upper(),
-                str(len(sizes)),
-                str(sum(sizes)),
-                *((str(directory.usable_bytes), str(directory.total_bytes)) if healthy else ("", "")),
-            )
-    print_table(table)
+def _log_dirs_as_dict(found: "list[BrokerDirectories]") -> dict[str, object]:
+    """Return directories for programs, in the form of Kafka's own tool and with the space of each."""
+    return {
+        "version": 1,
+        "brokers": [
+            {
+                "broker": each.broker_id,
+                "logDirs": [
+                    {
+                        "logDir": directory.log_dir,
+                        "error": _error_name(directory.error_code),
+                        "totalBytes": directory.total_bytes,
+                        "usableBytes": directory.usable_bytes,
+                        "partitions": [
+                            {
+                                "partition": f"{topic.name}-{part.partition_index}",
+                                "size": part.partition_size,
+                                "offsetLag": part.offset_lag,
+                                "isFuture": part.is_future_key,
+                            }
+                            for topic in directory.topics
+                            for part in topic.partitions
+                        ],
+                    }
+                    for directory in each.directories
+                ],
+            }
+            for each in found
+        ],
+    }
 
 
-def _print_replicas(found: "list[BrokerDirectories]") -> None:
-    from rich.table import Table
+def _damage_as_dict(found: "dict[int, DescribeDamageResponse]") -> dict[str, list[dict[str, object]]]:
+    return {
+        "damaged": [
+            {
+                "broker": broker_id,
+                "topic": str(one.topic_name),
+                "partition": int(one.partition_index),
+                "segment": one.segment,
+                "position": None if one.segment is None else int(one.position),
+                "startOffset": None if one.segment is None else int(one.start_offset),
+                "endOffset": None if one.segment is None else int(one.end_offset),
+                "problem": one.problem,
+            }
+            for broker_id, answer in found.items()
+            for one in answer.damaged
+        ],
+        "setAside": [
+            {"broker": broker_id, "path": one.path}
+            for broker_id, answer in found.items()
+            for one in answer.set_aside
+        ],
+    }
 
-    from quorate.cli.console import print_table
 
-    table = Table()
-    for column in ("broker", "directory", "topic", "partition", "bytes", "lag", "future"):
-        table.add_column(column)
-    for each in found:
-        for directory in each.directories:
-            for topic in directory.topics:
-                for part in topic.partitions:
-                    table.add_row(
-                        str(each.broker_id),
-                        directory.log_dir,
-                        str(topic.name),
-                        str(part.partition_index),
-                        str(part.partition_size),
-                        str(part.offset_lag),
-                        "yes" if part.is_future_key else "",
-                    )
-    if table.row_count:
-        print_table(table)
+def _error_name(code: "ErrorCode") -> str | None:
+    return code.name.upper() if code else None
 
 
 def delete_records(
@@ -272,24 +295,21 @@ def delete_records(
         offsets[key] = offset
     if not offsets:
         raise fail("nothing to delete; give --topic or --offset-json-file", ExitCode.USAGE)
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import delete_records as delete
+    from quorate.broker.admin.records import delete_records as delete
 
-    results = run_with_client(bootstrap, lambda client: delete(client, offsets))
+    results = ask(bootstrap, lambda admin: delete(admin, offsets))
     failed = [each for each in results if each.error]
     if as_json:
-        typer.echo(
-            json.dumps(
-                [
-                    {
-                        "topic": each.topic,
-                        "partition": each.partition,
-                        "lowWatermark": each.low_watermark,
-                        "error": each.error.name.upper() if each.error else None,
-                    }
-                    for each in results
-                ]
-            )
+        print_json(
+            [
+                {
+                    "topic": each.topic,
+                    "partition": each.partition,
+                    "lowWatermark": each.low_watermark,
+                    "error": _error_name(each.error),
+                }
+                for each in results
+            ]
         )
     else:
         for each in results:
@@ -303,11 +323,13 @@ def delete_records(
 
 
 def _parse_offset(text: str) -> "tuple[TopicPartition, int]":
+    from quorate.broker.admin import TopicPartition
+
     partition, _, offset = text.rpartition("=")
     topic, _, number = partition.rpartition(":")
     try:
         if topic:
-            return (topic, int(number)), int(offset)
+            return TopicPartition(topic, int(number)), int(offset)
     except ValueError:
         pass
     raise fail(f"--topic: {text!r} is not TOPIC:PARTITION=OFFSET, such as orders:0=500", ExitCode.USAGE)
@@ -316,10 +338,12 @@ def _parse_offset(text: str) -> "tuple[TopicPartition, int]":
 def _from_file(path: Path | None) -> "list[tuple[TopicPartition, int]]":
     if path is None:
         return []
+    from quorate.broker.admin import TopicPartition
+
     try:
         content = json.loads(path.read_text())
         return [
-            ((str(each["topic"]), int(each["partition"])), int(each["offset"]))
+            (TopicPartition(str(each["topic"]), int(each["partition"])), int(each["offset"]))
             for each in content["partitions"]
         ]
     except OSError as error:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.console import ExitCode, fail
+from quorate.cli.commands.options import BootstrapOption, JsonOption
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json
 
 
 class WantedElection(enum.Enum):
@@ -82,12 +82,11 @@ def leader_election(
     wanted = _wanted(topic, partition, path_to_json_file, all_partitions=all_topic_partitions)
     from dataclasses import asdict
 
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import elect_leaders
+    from quorate.broker.admin.replicas import elect_leaders
 
-    answered = run_with_client(bootstrap, lambda client: elect_leaders(client, election_type.value, wanted))
+    answered = ask(bootstrap, lambda admin: elect_leaders(admin, election_type.value, wanted))
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in answered]))
+        print_json([asdict(each) for each in answered])
     else:
         for each in answered:
             outcome = "has a new leader" if each.error is None else f"{each.error}: {each.message}"

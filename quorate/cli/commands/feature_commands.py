@@ -1,12 +1,11 @@
 """`quorate features`: the levels at which the cluster works."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.console import ExitCode, fail
+from quorate.cli.commands.options import BootstrapOption, JsonOption
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,13 +36,9 @@ def _levels(features: list[str]) -> dict[str, int]:
 
 
 def _set(bootstrap: str, levels: dict[str, int], *, upgrade_type: int, dry_run: bool) -> None:
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import set_features
+    from quorate.broker.admin.brokers import set_features
 
-    run_with_client(
-        bootstrap,
-        lambda client: set_features(client, levels, upgrade_type=upgrade_type, dry_run=dry_run),
-    )
+    ask(bootstrap, lambda admin: set_features(admin, levels, upgrade_type=upgrade_type, dry_run=dry_run))
     done = "can be set" if dry_run else "is set"
     for name, level in levels.items():
         typer.echo(f"{name} {done} to {level}")
@@ -54,22 +49,16 @@ def describe(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption
     """Show each feature, the levels that the broker can work at, and the level of the cluster (0: off)."""
     from dataclasses import asdict
 
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import describe_features
+    from quorate.broker.admin.brokers import describe_features
 
-    described = run_with_client(bootstrap, describe_features)
+    described = ask(bootstrap, describe_features)
     if as_json:
-        rows = [asdict(each) for each in described.features]
-        typer.echo(json.dumps({"features": rows, "epoch": described.epoch}))
+        print_json({"features": [asdict(each) for each in described.features], "epoch": described.epoch})
         return
-    from rich.table import Table
-
-    from quorate.cli.console import print_table
-
-    table = Table("feature", "supported", "finalized")
-    for each in described.features:
-        table.add_row(each.name, f"{each.min_level} to {each.max_level}", str(each.finalized))
-    print_table(table)
+    print_rows(
+        ("feature", "supported", "finalized"),
+        [(each.name, f"{each.min_level} to {each.max_level}", each.finalized) for each in described.features],
+    )
 
 
 @app.command(epilog="Example: quorate features upgrade --feature kraft.version=1")

@@ -6,11 +6,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.console import CommandError, ExitCode, fail
+from quorate.cli.commands.options import BootstrapOption, JsonOption
+from quorate.cli.console import (
+    DEFAULT_BOOTSTRAP,
+    CommandError,
+    ExitCode,
+    ask,
+    fail,
+    print_json,
+    print_rows,
+)
 
 if TYPE_CHECKING:
-    from quorate.cli.groups import BrokerConnections, DescribedGroup, PartitionView, ResetTarget, Scope
+    from kio.schema.errors import ErrorCode
+
+    from quorate.broker.admin import AdminClient, TopicPartition
+    from quorate.broker.admin.groups import DescribedGroup, PartitionView
+    from quorate.cli.commands.offset_resets import ResetTarget, Scope
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,16 +51,18 @@ def list_all(
     as_json: JsonOption = False,
 ) -> None:
     """List the groups of all brokers."""
-    from quorate.cli.groups import list_groups, print_json, print_rows, run_with_brokers
+    from quorate.broker.admin.groups import list_groups
 
-    found = run_with_brokers(
-        bootstrap, lambda brokers: list_groups(brokers, states=state or (), types=group_type or ())
-    )
+    found = ask(bootstrap, lambda admin: list_groups(admin, states=state or (), types=group_type or ()))
     if as_json:
         print_json(
             [
-                {"group": each.group_id, "protocolType": each.protocol_type}
-                | {"state": each.state, "type": each.group_type}
+                {
+                    "group": each.group_id,
+                    "protocolType": each.protocol_type,
+                    "state": each.state,
+                    "type": each.group_type,
+                }
                 for each in found
             ]
         )
@@ -74,34 +88,110 @@ def describe(
     """
     if state and members:
         raise fail("--state and --members show different tables; give one of them", ExitCode.USAGE)
-    from quorate.cli.groups import (
-        partition_views,
-        print_members,
-        print_partitions,
-        print_state,
-        run_with_brokers,
+    from quorate.broker.admin.groups import describe_group, partition_views
+
+    async def read(admin: "AdminClient") -> "tuple[DescribedGroup, list[PartitionView]]":
+        found = await describe_group(admin, group)
+        if found is None:
+            raise CommandError(f"group {group}: there is no such group; `quorate groups list` shows all")
+        return found, [] if state or members else await partition_views(admin, found)
+
+    found, partitions = ask(bootstrap, read)
+    if state:
+        _print_state(found, as_json=as_json)
+    elif members:
+        _print_members(found, as_json=as_json)
+    else:
+        _print_partitions(found, partitions, as_json=as_json)
+
+
+def _print_state(group: "DescribedGroup", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "group": group.group_id,
+                "state": group.state,
+                "coordinator": str(group.coordinator),
+                "protocolType": group.protocol_type,
+                "assignor": group.protocol,
+                "members": len(group.members),
+            }
+        )
+        return
+    print_rows(
+        ("group", "coordinator", "assignor", "state", "members"),
+        [(group.group_id, group.coordinator, group.protocol or "-", group.state, len(group.members))],
     )
 
-    async def ask(brokers: "BrokerConnections") -> tuple["DescribedGroup", list["PartitionView"]]:
-        found = await _existing(brokers, group)
-        return found, [] if state or members else await partition_views(brokers, found)
 
-    found, partitions = run_with_brokers(bootstrap, ask)
-    if state:
-        print_state(found, as_json=as_json)
-    elif members:
-        print_members(found, as_json=as_json)
-    else:
-        print_partitions(found, partitions, as_json=as_json)
+def _print_members(group: "DescribedGroup", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "memberId": each.member_id,
+                    "instanceId": each.instance_id,
+                    "clientId": each.client_id,
+                    "host": each.host,
+                    "partitions": [{"topic": topic, "partition": part} for topic, part in each.partitions],
+                }
+                for each in group.members
+            ]
+        )
+        return
+    print_rows(
+        ("member", "instance", "client", "host", "count", "partitions"),
+        [
+            (
+                each.member_id,
+                each.instance_id or "-",
+                each.client_id,
+                each.host,
+                len(each.partitions),
+                ", ".join(f"{topic}-{part}" for topic, part in each.partitions),
+            )
+            for each in group.members
+        ],
+    )
 
 
-async def _existing(brokers: "BrokerConnections", group: str) -> "DescribedGroup":
-    from quorate.cli.groups import describe_group
-
-    found = await describe_group(brokers, group)
-    if found is None:
-        raise CommandError(f"group {group}: there is no such group; `quorate groups list` shows all")
-    return found
+def _print_partitions(group: "DescribedGroup", partitions: "list[PartitionView]", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "group": group.group_id,
+                "state": group.state,
+                "partitions": [
+                    {
+                        "topic": each.topic,
+                        "partition": each.partition,
+                        "committedOffset": each.committed,
+                        "logEndOffset": each.end,
+                        "lag": each.lag,
+                        "memberId": None if each.member is None else each.member.member_id,
+                        "clientId": None if each.member is None else each.member.client_id,
+                        "host": None if each.member is None else each.member.host,
+                    }
+                    for each in partitions
+                ],
+            }
+        )
+        return
+    rows = []
+    for each in partitions:
+        numbers = (each.committed, each.end, each.lag)
+        member = each.member
+        rows.append(
+            (
+                each.topic,
+                each.partition,
+                *("-" if number is None else number for number in numbers),
+                *(("-",) * 3 if member is None else (member.member_id, member.host, member.client_id)),
+            )
+        )
+    print_rows(("topic", "partition", "committed", "log end", "lag", "member", "host", "client"), rows)
+    if not group.members:
+        typer.echo(f"group {group.group_id} has no members ({group.state})", err=True)
 
 
 @app.command("reset-offsets", epilog="Example: quorate groups reset-offsets -g g -t orders --to-earliest")
@@ -137,7 +227,8 @@ def reset_offsets(
 
     An offset outside of the log becomes its nearest end; a time after the last record becomes the log end.
     """
-    from quorate.cli.groups import ResetTarget, plan_reset, print_json, print_rows, run_with_brokers
+    from quorate.broker.admin.groups import commit_offsets, describe_group
+    from quorate.cli.commands.offset_resets import ResetError, ResetTarget, plan_reset
 
     given = [to_earliest, to_latest, to_offset is not None, shift_by is not None]
     given += [to_datetime is not None, by_duration is not None, from_file is not None]
@@ -157,24 +248,22 @@ def reset_offsets(
         from_file=from_file,
     )
 
-    async def reset(brokers: "BrokerConnections") -> dict[tuple[str, int], int]:
-        from quorate.cli.groups import ResetError, commit_offsets, describe_group
-
-        found = await describe_group(brokers, group)
+    async def reset(admin: "AdminClient") -> "dict[TopicPartition, int]":
+        found = await describe_group(admin, group)
         if found is not None and found.state != "Empty":
             raise CommandError(
                 f"group {group} is {found.state}: offsets can only be reset while it has no members; "
                 "stop them first"
             )
         try:
-            plan = await plan_reset(brokers, group, scope, target)
+            plan = await plan_reset(admin, group, scope, target)
         except ResetError as error:
             raise CommandError(str(error)) from None
         if execute:
-            await commit_offsets(brokers, group, plan)
+            await commit_offsets(admin, group, plan)
         return plan
 
-    plan = run_with_brokers(bootstrap, reset)
+    plan = ask(bootstrap, reset)
     if as_json:
         rows = [
             {"topic": name, "partition": part, "newOffset": offset} for (name, part), offset in plan.items()
@@ -183,7 +272,7 @@ def reset_offsets(
         return
     print_rows(
         ("group", "topic", "partition", "new offset"),
-        [(group, name, str(part), str(offset)) for (name, part), offset in plan.items()],
+        [(group, name, part, offset) for (name, part), offset in plan.items()],
     )
     if not execute:
         typer.echo("nothing is committed yet; add --execute to do so", err=True)
@@ -200,7 +289,7 @@ def _reset_of(
     """Return the partitions and the target. Exits with what can't be read."""
     from dataclasses import replace
 
-    from quorate.cli.groups import (
+    from quorate.cli.commands.offset_resets import (
         ResetError,
         parse_duration_ms,
         parse_offsets_file,
@@ -229,9 +318,9 @@ def delete(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete groups without members, with their committed offsets."""
-    from quorate.cli.groups import delete_groups, run_with_brokers
+    from quorate.broker.admin.groups import delete_groups
 
-    outcomes = run_with_brokers(bootstrap, lambda brokers: delete_groups(brokers, group))
+    outcomes = ask(bootstrap, lambda admin: delete_groups(admin, group))
     _print_outcomes({f"group {each}": error for each, error in outcomes.items()})
 
 
@@ -242,7 +331,8 @@ def delete_committed(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete committed offsets of topics that no member subscribes to."""
-    from quorate.cli.groups import ResetError, delete_offsets, parse_topics, run_with_brokers
+    from quorate.broker.admin.groups import delete_offsets
+    from quorate.cli.commands.offset_resets import ResetError, parse_topics, whole_topics
 
     if not topic:
         raise fail("name the topics with --topic", ExitCode.USAGE)
@@ -251,25 +341,22 @@ def delete_committed(
     except ResetError as error:
         raise fail(str(error), ExitCode.USAGE) from None
 
-    async def ask(brokers: "BrokerConnections") -> dict[str, int]:
-        held = await brokers.partitions(scope.topics)
-        for name in scope.topics:
-            if name not in held:
-                raise CommandError(f"--topic: there is no topic {name}")
-        whole = {(name, int(part.partition_index)) for name, parts in held.items() for part in parts}
-        outcomes = await delete_offsets(brokers, group, sorted(whole.union(scope.partitions)))
+    async def delete(admin: "AdminClient") -> "dict[str, ErrorCode]":
+        try:
+            whole = await whole_topics(admin, scope)
+        except ResetError as error:
+            raise CommandError(str(error)) from None
+        outcomes = await delete_offsets(admin, group, sorted({*whole, *scope.partitions}))
         return {f"{name}-{part} of group {group}": error for (name, part), error in outcomes.items()}
 
-    _print_outcomes(run_with_brokers(bootstrap, ask))
+    _print_outcomes(ask(bootstrap, delete))
 
 
-def _print_outcomes(outcomes: dict[str, int]) -> None:
+def _print_outcomes(outcomes: "dict[str, ErrorCode]") -> None:
     """Print what was deleted, and exit with the first of those that could not be."""
-    from kio.schema.errors import ErrorCode
+    from quorate.broker.admin.groups import reason_of
 
-    from quorate.cli.groups import reason_of
-
-    refused = {what: ErrorCode(error) for what, error in outcomes.items() if error != ErrorCode.none}
+    refused = {what: error for what, error in outcomes.items() if error}
     for what in outcomes:
         if what not in refused:
             typer.echo(f"deleted {what}")

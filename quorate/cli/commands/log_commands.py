@@ -1,6 +1,5 @@
 """`quorate log`: what is in a log file, and the way past a batch in it."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -8,8 +7,8 @@ from typing import Annotated
 import typer
 
 from quorate.cli.commands.batches import batches_of, damage_reported, map_file, print_batch
-from quorate.cli.commands.cli_options import JsonOption
-from quorate.cli.console import ExitCode, fail, user_errors
+from quorate.cli.commands.options import JsonLinesOption, JsonOption, RecordsOption
+from quorate.cli.console import ExitCode, fail, print_json, user_errors
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,10 +25,8 @@ def log() -> None:
 @app.command(epilog="Example: quorate log dump data/1/__cluster_metadata-0/00000000000000000000.log --json")
 def dump(
     file: Annotated[Path, typer.Argument(help="A .log file.", exists=True, dir_okay=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per batch.")] = False,
-    records: Annotated[
-        bool, typer.Option("--records/--no-records", help="Print the records of each batch.")
-    ] = True,
+    as_json: JsonLinesOption = False,
+    records: RecordsOption = True,
 ) -> None:
     """Print the batches of a log file and their records. Decodes the records of the metadata log.
 
@@ -75,7 +72,7 @@ def skip(
             partial(skip_batch, runtime, str(folder), offset=Offset(offset), epoch=Epoch(epoch))
         )
     if as_json:
-        typer.echo(json.dumps([{"offset": each.offset, "epoch": each.epoch} for each in skipped]))
+        print_json([{"offset": each.offset, "epoch": each.epoch} for each in skipped])
         return
     listed = ", ".join(f"offset {each.offset} of epoch {each.epoch}" for each in skipped)
     typer.echo(f"{folder} leaves out: {listed}. Give every other node of the cluster the same skip")

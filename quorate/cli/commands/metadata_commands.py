@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import JsonOption
-from quorate.cli.commands.reach import BrokersOption
-from quorate.cli.console import CommandExit, ExitCode, fail, user_errors
+from quorate.cli.commands.options import BrokersOption, JsonOption
+from quorate.cli.console import (
+    DEFAULT_BOOTSTRAP,
+    CommandExit,
+    ExitCode,
+    fail,
+    parse_addresses,
+    print_json,
+    user_errors,
+)
 
 if TYPE_CHECKING:
     from quorate.cli.images import Json, MetadataHistory, Moment, Replay, TreeDirectory, TreeShell
@@ -115,7 +122,7 @@ def at(
             return
         found = expand(_tree_of(replay), absolute(path))
         if as_json:
-            typer.echo(json.dumps({"/" + "/".join(parts): plain_tree(node) for parts, node in found}))
+            print_json({"/" + "/".join(parts): plain_tree(node) for parts, node in found})
             return
         typer.echo(_header(replay), err=True)
         for parts, node in found:
@@ -160,7 +167,7 @@ def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Rep
             else "give --bootstrap-server or --data, not both",
             ExitCode.USAGE,
         )
-    from quorate.cli.images import FileHistory, FolderHistory, Replay
+    from quorate.cli.images import ClusterHistory, FileHistory, FolderHistory, Replay
 
     history: MetadataHistory
     if snapshot is not None:
@@ -168,16 +175,8 @@ def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Rep
     elif data is not None:
         history = FolderHistory(data)
     else:
-        history = _cluster(brokers)
+        history = ClusterHistory(tuple(parse_addresses(brokers or DEFAULT_BOOTSTRAP)))
     return Replay(history, warn=lambda text: typer.echo(f"quorate: {text}", err=True))
-
-
-def _cluster(brokers: str | None) -> "MetadataHistory":
-    from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP
-    from quorate.cli.console import parse_addresses
-    from quorate.cli.images import ClusterHistory
-
-    return ClusterHistory(tuple(parse_addresses(brokers or DEFAULT_BOOTSTRAP)))
 
 
 def _tree_of(replay: "Replay") -> "TreeDirectory":
@@ -222,7 +221,7 @@ def _print_summary(replay: "Replay", *, as_json: bool) -> None:
         "nextProducerId": image.next_producer_id,
     }
     if as_json:
-        typer.echo(json.dumps(summary))
+        print_json(summary)
         return
     for name, value in summary.items():
         typer.echo(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")

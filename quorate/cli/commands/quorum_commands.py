@@ -1,23 +1,30 @@
 """`quorate quorum`: who leads, how far the others are, who votes."""
 
 import datetime
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import JsonOption
-from quorate.cli.commands.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
-from quorate.cli.console import CommandError, ExitCode, fail, user_errors
+from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonOption, TimeoutOption
+from quorate.cli.console import (
+    CommandError,
+    ExitCode,
+    ask_quorum,
+    fail,
+    print_json,
+    print_table,
+    user_errors,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from rich.table import Table
 
-    from quorate.broker.admin import Controllers
-    from quorate.broker.wire import WireClient
+    from quorate.broker.admin import AdminClient, Controllers
     from quorate.raft import QuorumDescription
-    from quorate.types import NodeId, ReplicaKey, Voter
+    from quorate.types import ReplicaKey, Voter
 
 _CHANGE_MS = 30_000
 
@@ -37,7 +44,7 @@ def quorum_table(quorum: "QuorumDescription") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from quorate.cli.kafka_requests import leader_end_offset
+    from quorate.broker.admin.quorum import leader_end_offset
 
     high_watermark = "?" if quorum.high_watermark is None else quorum.high_watermark
     table = Table(
@@ -80,33 +87,62 @@ def describe(
     as_json: JsonOption = False,
 ) -> None:
     """Show the leader, the epoch, and each replica's directory id, log end offset and lag."""
-    _show(_described(brokers, controllers, timeout_ms), as_json=as_json)
+    from quorate.broker.admin.quorum import describe_quorum
 
-
-def _described(brokers: str | None, controllers: str | None, timeout_ms: int) -> "QuorumDescription":
-    async def through_brokers(client: "WireClient") -> "QuorumDescription":
-        from quorate.cli.kafka_requests import describe_quorum
-
-        return await describe_quorum(client)
-
-    return ask_quorum(
+    described = ask_quorum(
         brokers,
         controllers,
         timeout_ms=timeout_ms,
         at_controllers=lambda found: found.describe(),
-        through_brokers=through_brokers,
+        through_brokers=describe_quorum,
     )
+    _show(described, as_json=as_json)
+
+
+def _change(
+    brokers: str | None,
+    controllers: str | None,
+    timeout_ms: int,
+    *,
+    at_controllers: "Callable[[Controllers], Awaitable[None]]",
+    through_brokers: "Callable[[AdminClient], Awaitable[None]] | None" = None,
+    as_json: bool,
+) -> None:
+    """Change the quorum one way or the other, and show it afterwards."""
+
+    async def through_controllers(found: "Controllers") -> "QuorumDescription":
+        await at_controllers(found)
+        return await found.describe()
+
+    described = ask_quorum(
+        brokers,
+        controllers,
+        timeout_ms=timeout_ms,
+        at_controllers=through_controllers,
+        through_brokers=None if through_brokers is None else _described_after(through_brokers),
+    )
+    _show(described, as_json=as_json)
+
+
+def _described_after(
+    change: "Callable[[AdminClient], Awaitable[None]]",
+) -> "Callable[[AdminClient], Awaitable[QuorumDescription]]":
+    from quorate.broker.admin.quorum import describe_quorum
+
+    async def run(admin: "AdminClient") -> "QuorumDescription":
+        await change(admin)
+        return await describe_quorum(admin)
+
+    return run
 
 
 def _show(described: "QuorumDescription", *, as_json: bool) -> None:
     if as_json:
-        from quorate.cli.kafka_requests import quorum_as_dict
+        from quorate.broker.admin.quorum import quorum_as_dict
 
-        typer.echo(json.dumps(quorum_as_dict(described)))
-        return
-    from quorate.cli.console import print_table
-
-    print_table(quorum_table(described))
+        print_json(quorum_as_dict(described))
+    else:
+        print_table(quorum_table(described))
 
 
 @app.command(
@@ -137,25 +173,14 @@ def add_voter(
     """
     added = _voter(voter, config)
 
-    async def through_brokers(client: "WireClient") -> "QuorumDescription":
-        from quorate.cli.kafka_requests import add_voter as add
-        from quorate.cli.kafka_requests import describe_quorum
+    from quorate.broker.admin.quorum import add_voter as add
 
-        await add(client, added, timeout_ms=timeout_ms)
-        return await describe_quorum(client)
-
-    async def at_controllers(found: "Controllers") -> "QuorumDescription":
-        await found.add_voter(added)
-        return await found.describe()
-
-    _show(
-        ask_quorum(
-            brokers,
-            controllers,
-            timeout_ms=timeout_ms,
-            at_controllers=at_controllers,
-            through_brokers=through_brokers,
-        ),
+    _change(
+        brokers,
+        controllers,
+        timeout_ms,
+        at_controllers=lambda found: found.add_voter(added),
+        through_brokers=lambda admin: add(admin, added, timeout_ms=timeout_ms),
         as_json=as_json,
     )
 
@@ -198,26 +223,22 @@ def remove_voter(
     """
     directory = _directory(directory_id)
 
-    async def through_brokers(client: "WireClient") -> "QuorumDescription":
-        from quorate.cli.kafka_requests import describe_quorum
-        from quorate.cli.kafka_requests import remove_voter as remove
+    from quorate.broker.admin.quorum import describe_quorum
+    from quorate.broker.admin.quorum import remove_voter as remove
 
-        key = _key_of(await describe_quorum(client), node, directory)
-        await remove(client, key, timeout_ms=timeout_ms)
-        return await describe_quorum(client)
+    async def through_brokers(admin: "AdminClient") -> None:
+        key = _key_of(await describe_quorum(admin), node, directory)
+        await remove(admin, key, timeout_ms=timeout_ms)
 
-    async def at_controllers(found: "Controllers") -> "QuorumDescription":
+    async def at_controllers(found: "Controllers") -> None:
         await found.remove_voter(_key_of(await found.describe(), node, directory))
-        return await found.describe()
 
-    _show(
-        ask_quorum(
-            brokers,
-            controllers,
-            timeout_ms=timeout_ms,
-            at_controllers=at_controllers,
-            through_brokers=through_brokers,
-        ),
+    _change(
+        brokers,
+        controllers,
+        timeout_ms,
+        at_controllers=at_controllers,
+        through_brokers=through_brokers,
         as_json=as_json,
     )
 
@@ -259,20 +280,15 @@ def transfer(
     request.
     """
 
-    async def at_controllers(found: "Controllers") -> "QuorumDescription":
-        await found.transfer(_node_id(node))
-        return await found.describe()
-
-    _show(
-        ask_quorum(brokers, controllers, timeout_ms=timeout_ms, at_controllers=at_controllers),
-        as_json=as_json,
-    )
-
-
-def _node_id(node: int) -> "NodeId":
     from quorate.types import NodeId
 
-    return NodeId(node)
+    _change(
+        brokers,
+        controllers,
+        timeout_ms,
+        at_controllers=lambda found: found.transfer(NodeId(node)),
+        as_json=as_json,
+    )
 
 
 @app.command(epilog="Example: quorate quorum adopt-voters -b localhost:9092")
@@ -288,11 +304,10 @@ def adopt_voters(
     --bootstrap-server.
     """
 
-    async def at_controllers(found: "Controllers") -> "QuorumDescription":
-        await found.adopt_voters()
-        return await found.describe()
-
-    _show(
-        ask_quorum(brokers, controllers, timeout_ms=timeout_ms, at_controllers=at_controllers),
+    _change(
+        brokers,
+        controllers,
+        timeout_ms,
+        at_controllers=lambda found: found.adopt_voters(),
         as_json=as_json,
     )

@@ -1,17 +1,17 @@
 """`quorate quotas`: how much of the cluster clients may use."""
 
-import json
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.console import ExitCode, fail
+from quorate.cli.commands.options import BootstrapOption, JsonOption, ValidateOption
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows
 
 if TYPE_CHECKING:
-    from quorate.cli.kafka_requests import QuotaOwner
+    from quorate.broker.admin import AdminClient
+    from quorate.broker.admin.quotas import QuotaOwner
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,9 +31,6 @@ IpOption = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="A
 IpDefaultOption = Annotated[
     bool, typer.Option("--ip-default", help="Each address that has no quota of its own.")
 ]
-ValidateOption = Annotated[
-    bool, typer.Option("--validate-only", help="Say whether the change would be accepted.")
-]
 _OWNERS = "--user, --client-id or both, or --ip, or their defaults"
 
 
@@ -45,7 +42,7 @@ def _owner(
     ip: str | None,
     ip_default: bool,
 ) -> "QuotaOwner":
-    from quorate.cli.kafka_requests import QuotaOwner
+    from quorate.broker.admin.quotas import QuotaOwner
 
     def named() -> Iterator[tuple[str, str | None]]:
         for kind, name, default in (
@@ -74,8 +71,8 @@ def _named(owner: "QuotaOwner") -> "QuotaOwner":
     return owner
 
 
-def _values(texts: list[str]) -> dict[str, float]:
-    values: dict[str, float] = {}
+def _values(texts: list[str]) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
     for text in texts:
         key, _, number = text.partition("=")
         try:
@@ -106,26 +103,18 @@ def list_all(
     With --user alone, those of the user together with client ids are shown too.
     """
     owner = _owner(user, user_default, client_id, client_id_default, ip, ip_default)
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import list_quotas
+    from quorate.broker.admin.quotas import ENTITY_TYPES, list_quotas
 
-    found = run_with_client(bootstrap, lambda client: list_quotas(client, owner))
+    found = ask(bootstrap, lambda admin: list_quotas(admin, owner))
     if as_json:
-        typer.echo(json.dumps([each.as_dict() for each in found]))
+        print_json([each.as_dict() for each in found])
         return
-    from rich.table import Table
-
-    from quorate.cli.console import print_table
-
-    table = Table("user", "client id", "ip", "quota", "value")
+    rows: list[list[object]] = []
     for each in found:
         names = each.owner.names
-        owned = [
-            "" if kind not in names else names[kind] or "(default)" for kind in ("user", "client-id", "ip")
-        ]
-        for key, value in each.quotas.items():
-            table.add_row(*owned, key, f"{value:.15g}")
-    print_table(table)
+        owned = ["" if kind not in names else names[kind] or "(default)" for kind in ENTITY_TYPES]
+        rows += [[*owned, key, f"{value:.15g}"] for key, value in each.quotas.items()]
+    print_rows(("user", "client id", "ip", "quota", "value"), rows)
 
 
 @app.command("set", epilog="Example: quorate quotas set --user alice request_percentage=25")
@@ -151,12 +140,9 @@ def set_quotas(
     """Set quotas of a user, a client id, both together, or an address: all or none. They count at once."""
     owner = _named(_owner(user, user_default, client_id, client_id_default, ip, ip_default))
     values = _values(quotas)
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import alter_quotas
+    from quorate.broker.admin.quotas import alter_quotas
 
-    run_with_client(
-        bootstrap, lambda client: alter_quotas(client, owner, values=values, validate_only=validate_only)
-    )
+    ask(bootstrap, lambda admin: alter_quotas(admin, owner, values, validate_only=validate_only))
     typer.echo(f"{'would set' if validate_only else 'set'} {', '.join(values)} of {owner}")
 
 
@@ -176,16 +162,12 @@ def remove_quotas(
     """Remove quotas of a user, a client id, both together, or an address. The next quota in the order of
     precedence then applies."""
     owner = _named(_owner(user, user_default, client_id, client_id_default, ip, ip_default))
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import alter_quotas, list_quotas
+    from quorate.broker.admin.quotas import alter_quotas, list_quotas
 
-    if TYPE_CHECKING:
-        from quorate.broker.wire import WireClient
-
-    async def remove(client: "WireClient") -> list[str]:
+    async def remove(admin: "AdminClient") -> list[str]:
         held = [
             key
-            for each in await list_quotas(client, owner)
+            for each in await list_quotas(admin, owner)
             if each.owner.names == owner.names
             for key in each.quotas
         ]
@@ -196,8 +178,8 @@ def remove_quotas(
             )
         removed = list(dict.fromkeys(quotas or held))
         if removed:
-            await alter_quotas(client, owner, values={}, remove=removed)
+            await alter_quotas(admin, owner, dict.fromkeys(removed))
         return removed
 
-    removed = run_with_client(bootstrap, remove)
+    removed = ask(bootstrap, remove)
     typer.echo(f"removed {', '.join(removed)} of {owner}" if removed else f"{owner} has no quotas")

@@ -1,18 +1,26 @@
 """`quorate reassign-partitions`: generate, execute, verify, cancel, list."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.console import CommandError, ExitCode, fail, user_errors
+from quorate.cli.commands.options import BootstrapOption, JsonOption, ThrottleOption
+from quorate.cli.console import (
+    DEFAULT_BOOTSTRAP,
+    CommandError,
+    ExitCode,
+    ask,
+    fail,
+    print_json,
+    print_rows,
+    user_errors,
+)
 
 if TYPE_CHECKING:
-    from quorate.broker.wire import WireClient
-    from quorate.cli.reassigning import Directories, Replica
+    from quorate.broker.admin import AdminClient, TopicPartition
+    from quorate.broker.admin.log_dirs import PlacedReplica
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,15 +34,6 @@ PlanOption = Annotated[
         "--reassignment-json-file",
         metavar="FILE",
         help='{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}.',
-    ),
-]
-ThrottleOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="BYTES",
-        help="The bytes per second that each broker may send, and receive, for replicas that are not in "
-        "sync. `verify` removes it when all is done.",
     ),
 ]
 
@@ -60,12 +59,12 @@ def generate(
 ) -> None:
     """Propose where the replicas of some topics could be on some brokers. Nothing is moved: the proposal is a
     file for `execute`, and the present assignment is one to come back to."""
-    from quorate.cli.console import run_with_client
-    from quorate.cli.reassigning import dump_assignments, load_topics, read_cluster, spread
+    from quorate.broker.admin.replicas import read_cluster
+    from quorate.cli.reassigning import dump_assignments, load_topics, spread
 
     topics = load_topics(topics_file)
     brokers = _ids(broker_list)
-    view = run_with_client(bootstrap, read_cluster)
+    view = ask(bootstrap, read_cluster)
     targets = view.targets()
     missing = [each for each in topics if not any(key.topic == each for key in targets)]
     if missing:
@@ -96,21 +95,15 @@ def execute(
 ) -> None:
     """Begin the moves of a file, and return when they have begun. The present assignment is printed first: a
     file to come back to."""
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import move_replicas
-    from quorate.cli.reassigning import (
-        begin_moves,
-        dump_assignments,
-        load_assignments,
-        load_directories,
-        read_cluster,
-    )
+    from quorate.broker.admin.log_dirs import move_replicas
+    from quorate.broker.admin.replicas import read_cluster
+    from quorate.cli.reassigning import begin_moves, dump_assignments, load_assignments, load_directories
 
     plan = load_assignments(plan_file)
     directories = load_directories(plan_file)
 
-    async def act(client: "WireClient") -> "dict[Replica, str]":
-        view = await read_cluster(client)
+    async def act(admin: "AdminClient") -> "dict[TopicPartition, str]":
+        view = await read_cluster(admin)
         unknown = [each for each in plan if each not in view.partitions]
         if unknown:
             raise CommandError(f"partition {unknown[0].partition} of topic {unknown[0].topic} does not exist")
@@ -122,15 +115,14 @@ def execute(
         current = {key: view.servers(key) for key in plan}
         typer.echo(f"Current partition replica assignment\n\n{dump_assignments(current)}\n")
         typer.echo("Save this to use as the --reassignment-json-file option during rollback")
-        refused = await begin_moves(client, view, plan, throttle=throttle)
-        wanted = {key: path for key, path in directories.items() if (key[0], key[1]) not in refused}
+        refused = await begin_moves(admin, view, plan, throttle=throttle)
+        wanted = {key: path for key, path in directories.items() if key[:2] not in refused}
         if wanted:
-            addresses = {each.broker_id: each.address for each in view.brokers.values()}
-            unmoved.update(await move_replicas(addresses, wanted, patient=True))
+            unmoved.update(await move_replicas(admin, wanted, patient=True))
         return refused
 
-    unmoved: dict[tuple[str, int, int], str] = {}
-    refused = run_with_client(bootstrap, act)
+    unmoved: dict[PlacedReplica, str] = {}
+    refused = ask(bootstrap, act)
     begun = sorted(key for key in plan if key not in refused)
     if begun:
         typer.echo(f"Successfully started partition reassignments for {_names(begun)}")
@@ -157,8 +149,7 @@ def verify(
     are done, throttles are removed."""
     import trio
 
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import is_under_way, states_of_moves
+    from quorate.broker.admin.log_dirs import is_under_way, states_of_moves
     from quorate.cli.reassigning import (
         POLL_SECONDS,
         check_moves,
@@ -170,13 +161,13 @@ def verify(
     plan = load_assignments(plan_file)
     directories = load_directories(plan_file)
 
-    async def act(client: "WireClient") -> None:
+    async def act(admin: "AdminClient") -> None:
         before = None
         while True:
-            checked = await check_moves(client, plan)
-            places = await states_of_moves(client, directories) if directories else {}
+            checked = await check_moves(admin, plan)
+            places = await states_of_moves(admin, directories) if directories else {}
             if as_json:
-                typer.echo(json.dumps(checked.as_dict(before) | _places_as_dict(directories, places)))
+                print_json(checked.as_dict(before) | _places_as_dict(directories, places))
             else:
                 typer.echo("\n".join(checked.lines(before)))
                 for (topic, partition, broker), left in places.items():
@@ -190,14 +181,14 @@ def verify(
                 return
             before = checked.progress
             await trio.sleep(POLL_SECONDS)
-        if not preserve_throttles and await end_throttles(client, {key.topic for key in plan}):
+        if not preserve_throttles and await end_throttles(admin, {key.topic for key in plan}):
             typer.echo("Removed the throttles", err=as_json)
         if checked.different:
             raise CommandError("some partitions have other replicas than the file says")
         if any(places.values()):
             raise CommandError("some replicas are in other directories than the file says")
 
-    run_with_client(bootstrap, act)
+    ask(bootstrap, act)
 
 
 @app.command(epilog="Example: quorate reassign-partitions cancel --reassignment-json-file moves.json")
@@ -207,20 +198,20 @@ def cancel(
     preserve_throttles: Annotated[bool, typer.Option(help="Leave the throttles as they are.")] = False,
 ) -> None:
     """Cancel the moves of a file that are under way: the partitions keep the replicas that they had."""
-    from quorate.cli.console import run_with_client
-    from quorate.cli.reassigning import alter_reassignments, end_throttles, load_assignments, read_cluster
+    from quorate.broker.admin.replicas import alter_reassignments, read_cluster
+    from quorate.cli.reassigning import end_throttles, load_assignments
 
     plan = load_assignments(plan_file)
 
-    async def act(client: "WireClient") -> "tuple[list[Replica], dict[Replica, str]]":
-        view = await read_cluster(client)
+    async def act(admin: "AdminClient") -> "tuple[list[TopicPartition], dict[TopicPartition, str]]":
+        view = await read_cluster(admin)
         moving = sorted(key for key in plan if key in view.moves)
-        refused = await alter_reassignments(client, dict.fromkeys(moving)) if moving else {}
+        refused = await alter_reassignments(admin, dict.fromkeys(moving)) if moving else {}
         if not preserve_throttles and not refused:
-            await end_throttles(client, {key.topic for key in plan})
+            await end_throttles(admin, {key.topic for key in plan})
         return [key for key in moving if key not in refused], refused
 
-    cancelled, refused = run_with_client(bootstrap, act)
+    cancelled, refused = ask(bootstrap, act)
     if cancelled:
         typer.echo(f"Successfully cancelled partition reassignments for {_names(cancelled)}")
     elif not refused:
@@ -231,12 +222,12 @@ def cancel(
 @app.command("list", epilog="Example: quorate reassign-partitions list")
 def list_moves(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """List every move under way, with the bytes that are left."""
-    from quorate.cli.console import run_with_client
-    from quorate.cli.reassigning import progress_of, read_cluster
+    from quorate.broker.admin.replicas import read_cluster
+    from quorate.cli.reassigning import progress_of
 
-    async def act(client: "WireClient") -> list[dict[str, object]]:
-        view = await read_cluster(client)
-        progress = await progress_of(view.moves, view)
+    async def act(admin: "AdminClient") -> list[dict[str, object]]:
+        view = await read_cluster(admin)
+        progress = await progress_of(admin, view.moves, view)
         return [
             {
                 "topic": key.topic,
@@ -249,32 +240,28 @@ def list_moves(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOpti
             for key, move in sorted(view.moves.items())
         ]
 
-    moves = run_with_client(bootstrap, act)
+    moves = ask(bootstrap, act)
     if as_json:
-        typer.echo(json.dumps(moves))
+        print_json(moves)
         return
-    from rich.table import Table
-
-    from quorate.cli.console import print_table
-
-    table = Table()
-    for column in ("topic", "partition", "replicas", "adding", "removing", "bytes left"):
-        table.add_column(column)
-    for move in moves:
-        left = move["bytesLeft"]
-        table.add_row(
-            str(move["topic"]),
-            str(move["partition"]),
-            *(str(move[each]).strip("[]") for each in ("replicas", "adding", "removing")),
-            "unknown" if left is None else str(left),
-        )
-    print_table(table)
+    print_rows(
+        ("topic", "partition", "replicas", "adding", "removing", "bytes left"),
+        [
+            (
+                move["topic"],
+                move["partition"],
+                *(str(move[each]).strip("[]") for each in ("replicas", "adding", "removing")),
+                "unknown" if move["bytesLeft"] is None else move["bytesLeft"],
+            )
+            for move in moves
+        ],
+    )
 
 
 def _places_as_dict(
-    directories: "Directories", places: "Mapping[tuple[str, int, int], str]"
+    directories: "Mapping[PlacedReplica, str]", places: "Mapping[PlacedReplica, str]"
 ) -> dict[str, object]:
-    """For programs: the replicas of which the file names the directory, and what is left of their moves."""
+    """Return, for programs, the replicas whose directory the file names, and what is left of their moves."""
     if not directories:
         return {}
     return {
@@ -295,11 +282,11 @@ def _ids(text: str) -> list[int]:
     return ids
 
 
-def _names(keys: "list[Replica]") -> str:
+def _names(keys: "list[TopicPartition]") -> str:
     return ",".join(f"{key.topic}-{key.partition}" for key in keys)
 
 
-def _say_refused(refused: "dict[Replica, str]") -> None:
+def _say_refused(refused: "dict[TopicPartition, str]") -> None:
     for key, reason in sorted(refused.items()):
         typer.secho(f"quorate: {key.topic}-{key.partition}: {reason}", err=True, fg=typer.colors.RED)
     if refused:

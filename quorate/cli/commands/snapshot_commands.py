@@ -1,6 +1,5 @@
 """`quorate snapshot`: the snapshots in a node's folder."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,9 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.batches import batches_of, damage_reported, map_file, print_batch
-from quorate.cli.commands.cli_options import JsonOption
-from quorate.cli.commands.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
-from quorate.cli.console import CommandError, ExitCode, fail, user_errors
+from quorate.cli.commands.options import (
+    BrokersOption,
+    ControllersOption,
+    JsonLinesOption,
+    JsonOption,
+    RecordsOption,
+    TimeoutOption,
+)
+from quorate.cli.console import CommandError, ExitCode, ask_quorum, fail, print_json, user_errors
 
 if TYPE_CHECKING:
     from quorate.broker.admin import Controllers
@@ -57,7 +62,7 @@ def take(
 
     asked, snapshot = ask_quorum(brokers, controllers, timeout_ms=timeout_ms, at_controllers=at_controllers)
     if as_json:
-        typer.echo(json.dumps({"nodeId": asked, "endOffset": snapshot.end_offset, "epoch": snapshot.epoch}))
+        print_json({"nodeId": asked, "endOffset": snapshot.end_offset, "epoch": snapshot.epoch})
         return
     from quorate.log.snapshots import name_of
 
@@ -107,7 +112,7 @@ def list_snapshots(
     with user_errors():
         found = _survey(folder)
     if as_json:
-        typer.echo(json.dumps([each.as_dict() for each in found]))
+        print_json([each.as_dict() for each in found])
     else:
         _print_table(found)
     for each in found:
@@ -191,10 +196,8 @@ def _print_table(found: list[_Found]) -> None:
 )
 def dump(
     file: Annotated[Path, typer.Argument(help="A .checkpoint file.", exists=True, dir_okay=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per batch.")] = False,
-    records: Annotated[
-        bool, typer.Option("--records/--no-records", help="Print the records of each batch.")
-    ] = True,
+    as_json: JsonLinesOption = False,
+    records: RecordsOption = True,
 ) -> None:
     """Print the batches of a snapshot and the records in them, as `quorate log dump` does of a log.
 

@@ -1,15 +1,21 @@
 """`quorate state-changes`: what the controller requested of replicas, and what their brokers made of it."""
 
-import json
 import re
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, JsonOption
-from quorate.cli.commands.reach import BrokersOption, ControllersOption
-from quorate.cli.console import ExitCode, fail
+from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonOption
+from quorate.cli.console import (
+    DEFAULT_BOOTSTRAP,
+    ExitCode,
+    fail,
+    parse_addresses,
+    print_json,
+    print_rows,
+    user_errors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +75,6 @@ def state_changes(
     since_ms = _since_ms(since)
     if bootstrap is not None and controllers is not None:
         raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
-    from quorate.cli.console import parse_addresses, user_errors
     from quorate.cli.state_changes import join, narrow, read_requests
 
     if controllers is None:
@@ -94,7 +99,7 @@ def state_changes(
         lives = join(read.requests, reports, names=read.names, now_ms=int(time.time() * 1000))
         lives = narrow(lives, topic=topic, partition=partition, broker=broker, pending=pending)
     if as_json:
-        typer.echo(json.dumps([_as_dict(each) for each in lives]))
+        print_json([_as_dict(each) for each in lives])
         return
     _print(lives)
     for each in reports.journals.values():
@@ -113,14 +118,15 @@ def _look(
 ) -> "ClusterReports":
     import trio
 
-    from quorate.cli.console import connect_any
+    from quorate.broker.admin import open_admin
     from quorate.cli.images import LATEST, ClusterHistory, Replay
     from quorate.cli.state_changes import look, look_from_image
+    from quorate.runtime.real import RealNetwork
 
     async def ask_brokers() -> "ClusterReports":
-        async with connect_any(addresses) as client:
+        async with open_admin(RealNetwork(), addresses, client_id="quorate-cli") as admin:
             return await look(
-                client, topic=topic, partition=partition, pending_only=pending_only, timeout_s=timeout_s
+                admin, topic=topic, partition=partition, pending_only=pending_only, timeout_s=timeout_s
             )
 
     if not at_controllers:
@@ -168,16 +174,7 @@ def _as_dict(life: "Life") -> dict[str, object]:
 
 
 def _print(lives: "list[Life]") -> None:
-    from rich.table import Table
-
-    from quorate.cli.console import print_table
-
-    table = Table()
-    for column in (
-        "requested at", "offset", "controller", "epoch", "partition", "request", "why",
-        "broker", "change", "received at", "took", "outcome",
-    ):  # fmt: skip
-        table.add_column(column)
+    rows: list[list[str]] = []
     for life in lives:
         request = life.request
         head = ["before", str(life.offset), "", "", _place(life, None), "", ""]
@@ -192,12 +189,16 @@ def _print(lives: "list[Life]") -> None:
                 request.reason or "",
             ]
         if not life.parts:
-            table.add_row(*head, *[""] * 5)
+            rows.append([*head, *[""] * 5])
         for part in life.parts:
             head[4] = _place(life, part.partition)
-            table.add_row(*head, *_cells(part))
+            rows.append([*head, *_cells(part)])
             head = [""] * 7
-    print_table(table)
+    columns = (
+        "requested at", "offset", "controller", "epoch", "partition", "request", "why",
+        "broker", "change", "received at", "took", "outcome",
+    )  # fmt: skip
+    print_rows(columns, rows)
 
 
 def _place(life: "Life", partition: int | None) -> str:
@@ -251,23 +252,9 @@ def _show_brokers(reports: "ClusterReports", *, end_offset: int, as_json: bool) 
             }
         )
     if as_json:
-        typer.echo(json.dumps(rows))
+        print_json(rows)
         return
-    from rich.table import Table
-
-    from quorate.cli.console import print_table
-
-    table = Table()
-    for column in (
-        "broker",
-        "pending",
-        "backlog",
-        "oldest ms",
-        "completed offset",
-        "records behind",
-        "problem",
-    ):
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    print_table(table)
+    print_rows(
+        ("broker", "pending", "backlog", "oldest ms", "completed offset", "records behind", "problem"),
+        [list(row.values()) for row in rows],
+    )

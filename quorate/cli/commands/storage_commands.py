@@ -1,14 +1,13 @@
 """`quorate storage`: a node's folder before its first start."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import ConfigOption, JsonOption
-from quorate.cli.console import CommandError, ExitCode, fail, user_errors
+from quorate.cli.commands.options import ConfigOption, JsonOption
+from quorate.cli.console import CommandError, ExitCode, fail, print_json, user_errors
 from quorate.cli.node import load_config
 
 if TYPE_CHECKING:
@@ -119,15 +118,13 @@ def format_storage(
             said = f"formatted {folder} for node {server.node_id} of cluster {cluster_id}"
         directory_id = uuid_text(meta.directory_id)
     if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    "folder": folder,
-                    "clusterId": cluster_id,
-                    "nodeId": server.node_id,
-                    "directoryId": directory_id,
-                }
-            )
+        print_json(
+            {
+                "folder": folder,
+                "clusterId": cluster_id,
+                "nodeId": server.node_id,
+                "directoryId": directory_id,
+            }
         )
     else:
         typer.echo(f"{said}, directory id {directory_id}")
@@ -206,7 +203,7 @@ def info(config: ConfigOption, as_json: JsonOption = False) -> None:
             "voted.id": -1 if election.voted is None else election.voted.id,
         }
     if as_json:
-        typer.echo(json.dumps(shown))
+        print_json(shown)
     else:
         for name, value in shown.items():
             typer.echo(f"{name}: {value}")

@@ -1,13 +1,20 @@
 """`quorate topics`: create, list, describe, states, alter, shrink, delete."""
 
-import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.commands.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from quorate.cli.commands.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
-from quorate.cli.console import ExitCode, fail
+from quorate.cli.commands.options import (
+    BootstrapOption,
+    BrokersOption,
+    ControllersOption,
+    JsonOption,
+    TimeoutOption,
+)
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, ask_quorum, fail, print_json, print_rows
+
+if TYPE_CHECKING:
+    from quorate.broker.admin.topics import TopicDescription
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -74,13 +81,12 @@ def create(
             ExitCode.USAGE,
         )
     configs = [_parse_config(item) for item in config or ()]
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import create_topic
+    from quorate.broker.admin.topics import create_topic
 
-    created = run_with_client(
+    created = ask(
         bootstrap,
-        lambda client: create_topic(
-            client,
+        lambda admin: create_topic(
+            admin,
             topic,
             partitions=partitions,
             replication_factor=replication_factor,
@@ -95,12 +101,11 @@ def create(
 @app.command("list", epilog="Example: quorate topics list -b localhost:9092")
 def list_topics(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """List the names of all topics, one per line."""
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import topic_names
+    from quorate.broker.admin.topics import topic_names
 
-    names = run_with_client(bootstrap, topic_names)
+    names = ask(bootstrap, topic_names)
     if as_json:
-        typer.echo(json.dumps(names))
+        print_json(names)
     else:
         for name in names:
             typer.echo(name)
@@ -126,35 +131,61 @@ def describe(
     An eligible leader replica (ELR, KIP-966) is not in sync but has every acknowledged record. It may lead if
     no replica in sync can. The last known ELR is the last leader of a partition without replicas in sync.
     """
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import describe_topics, only_partitions, topic_as_dict
+    from quorate.broker.admin.topics import describe_topics, topic_as_dict
 
-    topics = run_with_client(bootstrap, lambda client: describe_topics(client, topic))
+    topics = ask(bootstrap, lambda admin: describe_topics(admin, topic))
     if under_replicated or unavailable:
-        topics = only_partitions(topics, under_replicated=under_replicated, unavailable=unavailable)
+        topics = _only(topics, under_replicated=under_replicated, unavailable=unavailable)
     if as_json:
-        typer.echo(json.dumps([topic_as_dict(described) for described in topics]))
+        print_json([topic_as_dict(described) for described in topics])
         return
-    from rich.table import Table
-
-    from quorate.cli.console import print_table
-
-    table = Table()
-    for column in ("topic", "partition", "leader", "epoch", "replicas", "in sync", "elr", "last elr"):
-        table.add_column(column)
-    for described in topics:
-        for partition in described.partitions:
-            table.add_row(
+    print_rows(
+        ("topic", "partition", "leader", "epoch", "replicas", "in sync", "elr", "last elr"),
+        [
+            (
                 described.name,
-                str(partition.partition_index),
-                str(partition.leader_id) if partition.leader_id >= 0 else "none",
-                str(partition.leader_epoch),
-                ", ".join(map(str, partition.replica_nodes)),
-                ", ".join(map(str, partition.isr_nodes)),
-                ", ".join(map(str, partition.eligible_leader_replicas or ())),
-                ", ".join(map(str, partition.last_known_elr or ())),
+                partition.partition_index,
+                _leader(partition.leader_id),
+                partition.leader_epoch,
+                *(
+                    ", ".join(map(str, ids or ()))
+                    for ids in (
+                        partition.replica_nodes,
+                        partition.isr_nodes,
+                        partition.eligible_leader_replicas,
+                        partition.last_known_elr,
+                    )
+                ),
             )
-    print_table(table)
+            for described in topics
+            for partition in described.partitions
+        ],
+    )
+
+
+def _only(
+    topics: "list[TopicDescription]", *, under_replicated: bool, unavailable: bool
+) -> "list[TopicDescription]":
+    """Return the partitions with a replica out of sync, or without a leader, and the topics that have any."""
+    from dataclasses import replace
+
+    found = (
+        replace(
+            topic,
+            partitions=tuple(
+                each
+                for each in topic.partitions
+                if (under_replicated and len(each.isr_nodes) < len(each.replica_nodes))
+                or (unavailable and each.leader_id < 0)
+            ),
+        )
+        for topic in topics
+    )
+    return [topic for topic in found if topic.partitions]
+
+
+def _leader(broker_id: int) -> str:
+    return str(broker_id) if broker_id >= 0 else "none"
 
 
 @app.command(epilog="Example: quorate topics states -t orders")
@@ -166,37 +197,34 @@ def states(
     An OnlinePartition is led by a live broker. An OnlineReplica is on a live broker, and its directory is
     online; a NewReplica's broker has not said yet in which directory it is.
     """
-    from quorate.cli.console import run_with_client
-    from quorate.cli.state_changes import topic_states
+    from quorate.broker.admin.topics import topic_states
 
-    found = run_with_client(bootstrap, lambda client: topic_states(client, topic))
+    found = ask(bootstrap, lambda admin: topic_states(admin, topic))
     if as_json:
-        rows = [
-            {
-                "partition": int(each.partition_index),
-                "state": each.state,
-                "leader": int(each.leader_id),
-                "replicas": {str(int(replica.broker_id)): replica.state for replica in each.replicas},
-            }
-            for each in found
-        ]
-        typer.echo(json.dumps(rows))
-        return
-    from rich.table import Table
-
-    from quorate.cli.console import print_table
-
-    table = Table()
-    for column in ("partition", "state", "leader", "replicas"):
-        table.add_column(column)
-    for each in found:
-        table.add_row(
-            f"{topic}-{each.partition_index}",
-            each.state,
-            str(each.leader_id) if each.leader_id >= 0 else "none",
-            ", ".join(f"{replica.broker_id}: {replica.state}" for replica in each.replicas),
+        print_json(
+            [
+                {
+                    "partition": int(each.partition_index),
+                    "state": each.state,
+                    "leader": int(each.leader_id),
+                    "replicas": {str(int(replica.broker_id)): replica.state for replica in each.replicas},
+                }
+                for each in found
+            ]
         )
-    print_table(table)
+        return
+    print_rows(
+        ("partition", "state", "leader", "replicas"),
+        [
+            (
+                f"{topic}-{each.partition_index}",
+                each.state,
+                _leader(each.leader_id),
+                ", ".join(f"{replica.broker_id}: {replica.state}" for replica in each.replicas),
+            )
+            for each in found
+        ],
+    )
 
 
 @app.command(epilog="Example: quorate topics alter -t orders --partitions 12")
@@ -217,12 +245,9 @@ def alter(
     ones.
     """
     assignment = _parse_assignment(replica_assignment)
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import create_partitions
+    from quorate.broker.admin.topics import create_partitions
 
-    run_with_client(
-        bootstrap, lambda client: create_partitions(client, topic, count=partitions, assignment=assignment)
-    )
+    ask(bootstrap, lambda admin: create_partitions(admin, topic, count=partitions, assignment=assignment))
     typer.echo(f"topic {topic} has {partitions} partitions")
 
 
@@ -244,7 +269,7 @@ def shrink(
     Kafka has no such request: it goes to the controller, in the quorum's own protocol. Nothing of what is
     removed comes back, even if the topic gets partitions of the same numbers later.
     """
-    from quorate.cli.kafka_requests import shrink_topic
+    from quorate.broker.admin.topics import shrink_topic
 
     ask_quorum(
         bootstrap,
@@ -257,16 +282,14 @@ def shrink(
     else:
         typer.echo(
             f"topic {topic} can be shrunk to {partitions} partitions; the records of the others would be "
-            "lost. "
-            "Nothing is done without --yes"
+            "lost. Nothing is done without --yes"
         )
 
 
 @app.command(epilog="Example: quorate topics delete -t orders")
 def delete(topic: TopicOption, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
     """Delete a topic and its data."""
-    from quorate.cli.console import run_with_client
-    from quorate.cli.kafka_requests import delete_topic
+    from quorate.broker.admin.topics import delete_topic
 
-    run_with_client(bootstrap, lambda client: delete_topic(client, topic))
+    ask(bootstrap, lambda admin: delete_topic(admin, topic))
     typer.echo(f"deleted topic {topic}")

@@ -1,18 +1,21 @@
-"""The terminal's side of every command: exit codes and messages, tables, and the way to a cluster."""
+"""The terminal's side of every command: exit codes and messages, output, and the way to a cluster."""
 
-from quorate.cli.console.bootstrap import ask_cluster, connect_any, parse_addresses, run_with_client
 from quorate.cli.console.cli_errors import CommandError, CommandExit, ExitCode, fail, user_errors
-from quorate.cli.console.text_tables import print_table
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask, ask_cluster, ask_quorum, parse_addresses
+from quorate.cli.console.output import print_json, print_rows, print_table
 
 __all__ = [
+    "DEFAULT_BOOTSTRAP",
     "CommandError",
     "CommandExit",
     "ExitCode",
+    "ask",
     "ask_cluster",
-    "connect_any",
+    "ask_quorum",
     "fail",
     "parse_addresses",
+    "print_json",
+    "print_rows",
     "print_table",
-    "run_with_client",
     "user_errors",
 ]

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from quorate.broker.admin import AdminClient, TopicPartition
+from quorate.broker.admin.groups import describe_group, partition_views
+from quorate.broker.admin.replicas import read_cluster
+from quorate.broker.admin.topics import topic_names
 from quorate.cli.console import CommandError, ask_cluster, parse_addresses
-from quorate.cli.groups import describe_group, partition_views, run_with_brokers
 from quorate.cli.images import ClusterHistory, Moment, Replay
-from quorate.cli.kafka_requests import describe_topics
-from quorate.cli.reassigning import Drain, Replica, begin_moves, read_cluster
+from quorate.cli.reassigning import Drain, begin_moves
 from quorate.cli.state_changes import join, look, narrow, read_requests
 from quorate.runtime import Address
 
 if TYPE_CHECKING:
     from quorate.broker.metadata import PartitionState
-    from quorate.broker.wire import WireClient
-    from quorate.cli.groups import BrokerConnections
     from quorate.cli.node import LocalCluster
     from quorate.cli.state_changes import Life
 
@@ -35,7 +35,7 @@ class DemoPartition:
     def __init__(self, cluster: "LocalCluster", topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
-        self._key = Replica(topic, 0)
+        self._key = TopicPartition(topic, 0)
 
     def wait_known(self) -> None:
         """Return when every broker has heard of it: whoever creates a topic is answered when it is committed,
@@ -43,7 +43,7 @@ class DemoPartition:
 
         def is_known() -> bool:
             return all(
-                self._topic in ask_cluster(each, _topic_names) for each in self._cluster.bootstrap.split(",")
+                self._topic in ask_cluster(each, topic_names) for each in self._cluster.bootstrap.split(",")
             )
 
         self._wait(is_known, f"not every broker has heard of topic {self._topic}", 1)
@@ -65,9 +65,9 @@ class DemoPartition:
     def move(self, target: list[int]) -> None:
         """Let it have these replicas, and return when it has. Raises `DemoError`."""
 
-        async def begin(client: "WireClient") -> dict[Replica, str]:
-            view = await read_cluster(client)
-            return await begin_moves(client, view, {self._key: tuple(target)}, throttle=None)
+        async def begin(admin: AdminClient) -> dict[TopicPartition, str]:
+            view = await read_cluster(admin)
+            return await begin_moves(admin, view, {self._key: tuple(target)}, throttle=None)
 
         refused = ask_cluster(self._cluster.bootstrap, begin)
         if refused:
@@ -77,12 +77,12 @@ class DemoPartition:
     def lag(self, group: str) -> int | None:
         """Return how many records the group has not committed yet; None if it has committed none."""
 
-        async def ask(brokers: "BrokerConnections") -> int | None:
-            found = await describe_group(brokers, group)
-            views = [] if found is None else await partition_views(brokers, found)
+        async def ask(admin: AdminClient) -> int | None:
+            found = await describe_group(admin, group)
+            views = [] if found is None else await partition_views(admin, found)
             return next((view.lag for view in views if view.topic == self._topic), None)
 
-        return run_with_brokers(self._cluster.bootstrap, ask)
+        return ask_cluster(self._cluster.bootstrap, ask)
 
     def as_it_was(self, last_offset: int) -> "PartitionState":
         """Return its state as of an offset of the metadata log. Raises `DemoError`."""
@@ -114,9 +114,7 @@ class DemoPartition:
     def _lives(self) -> "list[Life]":
         reports = ask_cluster(
             self._cluster.bootstrap,
-            lambda client: look(
-                client, topic=self._topic, partition=0, pending_only=False, timeout_s=_SECONDS
-            ),
+            lambda admin: look(admin, topic=self._topic, partition=0, pending_only=False, timeout_s=_SECONDS),
         )
         addresses = parse_addresses(self._cluster.bootstrap)
         read = read_requests(addresses, since_ms=None, timeout_ms=int(_SECONDS * 1000))
@@ -144,19 +142,15 @@ class DemoPartition:
             time.sleep(_POLL_SECONDS)
 
 
-async def _topic_names(client: "WireClient") -> set[str]:
-    return {topic.name for topic in await describe_topics(client, None)}
-
-
 def drain(cluster: "LocalCluster", node: int) -> int:
     """Move everything off a broker. Return how many replicas were there. Raises `DemoError` if any still
     is."""
     said: list[str] = []
     before = _replicas_on(cluster, node)
 
-    async def run(client: "WireClient") -> None:
+    async def run(admin: AdminClient) -> None:
         with trio.fail_after(_SECONDS):
-            await Drain(node, throttle=None, wait=True, wait_for_down=False, say=said.append).run(client)
+            await Drain(node, throttle=None, wait=True, wait_for_down=False, say=said.append).run(admin)
 
     ask_cluster(cluster.bootstrap, run)
     left = _replicas_on(cluster, node)
@@ -166,8 +160,8 @@ def drain(cluster: "LocalCluster", node: int) -> int:
 
 
 def _replicas_on(cluster: "LocalCluster", node: int) -> int:
-    async def count(client: "WireClient") -> int:
-        view = await read_cluster(client)
+    async def count(admin: AdminClient) -> int:
+        view = await read_cluster(admin)
         return sum(node in map(int, state.replica_nodes) for state in view.partitions.values())
 
     return ask_cluster(cluster.bootstrap, count)

@@ -71,9 +71,9 @@ def show_changes(console: "Console", lives: "list[Life]") -> None:
 
 
 def show_quorum(console: "Console", cluster: "LocalCluster") -> None:
+    from quorate.broker.admin.quorum import describe_quorum
     from quorate.cli.commands import quorum_commands
     from quorate.cli.console import ask_cluster
-    from quorate.cli.kafka_requests import describe_quorum
 
     console.print(quorum_commands.quorum_table(ask_cluster(cluster.bootstrap, describe_quorum)))
 

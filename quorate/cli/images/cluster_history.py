@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from quorate.broker.admin import Controllers
+from quorate.broker.admin.quorum import controllers_of
 from quorate.cli.console import ExitCode, ask_cluster
 from quorate.cli.images.histories import HistoryError, StoredSnapshot, Warn
-from quorate.cli.kafka_requests import controllers_of
 from quorate.error_code import ErrorCode
 from quorate.log.snapshots import SnapshotReader, name_of
 from quorate.raft import OutcomeUnknownError, RequestRefusedError

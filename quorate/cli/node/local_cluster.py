@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from quorate.broker.admin.brokers import live_brokers
+from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
+from quorate.broker.admin.topics import describe_topics, topic_as_dict
 from quorate.broker.node_config import ServerConfig, ServerConfigError
 from quorate.cli.console import CommandError, ExitCode, ask_cluster
-from quorate.cli.kafka_requests import (
-    describe_quorum,
-    describe_topics,
-    live_brokers,
-    quorum_as_dict,
-    topic_as_dict,
-)
 from quorate.cli.node.free_ports import free_ports
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.storage import LOCK_FILE, format_folder
@@ -380,7 +376,7 @@ class LocalCluster:
         return quorum_as_dict(ask_cluster(self._live_bootstrap(), describe_quorum))
 
     def describe_topic(self, topic: str) -> dict[str, object]:
-        topics = ask_cluster(self._live_bootstrap(), lambda client: describe_topics(client, topic))
+        topics = ask_cluster(self._live_bootstrap(), lambda admin: describe_topics(admin, topic))
         return topic_as_dict(topics[0])
 
     def _live_bootstrap(self) -> str:

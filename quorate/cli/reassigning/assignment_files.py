@@ -3,21 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
+from quorate.broker.admin import TopicPartition
+from quorate.broker.admin.log_dirs import PlacedReplica
 from quorate.cli.console import ExitCode, fail
 
-
-class Replica(NamedTuple):
-    """A partition by name."""
-
-    topic: str
-    partition: int
-
-
-Assignments = Mapping[Replica, tuple[int, ...]]
+Assignments = Mapping[TopicPartition, tuple[int, ...]]
 """The replicas of partitions, the preferred leader first."""
-Directories = Mapping[tuple[str, int, int], str]
+Directories = Mapping[PlacedReplica, str]
 """The directory of the replica of a topic's partition on a broker, where a file names one."""
 
 _ANY: Final = "any"
@@ -26,7 +20,7 @@ _ANY: Final = "any"
 def load_directories(path: Path) -> Directories:
     """Read the `log_dirs` of a file that `load_assignments` takes: a directory for each replica, or `any`."""
     return {
-        (str(entry["topic"]), cast(int, entry["partition"]), broker): directory
+        PlacedReplica(str(entry["topic"]), cast(int, entry["partition"]), broker): directory
         for entry in _list(path, "partitions")
         for broker, directory in zip(
             cast(list[int], entry["replicas"]), cast(list[str], entry.get("log_dirs") or ()), strict=False
@@ -38,7 +32,7 @@ def load_directories(path: Path) -> Directories:
 def load_assignments(path: Path) -> Assignments:
     """Read `{"version": 1, "partitions": [{"topic", "partition", "replicas", "log_dirs"}]}`. Exits with what
     is wrong and where."""
-    found: dict[Replica, tuple[int, ...]] = {}
+    found: dict[TopicPartition, tuple[int, ...]] = {}
     for number, entry in enumerate(_list(path, "partitions")):
         where = f"{path}: partitions[{number}]"
         topic, partition, replicas = (entry.get(name) for name in ("topic", "partition", "replicas"))
@@ -55,7 +49,7 @@ def load_assignments(path: Path) -> Assignments:
                 '"any"',
                 ExitCode.USAGE,
             )
-        key = Replica(topic, cast(int, partition))
+        key = TopicPartition(topic, cast(int, partition))
         if key in found:
             raise fail(f"{where}: partition {partition} of topic {topic} is there twice", ExitCode.USAGE)
         found[key] = tuple(replicas)

@@ -1,22 +1,22 @@
-"""Moving everything off a broker, and watching that until it is done or can't be."""
+"""Draining: a broker's replicas are moved off it, and watched until that is done or can't be."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 
-from quorate.broker.wire import WireClient
+from quorate.broker.admin import AdminClient, TopicPartition
+from quorate.broker.admin.replicas import ClusterView, Move, read_cluster
 from quorate.cli.console import CommandError
-from quorate.cli.reassigning.assignment_files import Replica
-from quorate.cli.reassigning.cluster_view import ClusterView, read_cluster
-from quorate.cli.reassigning.moves import POLL_SECONDS, begin_moves, end_throttles, summary
-from quorate.cli.reassigning.progress import progress_of
+from quorate.cli.reassigning.moves import POLL_SECONDS, begin_moves, end_throttles, progress_of, summary
 from quorate.cli.reassigning.replica_plan import drained
-from quorate.cli.reassigning.stuck_moves import StuckWatch, stuck_moves
 
 _NAMED: Final = 10
 """Partitions that a message names."""
+_NO_LEADER: Final = -1
+STUCK_SECONDS: Final = 5.0
+"""How long a move must be stuck before that is believed: an election takes some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Drain:
     say: Callable[[str], object]
     """Gets the lines about the progress."""
 
-    async def run(self, client: WireClient) -> None:
+    async def run(self, admin: AdminClient) -> None:
         """Return when the broker is empty. Raises `CommandError` if it can't be, `KafkaError`."""
         before, topics, said, watch = None, set[str](), "", StuckWatch()
         while True:
-            view = await read_cluster(client)
-            begun = await self._begin(client, view)
+            view = await read_cluster(admin)
+            begun = await self._begin(admin, view)
             topics |= begun
             if begun:
                 # Topics may be created meanwhile, with replicas here.
@@ -47,7 +47,7 @@ class Drain:
             topics |= {key.topic for key in leaving}
             if not leaving or not self.wait:
                 break
-            progress = await progress_of(leaving, view)
+            progress = await progress_of(admin, leaving, view)
             line = summary(progress, before)
             if line != said:
                 self.say(line)
@@ -61,7 +61,7 @@ class Drain:
             self.say(f"{many} replicas are leaving broker {self.broker_id}; give the command again to watch")
             return
         if topics and self.throttle is not None:
-            await end_throttles(client, topics)
+            await end_throttles(admin, topics)
         if not topics and self.broker_id not in {*view.brokers, *view.fenced}:
             known = ", ".join(map(str, sorted({*view.brokers, *view.fenced})))
             raise CommandError(
@@ -70,19 +70,19 @@ class Drain:
             )
         self.say(f"Broker {self.broker_id} has no replicas")
 
-    async def _begin(self, client: WireClient, view: ClusterView) -> set[str]:
+    async def _begin(self, admin: AdminClient, view: ClusterView) -> set[str]:
         """Begin to move what is not moving yet. Return its topics."""
         racks = {each.broker_id: each.rack for each in view.brokers.values()}
         plan = drained(view.targets(), self.broker_id, racks=racks)
         if plan:
-            refused = await begin_moves(client, view, plan, throttle=self.throttle)
+            refused = await begin_moves(admin, view, plan, throttle=self.throttle)
             if refused:
                 key, reason = min(refused.items())
                 raise CommandError(f"{key.topic}-{key.partition}: {reason}")
             self.say(f"Began to move {len(plan)} replicas off broker {self.broker_id}")
         return {key.topic for key in plan}
 
-    def _stuck(self, stuck: Mapping[Replica, str]) -> CommandError:
+    def _stuck(self, stuck: Mapping[TopicPartition, str]) -> CommandError:
         named = [f"{key.topic}-{key.partition} can't be moved: {reason}" for key, reason in stuck.items()]
         more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         return CommandError(
@@ -90,3 +90,46 @@ class Drain:
             "Start the brokers that are down, and the moves end by themselves; --wait-for-down waits for "
             "that. To take the moves back: quorate reassign-partitions cancel"
         )
+
+
+# Moves that can't end as the cluster is: nobody has the records, or nobody is there to take them
+
+
+def stuck_moves(moves: Mapping[TopicPartition, Move], view: ClusterView) -> dict[TopicPartition, str]:
+    """Return those of `moves` that can't go on now, each with the reason."""
+    reasons = ((key, _obstacle(key, move, view)) for key, move in sorted(moves.items()))
+    return {key: reason for key, reason in reasons if reason is not None}
+
+
+def _obstacle(key: TopicPartition, move: Move, view: ClusterView) -> str | None:
+    state = view.partitions[key]
+    if int(state.leader_id) == _NO_LEADER:
+        sources = [*map(int, state.isr_nodes)] or [*map(int, state.eligible_leader_replicas or ())]
+        sources = sources or [*map(int, state.last_known_elr or ())] or list(move.original)
+        return f"nobody leads it: its records are on {_brokers(sources)}, which {_are(sources)} down"
+    missing = [each for each in move.target if each not in view.brokers]
+    if missing:
+        return f"it is to have a replica on {_brokers(missing)}, which {_are(missing)} down"
+    return None
+
+
+def _brokers(ids: Iterable[int]) -> str:
+    listed = [str(each) for each in ids]
+    return f"broker{'s' if len(listed) != 1 else ''} {', '.join(listed)}"
+
+
+def _are(ids: list[int]) -> str:
+    return "are" if len(ids) != 1 else "is"
+
+
+class StuckWatch:
+    """Says which moves have been stuck for `STUCK_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._since: dict[TopicPartition, float] = {}
+
+    def look(self, stuck: Mapping[TopicPartition, str], *, now: float) -> dict[TopicPartition, str]:
+        """Take in the moves that are stuck at `now`, in seconds. Return those that have been for long enough,
+        with the reasons."""
+        self._since = {key: self._since.get(key, now) for key in stuck}
+        return {key: reason for key, reason in stuck.items() if now - self._since[key] >= STUCK_SECONDS}

@@ -1,35 +1,44 @@
-"""The steps of the commands on moves: begin, check, and clear up."""
+"""Reassignments as commands begin, watch and clear them up: progress, and throttles (KIP-73)."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
-from quorate.broker.wire import WireClient
-from quorate.cli.reassigning.assignment_files import Assignments, Replica
-from quorate.cli.reassigning.cluster_view import ClusterView, Move, read_cluster
-from quorate.cli.reassigning.progress import Progress, progress_of
-from quorate.cli.reassigning.reassignment_requests import alter_reassignments
-from quorate.cli.reassigning.throttling import Throttle, end_throttle, set_throttle
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.admin import AdminClient, BrokerView, TopicPartition
+from quorate.broker.admin.configs import Entity, EntityType, alter_configs
+from quorate.broker.admin.replicas import ClusterView, Move, alter_reassignments, read_cluster
+from quorate.broker.wire import ApiKey, WireClient
+from quorate.cli.reassigning.assignment_files import Assignments
+from quorate.runtime import NetworkError
+
+if TYPE_CHECKING:
+    from kio.schema.describe_log_dirs.v5.response import DescribeLogDirsResponse
 
 POLL_SECONDS: Final = 1.0
 """Between two looks at moves."""
-_INCREMENTAL_ALTER_CONFIGS: Final = 44
+SIDES: Final = ("leader", "follower")
+Sizes = Mapping[tuple[TopicPartition, int], int]
+"""The bytes of each replica that a broker told of, by partition and broker."""
 
 
 async def begin_moves(
-    client: WireClient, view: ClusterView, plan: Assignments, *, throttle: int | None
-) -> dict[Replica, str]:
+    admin: AdminClient, view: ClusterView, plan: Assignments, *, throttle: int | None
+) -> dict[TopicPartition, str]:
     """Set the throttle, then begin. Return what was refused, with the reasons. Raises `KafkaError`."""
     if throttle is not None:
         # All moves of these topics, those that are under way already too: a topic has one list for each side.
         topics = {key.topic for key in plan}
         moves = {key: move for key, move in view.moves.items() if key.topic in topics}
         moves |= {key: _planned(view, key, replicas) for key, replicas in plan.items()}
-        await set_throttle(client, Throttle.of(moves), rate=throttle, brokers=view.brokers.values())
-    return await alter_reassignments(client, dict(plan))
+        await _set_throttle(admin, Throttle.of(moves), rate=throttle, brokers=view.brokers.values())
+    return await alter_reassignments(admin, dict(plan))
 
 
-def _planned(view: ClusterView, key: Replica, target: tuple[int, ...]) -> Move:
+def _planned(view: ClusterView, key: TopicPartition, target: tuple[int, ...]) -> Move:
     original = view.servers(key)
     removing = tuple(each for each in original if each not in target)
     return Move(
@@ -39,27 +48,86 @@ def _planned(view: ClusterView, key: Replica, target: tuple[int, ...]) -> Move:
     )
 
 
-async def end_throttles(client: WireClient, topics: Iterable[str]) -> bool:
-    """Remove the throttles; return whether the cluster has any. Raises `KafkaError`."""
-    if _INCREMENTAL_ALTER_CONFIGS not in client.versions:
-        return False
-    view = await read_cluster(client)
-    there = {key.topic for key in view.partitions}
-    await end_throttle(
-        client,
-        [each for each in topics if each in there],
-        brokers=() if view.moves else view.brokers.values(),
+# What is left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What is left of some moves at one moment (seconds on any clock)."""
+
+    at: float
+    left: Mapping[TopicPartition, int | None]
+    """Bytes that are still to be copied, for each move under way; None: no broker told of its size."""
+
+    @property
+    def bytes_left(self) -> int:
+        """Of all moves whose size is known."""
+        return sum(each for each in self.left.values() if each is not None)
+
+    def seconds_left(self, before: "Progress") -> float | None:
+        """How long the rest takes at the pace since `before`; None: nothing was copied since."""
+        copied, elapsed = before.bytes_left - self.bytes_left, self.at - before.at
+        return math.ceil(self.bytes_left * elapsed / copied) if copied > 0 and elapsed > 0 else None
+
+
+async def progress_of(
+    admin: AdminClient, moves: Mapping[TopicPartition, Move], view: ClusterView
+) -> Progress:
+    """Ask the brokers for the sizes of the replicas that move. A broker that does not answer tells of
+    none."""
+    involved = {broker for move in moves.values() for broker in move.replicas}
+    brokers = [view.brokers[each] for each in sorted(involved) if each in view.brokers]
+    sizes = await _sizes(admin, brokers)
+    return Progress(
+        at=trio.current_time(), left={key: bytes_left(key, move, sizes) for key, move in moves.items()}
     )
-    return True
+
+
+def bytes_left(key: TopicPartition, move: Move, sizes: Sizes) -> int | None:
+    """The bytes that the replicas that are being added still lack; None if nobody told of a whole one."""
+    whole = max((sizes[key, each] for each in move.original if (key, each) in sizes), default=None)
+    if whole is None:
+        return None
+    return sum(max(whole - sizes.get((key, each), 0), 0) for each in move.adding)
+
+
+async def _sizes(admin: AdminClient, brokers: Iterable[BrokerView]) -> Sizes:
+    sizes: dict[tuple[TopicPartition, int], int] = {}
+
+    async def read(broker: BrokerView) -> None:
+        try:
+            async with admin.connected(broker.address) as client:
+                sizes.update(await _sizes_on(client, broker.broker_id))
+        except NetworkError:
+            pass
+
+    async with trio.open_nursery() as nursery:
+        for broker in brokers:
+            nursery.start_soon(read, broker)
+    return sizes
+
+
+async def _sizes_on(client: WireClient, broker_id: int) -> Sizes:
+    if ApiKey.DESCRIBE_LOG_DIRS not in client.versions:
+        return {}
+    answer = cast("DescribeLogDirsResponse", await client.call(ApiKey.DESCRIBE_LOG_DIRS, topics=None))
+    return {
+        (TopicPartition(str(topic.name), int(part.partition_index)), broker_id): int(part.partition_size)
+        for directory in answer.results
+        if directory.error_code is ErrorCode.none
+        for topic in directory.topics
+        for part in topic.partitions
+        if not part.is_future_key
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """The moves of a file at one moment."""
 
-    done: tuple[Replica, ...]
-    under_way: Mapping[Replica, Move]
-    different: Mapping[Replica, tuple[int, ...] | None]
+    done: tuple[TopicPartition, ...]
+    under_way: Mapping[TopicPartition, Move]
+    different: Mapping[TopicPartition, tuple[int, ...] | None]
     """Neither: the replicas that the partition has, None if it does not exist."""
     progress: Progress
 
@@ -101,13 +169,13 @@ def summary(progress: Progress, before: Progress | None) -> str:
     return f"{many} partition{'s' if many != 1 else ''} left: {size} bytes{estimate}"
 
 
-def _named(key: Replica) -> dict[str, object]:
+def _named(key: TopicPartition) -> dict[str, object]:
     return {"topic": key.topic, "partition": key.partition}
 
 
-async def check_moves(client: WireClient, plan: Assignments) -> Checked:
+async def check_moves(admin: AdminClient, plan: Assignments) -> Checked:
     """Compare a file with the cluster. Raises `KafkaError`."""
-    view = await read_cluster(client)
+    view = await read_cluster(admin)
     under_way = {key: view.moves[key] for key in sorted(plan) if key in view.moves}
     settled = {
         key: tuple(map(int, view.partitions[key].replica_nodes)) if key in view.partitions else None
@@ -118,5 +186,74 @@ async def check_moves(client: WireClient, plan: Assignments) -> Checked:
         done=tuple(key for key, replicas in settled.items() if replicas == plan[key]),
         under_way=under_way,
         different={key: replicas for key, replicas in settled.items() if replicas != plan[key]},
-        progress=await progress_of(under_way, view),
+        progress=await progress_of(admin, under_way, view),
     )
+
+
+# Throttles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """The throttled replicas of each topic, as its settings name them."""
+
+    leaders: Mapping[str, str]
+    followers: Mapping[str, str]
+
+    @classmethod
+    def of(cls, moves: Mapping[TopicPartition, Move]) -> "Throttle":
+        """Of all moves of these topics: the replicas that serve as leaders, those that are added as
+        followers."""
+        leaders: dict[str, list[str]] = {}
+        followers: dict[str, list[str]] = {}
+        for key, move in sorted(moves.items()):
+            leaders.setdefault(key.topic, []).extend(f"{key.partition}:{each}" for each in move.original)
+            followers.setdefault(key.topic, []).extend(f"{key.partition}:{each}" for each in move.adding)
+        return cls(
+            leaders={topic: ",".join(each) for topic, each in leaders.items()},
+            followers={topic: ",".join(each) for topic, each in followers.items()},
+        )
+
+
+async def _set_throttle(
+    admin: AdminClient, throttle: Throttle, *, rate: int, brokers: Iterable[BrokerView]
+) -> None:
+    """Throttle the replicas on all brokers to `rate` (bytes per second)."""
+    for topic in sorted(throttle.leaders):
+        replicas = (throttle.leaders[topic], throttle.followers[topic])
+        settings = zip(SIDES, replicas, strict=True)
+        await _alter(
+            admin,
+            Entity(EntityType.TOPICS, topic),
+            {f"{side}.replication.throttled.replicas": each or None for side, each in settings},
+        )
+    await _set_rates(admin, brokers, str(rate))
+
+
+async def _set_rates(admin: AdminClient, brokers: Iterable[BrokerView], rate: str | None) -> None:
+    for broker in brokers:
+        await _alter(
+            admin,
+            Entity(EntityType.BROKERS, str(broker.broker_id)),
+            {f"{side}.replication.throttled.rate": rate for side in SIDES},
+        )
+
+
+async def _alter(admin: AdminClient, entity: Entity, changes: Mapping[str, str | None]) -> None:
+    kind = "topic" if entity.type is EntityType.TOPICS else "broker"
+    await alter_configs(admin, entity, changes, of=f"the throttle of {kind} {entity.name} was refused")
+
+
+async def end_throttles(admin: AdminClient, topics: Iterable[str]) -> bool:
+    """Remove the throttles; return whether the cluster has any. Raises `KafkaError`."""
+    if ApiKey.INCREMENTAL_ALTER_CONFIGS not in admin.any_broker.versions:
+        return False
+    view = await read_cluster(admin)
+    for topic in sorted({*topics} & {key.topic for key in view.partitions}):
+        await _alter(
+            admin,
+            Entity(EntityType.TOPICS, topic),
+            dict.fromkeys(f"{side}.replication.throttled.replicas" for side in SIDES),
+        )
+    await _set_rates(admin, () if view.moves else view.brokers.values(), None)
+    return True

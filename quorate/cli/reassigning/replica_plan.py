@@ -7,8 +7,9 @@ replicas that each has. Equal choices go to the lowest id, so that the same clus
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from quorate.broker.admin import TopicPartition
 from quorate.cli.console import CommandError
-from quorate.cli.reassigning.assignment_files import Assignments, Replica
+from quorate.cli.reassigning.assignment_files import Assignments
 
 Racks = Mapping[int, str | None]
 """Of the brokers that may have replicas; None: in no rack."""
@@ -37,8 +38,8 @@ class _Loads:
         self._firsts.subtract(replicas[:1])
 
     def best(self, beside: Sequence[int], *, first: bool) -> int | None:
-        """The broker for one more replica of a partition that has the others `beside`; None: no broker is
-        left."""
+        """Return the broker for one more replica of a partition that has the others `beside`; None: no
+        broker is left."""
         taken = Counter(self._racks[each] for each in beside if self._racks.get(each) is not None)
 
         def load(broker: int) -> tuple[int, ...]:
@@ -54,7 +55,7 @@ def spread(current: Assignments, *, racks: Racks, others: Iterable[Sequence[int]
     """Put the partitions on the given brokers only, each with as many replicas as it has now, as evenly as
     can be. `others`: the replicas of all other partitions. Raises `PlanError`."""
     loads = _Loads(racks, others)
-    placed: dict[Replica, tuple[int, ...]] = {}
+    placed: dict[TopicPartition, tuple[int, ...]] = {}
     for key, replicas in sorted(current.items()):
         _check(key, len(replicas), racks)
         chosen: list[int] = []
@@ -69,11 +70,11 @@ def spread(current: Assignments, *, racks: Racks, others: Iterable[Sequence[int]
 
 
 def drained(current: Assignments, broker: int, *, racks: Racks) -> Assignments:
-    """The partitions that have a replica on `broker`, with it replaced in its place. `racks`: of the live
-    brokers. Raises `PlanError` if any of them has nowhere to go; nothing should be done then."""
+    """Return the partitions that have a replica on `broker`, with it replaced in its place. `racks`: of the
+    live brokers. Raises `PlanError` if any of them has nowhere to go; nothing should be done then."""
     racks = {each: rack for each, rack in racks.items() if each != broker}
     loads = _Loads(racks, current.values())
-    plan: dict[Replica, tuple[int, ...]] = {}
+    plan: dict[TopicPartition, tuple[int, ...]] = {}
     for key, replicas in sorted(current.items()):
         if broker not in replicas:
             continue
@@ -93,7 +94,7 @@ def drained(current: Assignments, broker: int, *, racks: Racks) -> Assignments:
     return plan
 
 
-def _check(key: Replica, factor: int, racks: Racks) -> None:
+def _check(key: TopicPartition, factor: int, racks: Racks) -> None:
     if factor > len(racks):
         raise PlanError(
             f"partition {key.partition} of topic {key.topic} has {factor} replicas, and only {len(racks)} "

@@ -1,7 +1,7 @@
 """State changes over their whole life: the requests from the metadata log, the rest from each broker."""
 
 from quorate.cli.state_changes.change_requests import read_requests
-from quorate.cli.state_changes.cluster_reports import ClusterReports, look, look_from_image, topic_states
+from quorate.cli.state_changes.cluster_reports import ClusterReports, look, look_from_image
 from quorate.cli.state_changes.lives import BrokerPart, Life, join, narrow
 
 __all__ = [
@@ -13,5 +13,4 @@ __all__ = [
     "look_from_image",
     "narrow",
     "read_requests",
-    "topic_states",
 ]

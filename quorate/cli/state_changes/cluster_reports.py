@@ -3,28 +3,22 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 import trio
 from kio.schema.errors import ErrorCode
-from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
+from quorate.broker.admin import AdminClient
 from quorate.broker.metadata import MetadataImage
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire import ApiKey, KafkaError, open_client
 from quorate.broker.wire.codecs import (
     DescribeStateChangesRequest,
     DescribeStateChangesResponse,
-    DescribeStatesRequest,
-    DescribeStatesResponse,
     MalformedError,
-    PartitionInState,
 )
-from quorate.runtime import Address, NetworkError
+from quorate.runtime import Address, Network, NetworkError
 from quorate.runtime.real import RealNetwork
-
-if TYPE_CHECKING:
-    from kio.schema.metadata.v12.response import MetadataResponse
 
 _ALL: Final = 100_000
 _IDS_FROM: Final = 10
@@ -54,11 +48,11 @@ class ClusterReports:
 
 
 async def look(
-    client: WireClient, *, topic: str | None, partition: int | None, pending_only: bool, timeout_s: float
+    admin: AdminClient, *, topic: str | None, partition: int | None, pending_only: bool, timeout_s: float
 ) -> ClusterReports:
-    """Ask `client` for the cluster, and every broker for its changes. Raises what `client` does."""
-    known = cast("MetadataResponse", await client.call(ApiKey.METADATA, topics=None))
-    if client.version(ApiKey.METADATA) < _IDS_FROM:
+    """Ask any broker for the cluster, and every broker for its changes. Raises as `AdminClient` does."""
+    known = await admin.metadata(None)
+    if admin.any_broker.version(ApiKey.METADATA) < _IDS_FROM:
         raise KafkaError(ErrorCode.unsupported_version, "the broker names no ids of topics")
     names: dict[uuid.UUID, str] = {}
     replicas: dict[tuple[uuid.UUID, int], tuple[int, ...]] = {}
@@ -71,7 +65,9 @@ async def look(
     request = _request(topic, partition, pending_only=pending_only)
     addresses = {int(broker.node_id): Address(str(broker.host), int(broker.port)) for broker in known.brokers}
     return ClusterReports(
-        names=names, replicas=replicas, journals=await _journals(addresses, request, timeout_s=timeout_s)
+        names=names,
+        replicas=replicas,
+        journals=await _journals(admin.network, addresses, request, timeout_s=timeout_s),
     )
 
 
@@ -94,7 +90,7 @@ async def look_from_image(
             for each in wanted
             for index, state in enumerate(image.partitions(each.topic_id))
         },
-        journals=await _journals(addresses, request, timeout_s=timeout_s),
+        journals=await _journals(RealNetwork(), addresses, request, timeout_s=timeout_s),
     )
 
 
@@ -108,12 +104,16 @@ def _request(topic: str | None, partition: int | None, *, pending_only: bool) ->
 
 
 async def _journals(
-    addresses: Mapping[int, Address], request: DescribeStateChangesRequest, *, timeout_s: float
+    network: Network,
+    addresses: Mapping[int, Address],
+    request: DescribeStateChangesRequest,
+    *,
+    timeout_s: float,
 ) -> dict[int, BrokerJournal]:
     journals: dict[int, BrokerJournal] = {}
 
     async def ask(broker_id: int, address: Address) -> None:
-        journals[broker_id] = await _journal(broker_id, address, request, timeout_s=timeout_s)
+        journals[broker_id] = await _journal(network, broker_id, address, request, timeout_s=timeout_s)
 
     async with trio.open_nursery() as nursery:
         for broker_id, address in addresses.items():
@@ -122,12 +122,17 @@ async def _journals(
 
 
 async def _journal(
-    broker_id: int, address: Address, request: DescribeStateChangesRequest, *, timeout_s: float
+    network: Network,
+    broker_id: int,
+    address: Address,
+    request: DescribeStateChangesRequest,
+    *,
+    timeout_s: float,
 ) -> BrokerJournal:
     try:
         with trio.fail_after(timeout_s):
             async with open_client(
-                RealNetwork(), address, client_id="quorate-cli", timeout_s=timeout_s, negotiate=False
+                network, address, client_id="quorate-cli", timeout_s=timeout_s, negotiate=False
             ) as client:
                 answer = await client.send(request, DescribeStateChangesResponse)
     except trio.TooSlowError:
@@ -135,14 +140,6 @@ async def _journal(
     except (NetworkError, MalformedError) as error:
         return BrokerJournal(broker_id=broker_id, answer=None, problem=str(error))
     return BrokerJournal(broker_id=broker_id, answer=answer, problem=None)
-
-
-async def topic_states(client: WireClient, topic: str) -> tuple[PartitionInState, ...]:
-    """Return the states of the topic's partitions and replicas. Raises `KafkaError` if there is none."""
-    answer = await client.send(DescribeStatesRequest(topic_name=TopicName(topic)), DescribeStatesResponse)
-    if answer.error_code is not ErrorCode.none:
-        raise KafkaError(answer.error_code, answer.error_message or answer.error_code.name)
-    return answer.partitions
 
 
 def names_of(journals: Sequence[BrokerJournal]) -> dict[uuid.UUID, str]:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.cli.groups.group_views import MemberView, partition_views_of
-from quorate.cli.groups.offset_resets import (
+from quorate.broker.admin.groups import MemberView, partition_views_of
+from quorate.cli.commands.offset_resets import (
     ResetError,
     ResetTarget,
     Scope,

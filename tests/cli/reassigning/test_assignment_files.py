@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from quorate.broker.admin.admin_client import TopicPartition
 from quorate.cli.console.cli_errors import CommandExit, ExitCode
 from quorate.cli.reassigning.assignment_files import (
-    Replica,
     dump_assignments,
     load_assignments,
     load_directories,
@@ -16,7 +16,7 @@ from quorate.cli.reassigning.assignment_files import (
 
 def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
-    plan = {Replica("b", 1): (2, 1), Replica("a", 0): (3,)}
+    plan = {TopicPartition("b", 1): (2, 1), TopicPartition("a", 0): (3,)}
     text = dump_assignments(plan)
     assert text == (
         '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [3], "log_dirs": ["any"]}, '
@@ -29,7 +29,7 @@ def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
 def test_the_directories_of_replicas_are_read(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(entry(replicas=[1, 2, 3], log_dirs=["/a", "any", "/b"]))
-    assert load_assignments(file) == {Replica("t", 0): (1, 2, 3)}
+    assert load_assignments(file) == {TopicPartition("t", 0): (1, 2, 3)}
     assert load_directories(file) == {("t", 0, 1): "/a", ("t", 0, 3): "/b"}
     file.write_text(entry(replicas=[1]))
     assert load_directories(file) == {}

@@ -6,24 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.cli.reassigning.assignment_files import Replica
-from quorate.cli.reassigning.cluster_view import Move
-from quorate.cli.reassigning.progress import Progress, bytes_left
+from quorate.broker.admin.admin_client import TopicPartition
+from quorate.broker.admin.replicas import Move
+from quorate.cli.reassigning.moves import Progress, Throttle, bytes_left
 from quorate.cli.reassigning.replica_plan import PlanError, drained, spread
-from quorate.cli.reassigning.throttling import Throttle
 
 NO_RACKS = dict.fromkeys(range(1, 5))
 
 
-def named(*assignments: tuple[int, ...], topic: str = "t") -> dict[Replica, tuple[int, ...]]:
-    return {Replica(topic, number): each for number, each in enumerate(assignments)}
+def named(*assignments: tuple[int, ...], topic: str = "t") -> dict[TopicPartition, tuple[int, ...]]:
+    return {TopicPartition(topic, number): each for number, each in enumerate(assignments)}
 
 
 def test_a_drained_brokers_replica_is_replaced_in_its_place_and_nothing_else_moves() -> None:
     current = named((1, 2), (2, 3), (3, 1))
     assert drained(current, 2, racks=NO_RACKS) == {
-        Replica("t", 0): (1, 4),
-        Replica("t", 1): (4, 3),
+        TopicPartition("t", 0): (1, 4),
+        TopicPartition("t", 1): (4, 3),
     }
     assert drained(current, 4, racks=NO_RACKS) == {}
 
@@ -31,8 +30,8 @@ def test_a_drained_brokers_replica_is_replaced_in_its_place_and_nothing_else_mov
 def test_the_replacement_is_in_another_rack_than_the_others_where_there_is_one() -> None:
     racks = {1: "a", 2: "b", 3: "a", 4: "b"}
     crowded = named((1, 2), (4, 1), (4, 3), (4, 1))
-    assert drained(crowded, 2, racks=racks)[Replica("t", 0)] == (1, 4), "though 3 has fewer"
-    assert drained(crowded, 2, racks=dict.fromkeys(racks))[Replica("t", 0)] == (1, 3)
+    assert drained(crowded, 2, racks=racks)[TopicPartition("t", 0)] == (1, 4), "though 3 has fewer"
+    assert drained(crowded, 2, racks=dict.fromkeys(racks))[TopicPartition("t", 0)] == (1, 3)
 
 
 def test_where_a_replica_has_nowhere_to_go_there_is_no_plan_but_a_remedy() -> None:
@@ -86,8 +85,8 @@ def test_a_spread_uses_every_rack_for_each_partition(partitions) -> None:
 def test_the_throttle_names_those_that_serve_as_leaders_and_those_that_are_added_as_followers() -> None:
     """[1, 2, 3] to [4, 5, 6], replaced by [1, 2, 7]."""
     moves = {
-        Replica("t", 0): Move(replicas=(1, 2, 7, 3), adding=(7,), removing=(3,)),
-        Replica("t", 1): Move(replicas=(5, 4), adding=(5,), removing=(4,)),
+        TopicPartition("t", 0): Move(replicas=(1, 2, 7, 3), adding=(7,), removing=(3,)),
+        TopicPartition("t", 1): Move(replicas=(5, 4), adding=(5,), removing=(4,)),
     }
     throttle = Throttle.of(moves)
     assert throttle.leaders == {"t": "0:1,0:2,0:3,1:4"}
@@ -95,7 +94,7 @@ def test_the_throttle_names_those_that_serve_as_leaders_and_those_that_are_added
 
 
 def test_what_is_left_is_the_difference_to_the_largest_replica_that_serves() -> None:
-    key = Replica("t", 0)
+    key = TopicPartition("t", 0)
     move = Move(replicas=(3, 4, 1, 2), adding=(3, 4), removing=(1, 2))
     sizes = {(key, 1): 1000, (key, 2): 900, (key, 3): 400}
     assert bytes_left(key, move, sizes) == 600 + 1000
@@ -104,7 +103,7 @@ def test_what_is_left_is_the_difference_to_the_largest_replica_that_serves() -> 
 
 
 def test_the_estimate_is_the_rest_at_the_last_pace() -> None:
-    key = Replica("t", 0)
+    key = TopicPartition("t", 0)
     before = Progress(at=10.0, left={key: 1000})
     now = Progress(at=12.0, left={key: 800})
     assert now.seconds_left(before) == 8

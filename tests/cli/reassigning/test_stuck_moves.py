@@ -8,10 +8,12 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from quorate.cli.reassigning import BrokerView, ClusterView, Move, Replica, StuckWatch, stuck_moves
+from quorate.broker.admin.admin_client import BrokerView, TopicPartition
+from quorate.broker.admin.replicas import ClusterView, Move
+from quorate.cli.reassigning.draining import StuckWatch, stuck_moves
 from quorate.runtime import Address
 
-KEY = Replica("orders", 0)
+KEY = TopicPartition("orders", 0)
 
 
 def view(
@@ -61,7 +63,7 @@ AWAY = Move(replicas=(1, 3), adding=(1,), removing=(3,))
     ],
 )
 def test_a_move_is_stuck_without_a_leader_or_without_a_target(seen: ClusterView, reason: str | None) -> None:
-    stuck: Mapping[Replica, str] = stuck_moves(seen.moves, seen)
+    stuck: Mapping[TopicPartition, str] = stuck_moves(seen.moves, seen)
     assert list(stuck) == ([] if reason is None else [KEY])
     assert reason is None or reason in stuck[KEY]
 

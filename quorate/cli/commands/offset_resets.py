@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from quorate.cli.groups.broker_connections import BrokerConnections
-from quorate.cli.groups.group_requests import EARLIEST, LATEST, Partition, committed_offsets, offsets_at
+from quorate.broker.admin import AdminClient, TopicPartition
+from quorate.broker.admin.groups import committed_offsets
+from quorate.broker.admin.records import EARLIEST, LATEST, offsets_at, partitions_of
 
 _DURATION: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
@@ -27,7 +28,7 @@ class Scope:
     """The partitions to reset: whole topics and single partitions; nothing: all that the group committed."""
 
     topics: tuple[str, ...] = ()
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class ResetTarget:
     offset: int | None = None
     shift_by: int | None = None
     timestamp_ms: int | None = None
-    file: Mapping[Partition, int] | None = None
+    file: Mapping[TopicPartition, int] | None = None
 
 
 # What is written on the command line
@@ -48,7 +49,7 @@ class ResetTarget:
 def parse_topics(texts: Sequence[str]) -> Scope:
     """Parse `topic` and `topic:0,1`. Raises `ResetError`."""
     topics: list[str] = []
-    partitions: list[Partition] = []
+    partitions: list[TopicPartition] = []
     for text in texts:
         topic, colon, numbers = text.partition(":")
         if not topic:
@@ -57,7 +58,7 @@ def parse_topics(texts: Sequence[str]) -> Scope:
             topics.append(topic)
             continue
         try:
-            partitions += [(topic, _whole(each)) for each in numbers.split(",")]
+            partitions += [TopicPartition(topic, _whole(each)) for each in numbers.split(",")]
         except ValueError:
             raise ResetError(f"--topic: {text!r} is not of the form topic:0,1") from None
     return Scope(topics=tuple(dict.fromkeys(topics)), partitions=tuple(dict.fromkeys(partitions)))
@@ -87,15 +88,15 @@ def parse_duration_ms(text: str) -> int:
         raise ResetError(f"--by-duration: {text!r} is too long") from None
 
 
-def parse_offsets_file(text: str) -> dict[Partition, int]:
+def parse_offsets_file(text: str) -> dict[TopicPartition, int]:
     """Parse lines of topic,partition,offset. Raises `ResetError` with the number of the wrong one."""
-    offsets: dict[Partition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
             topic, partition, offset = (each.strip().strip('"') for each in line.split(","))
-            key, value = (topic, _whole(partition)), _whole(offset)
+            key, value = TopicPartition(topic, _whole(partition)), _whole(offset)
         except ValueError:
             raise ResetError(f"--from-file: line {number}, {line!r}, is not topic,partition,offset") from None
         if not topic or key in offsets:
@@ -122,50 +123,55 @@ def _ms(when: datetime) -> int:
 
 
 async def plan_reset(
-    brokers: BrokerConnections, group: str, scope: Scope, target: ResetTarget
-) -> dict[Partition, int]:
+    admin: AdminClient, group: str, scope: Scope, target: ResetTarget
+) -> dict[TopicPartition, int]:
     """Return the new offset of each partition of the scope. Raises `ResetError` if one has none: nothing is
     to be reset then."""
-    committed = await committed_offsets(brokers, group)
-    wanted = await _wanted(brokers, scope, target, committed)
-    starts = await offsets_at(brokers, wanted, EARLIEST)
-    ends = await offsets_at(brokers, wanted, LATEST)
+    committed = await committed_offsets(admin, group)
+    wanted = await _wanted(admin, scope, target, committed)
+    starts = await offsets_at(admin, wanted, EARLIEST)
+    ends = await offsets_at(admin, wanted, LATEST)
     lost = [each for each in wanted if each not in starts or each not in ends]
     if lost:
         raise ResetError(f"partition {_text(lost[0])} has no leader now, or does not exist; nothing is reset")
     timestamp = target.timestamp_ms
-    at_time = {} if timestamp is None else await offsets_at(brokers, wanted, timestamp)
+    at_time = {} if timestamp is None else await offsets_at(admin, wanted, timestamp)
     return new_offsets(target, wanted, committed=committed, starts=starts, ends=ends, at_time=at_time)
 
 
 async def _wanted(
-    brokers: BrokerConnections, scope: Scope, target: ResetTarget, committed: Mapping[Partition, int]
-) -> list[Partition]:
+    admin: AdminClient, scope: Scope, target: ResetTarget, committed: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
     if target.file is not None:
         return sorted(target.file)
     if not scope.topics and not scope.partitions:
         if not committed:
             raise ResetError("the group has no committed offsets; name topics with --topic")
         return sorted(committed)
-    held = await brokers.partitions(scope.topics)
+    return sorted({*await whole_topics(admin, scope), *scope.partitions})
+
+
+async def whole_topics(admin: AdminClient, scope: Scope) -> list[TopicPartition]:
+    """Return the partitions of the topics that are named as a whole. Raises `ResetError` if one is not
+    there."""
+    held = await partitions_of(admin, scope.topics)
     for topic in scope.topics:
         if topic not in held:
             raise ResetError(f"--topic: there is no topic {topic}")
-    whole = {(topic, int(part.partition_index)) for topic, parts in held.items() for part in parts}
-    return sorted(whole.union(scope.partitions))
+    return [each for parts in held.values() for each in parts]
 
 
 def new_offsets(
     target: ResetTarget,
-    wanted: Iterable[Partition],
+    wanted: Iterable[TopicPartition],
     *,
-    committed: Mapping[Partition, int],
-    starts: Mapping[Partition, int],
-    ends: Mapping[Partition, int],
-    at_time: Mapping[Partition, int],
-) -> dict[Partition, int]:
+    committed: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    at_time: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
     """Return each partition's new offset, within its log. Raises `ResetError` for a shift from nowhere."""
-    found: dict[Partition, int] = {}
+    found: dict[TopicPartition, int] = {}
     for each in wanted:
         if target.earliest:
             offset = starts[each]
@@ -187,5 +193,5 @@ def new_offsets(
     return found
 
 
-def _text(partition: Partition) -> str:
+def _text(partition: TopicPartition) -> str:
     return f"{partition[0]}-{partition[1]}"

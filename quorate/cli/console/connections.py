@@ -1,0 +1,87 @@
+"""The two ways from a command to a cluster: through its brokers, or at its controllers."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from quorate.cli.console.cli_errors import ExitCode, fail, user_errors
+
+if TYPE_CHECKING:
+    from quorate.broker.admin import AdminClient, Controllers
+    from quorate.runtime import Address
+
+Answer = TypeVar("Answer")
+
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+_CONNECT_SECONDS = 5.0
+_CLIENT_ID: Final = "quorate-cli"
+
+
+def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> "list[Address]":
+    """Parse `host:port,host:port`. Exits with the wrong entry."""
+    from quorate.runtime import Address
+
+    try:
+        addresses = [Address.parse(part) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise fail(f"{option}: {error}", ExitCode.USAGE) from None
+    if not addresses:
+        raise fail(f"{option} names no address; write host:port", ExitCode.USAGE)
+    return addresses
+
+
+def ask_cluster(bootstrap: str, action: "Callable[[AdminClient], Awaitable[Answer]]") -> Answer:
+    """Connect to the cluster and run `action`. Raises `NetworkError` and the errors of `action`."""
+    import trio
+
+    from quorate.broker.admin import open_admin
+    from quorate.runtime.real import RealNetwork
+
+    async def main() -> Answer:
+        async with open_admin(
+            RealNetwork(),
+            parse_addresses(bootstrap),
+            client_id=_CLIENT_ID,
+            connect_timeout_s=_CONNECT_SECONDS,
+        ) as admin:
+            return await action(admin)
+
+    return trio.run(main)
+
+
+def ask(bootstrap: str, action: "Callable[[AdminClient], Awaitable[Answer]]") -> Answer:
+    """Run `ask_cluster` for a command: an error ends it with a message and an exit code."""
+    with user_errors():
+        return ask_cluster(bootstrap, action)
+
+
+def ask_quorum(
+    brokers: str | None,
+    controllers: str | None,
+    *,
+    timeout_ms: int,
+    at_controllers: "Callable[[Controllers], Awaitable[Answer]]",
+    through_brokers: "Callable[[AdminClient], Awaitable[Answer]] | None" = None,
+) -> Answer:
+    """Ask the quorum. Without `through_brokers`, a broker only names the controllers, and they are asked.
+
+    An error ends the command with a message and an exit code.
+    """
+    if brokers is not None and controllers is not None:
+        raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
+    with user_errors():
+        import trio
+
+        from quorate.broker.admin import Controllers, quorum
+        from quorate.runtime.real import RealNetwork
+
+        if controllers is not None:
+            addresses = parse_addresses(controllers, option="--bootstrap-controller")
+        elif through_brokers is not None:
+            return ask_cluster(brokers or DEFAULT_BOOTSTRAP, through_brokers)
+        else:
+            addresses = ask_cluster(brokers or DEFAULT_BOOTSTRAP, quorum.controllers_of)
+
+        async def main() -> Answer:
+            return await at_controllers(Controllers(RealNetwork(), addresses, timeout_ms=timeout_ms))
+
+        return trio.run(main)
