@@ -5,9 +5,10 @@ its own settings and directories, a group's coordinator for the group, a partiti
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, cast
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -64,7 +65,7 @@ class Brokers:
 class AdminClient:
     """Sends requests to the nodes that answer them, over connections that are opened when first needed.
 
-    Made by `open_admin`, and used by one task. All that it does, and all functions of this package, raise
+    Made by `open_admin`. Many tasks may use it. All that it does, and all functions of this package, raise
     `KafkaError` with Kafka's code and a message for a refusal, `NetworkError` if nobody can be reached, and
     `MalformedError` for an answer that is not Kafka's.
     """
@@ -73,10 +74,9 @@ class AdminClient:
         self,
         network: Network,
         any_broker: WireClient,
-        connections: AsyncExitStack,
+        connections: trio.Nursery,
+        hold: "_Hold",
         *,
-        client_id: str,
-        connect_timeout_s: float,
         timeout_s: float,
     ) -> None:
         self.network = network
@@ -85,8 +85,7 @@ class AdminClient:
         self.timeout_s = timeout_s
         """The time that the cluster has to carry out a request, in seconds."""
         self._connections = connections
-        self._client_id = client_id
-        self._connect_timeout_s = connect_timeout_s
+        self._hold = hold
         self._open: dict[Address, WireClient] = {}
 
     async def call(
@@ -119,17 +118,9 @@ class AdminClient:
         """Return the connection to this address."""
         client = self._open.get(address)
         if client is None or client.broken is not None:
-            client = await self._connections.enter_async_context(self.connected(address))
+            client = await self._connections.start(self._hold, address)
             self._open[address] = client
         return client
-
-    @asynccontextmanager
-    async def connected(self, address: Address) -> AsyncIterator[WireClient]:
-        """Connect to this address for one block, which may run in a task of its own."""
-        async with open_client(
-            self.network, address, client_id=self._client_id, timeout_s=self._connect_timeout_s
-        ) as client:
-            yield client
 
     async def brokers(self) -> Brokers:
         """Return the registered brokers."""
@@ -215,29 +206,58 @@ async def open_admin(
 ) -> AsyncIterator[AdminClient]:
     """Connect to the first of the addresses that answers. `connect_timeout_s` bounds each connection and each
     short request. Raises `NetworkError` with the problem of each address if none answers."""
-    async with AsyncExitStack() as connections:
-        problems: list[str] = []
-        for address in addresses:
-            opened = open_client(network, address, client_id=client_id, timeout_s=connect_timeout_s)
-            try:
-                client = await connections.enter_async_context(opened)
-            except MalformedError:
-                problems.append(f"{address} does not speak Kafka's protocol")
-            except NetworkError as error:
-                problems.append(str(error))
-            else:
-                yield AdminClient(
-                    network,
-                    client,
-                    connections,
-                    client_id=client_id,
-                    connect_timeout_s=connect_timeout_s,
-                    timeout_s=timeout_s,
-                )
-                return
-        raise NetworkError(
-            f"no broker answered: {'; '.join(problems)}. Give the address of a broker's client listener"
-        )
+    hold = partial(_hold, network, client_id=client_id, timeout_s=connect_timeout_s)
+    failure: Exception | None = None
+    async with trio.open_nursery() as connections:
+        try:
+            yield AdminClient(
+                network,
+                await _first(connections, hold, addresses),
+                connections,
+                hold,
+                timeout_s=timeout_s,
+            )
+        except Exception as error:
+            # Kept out of the nursery, which would wrap it.
+            failure = error
+        connections.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+class _Hold(Protocol):
+    """Opens a connection and keeps it until it is cancelled."""
+
+    async def __call__(self, address: Address, *, task_status: trio.TaskStatus[WireClient]) -> None: ...
+
+
+async def _hold(
+    network: Network,
+    address: Address,
+    *,
+    client_id: str,
+    timeout_s: float,
+    task_status: trio.TaskStatus[WireClient],
+) -> None:
+    async with open_client(network, address, client_id=client_id, timeout_s=timeout_s) as client:
+        task_status.started(client)
+        await trio.sleep_forever()
+
+
+async def _first(connections: trio.Nursery, hold: _Hold, addresses: Sequence[Address]) -> WireClient:
+    problems: list[str] = []
+    for address in addresses:
+        try:
+            client: WireClient = await connections.start(hold, address)
+        except MalformedError:
+            problems.append(f"{address} does not speak Kafka's protocol")
+        except NetworkError as error:
+            problems.append(str(error))
+        else:
+            return client
+    raise NetworkError(
+        f"no broker answered: {'; '.join(problems)}. Give the address of a broker's client listener"
+    )
 
 
 def check(code: ErrorCode, message: str | None, *, of: str = "") -> None:

@@ -137,14 +137,12 @@ async def _delete(
 ) -> None:
     seconds = max(deadline - trio.current_time(), 1.0)
     try:
-        # Not over a connection that is kept: a leader may have died since it was opened.
-        async with admin.connected(address) as leader:
-            answer = await leader.call(
-                ApiKey.DELETE_RECORDS,
-                timeout_s=seconds + _MARGIN_S,
-                topics=by_topic({key: {"offset": offset} for key, offset in offsets.items()}),
-                timeout=timedelta(seconds=int(seconds)),
-            )
+        answer = await (await admin.to(address)).call(
+            ApiKey.DELETE_RECORDS,
+            timeout_s=seconds + _MARGIN_S,
+            topics=by_topic({key: {"offset": offset} for key, offset in offsets.items()}),
+            timeout=timedelta(seconds=int(seconds)),
+        )
     except NetworkError:
         # It has died since metadata named it; the outcome is asked for again at the next leader.
         results.update((key, _failed(key, ErrorCode.leader_not_available)) for key in offsets)

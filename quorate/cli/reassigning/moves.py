@@ -96,8 +96,8 @@ async def _sizes(admin: AdminClient, brokers: Iterable[BrokerView]) -> Sizes:
 
     async def read(broker: BrokerView) -> None:
         try:
-            async with admin.connected(broker.address) as client:
-                sizes.update(await _sizes_on(client, broker.broker_id))
+            client = await admin.to(broker.address)
+            sizes.update(await _sizes_on(client, broker.broker_id))
         except NetworkError:
             pass
 
