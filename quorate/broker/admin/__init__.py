@@ -5,14 +5,13 @@ what only the quorum's own protocol has): `await topics.create_topic(admin, "ord
 print nothing, run over any network, and return typed values.
 """
 
-from quorate.broker.admin.admin_client import (
-    AdminClient,
-    BrokerView,
-    TopicPartition,
-    check,
-    open_admin,
-)
-from quorate.broker.admin.controllers import Controllers
+from typing import TYPE_CHECKING
+
+from quorate.broker.admin.admin_client import AdminClient, BrokerView, TopicPartition, open_admin
+from quorate.lazy_names import lazily
+
+if TYPE_CHECKING:
+    from quorate.broker.admin.controllers import Controllers
 
 __all__ = [
     "AdminClient",
@@ -20,7 +19,6 @@ __all__ = [
     "Controllers",
     "TopicPartition",
     "brokers",
-    "check",
     "configs",
     "groups",
     "log_dirs",
@@ -31,3 +29,6 @@ __all__ = [
     "replicas",
     "topics",
 ]
+
+# With the quorum's own protocol, which few requests need.
+__getattr__ = lazily(__name__, {"Controllers": "quorate.broker.admin.controllers"})

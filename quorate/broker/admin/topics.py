@@ -10,11 +10,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 
 from quorate.broker.admin.admin_client import AdminClient, check
-from quorate.broker.admin.controllers import Controllers
-from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
 from quorate.broker.wire import ApiKey
 from quorate.broker.wire.codecs import DescribeStatesRequest, DescribeStatesResponse, PartitionInState
-from quorate.raft import RequestRefusedError
 from quorate.runtime import uuid_text
 
 if TYPE_CHECKING:
@@ -25,6 +22,8 @@ if TYPE_CHECKING:
         DescribeTopicPartitionsResponse,
         DescribeTopicPartitionsResponsePartition,
     )
+
+    from quorate.broker.admin.controllers import Controllers
 
 
 async def create_topic(
@@ -78,9 +77,12 @@ async def create_partitions(
     check(result.error_code, result.error_message, of=f"topic {topic}")
 
 
-async def shrink_topic(controllers: Controllers, topic: str, *, count: int, validate_only: bool) -> None:
+async def shrink_topic(controllers: "Controllers", topic: str, *, count: int, validate_only: bool) -> None:
     """Let a topic keep its first `count` partitions alone. Raises `RequestRefusedError` and what
     `Controllers.ask` does."""
+    from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
+    from quorate.raft import RequestRefusedError
+
     answer = await controllers.ask(
         ShrinkTopicsRequest(topics=(FewerPartitions(name=topic, count=count),), validate_only=validate_only)
     )

@@ -1,17 +1,25 @@
 """The places that metadata is read from: a folder of a node, a snapshot file, a live cluster."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from quorate.cli.console import CommandError, ExitCode
+import trio
+
+from quorate.broker.admin import Controllers
+from quorate.broker.admin.quorum import controllers_of
+from quorate.cli.console import CommandError, ExitCode, ask_cluster
+from quorate.error_code import ErrorCode
 from quorate.log import HIGH_WATERMARKS, DamagedSnapshotError
 from quorate.log.snapshots import BOOTSTRAP, SnapshotReader, name_of, parse_name
+from quorate.raft import OutcomeUnknownError, RequestRefusedError
 from quorate.raft.storage import SkippedBatches, load_skipped
-from quorate.runtime.real import SyncStrategy, open_read_only, real_runtime
-from quorate.spark_source import FolderLog, LogUnavailableError
+from quorate.runtime import Address, NetworkError
+from quorate.runtime.real import RealNetwork, SyncStrategy, open_read_only, real_runtime
+from quorate.spark_source import ClusterLog, FolderLog, LogUnavailableError
 from quorate.types import SnapshotId
 
 if TYPE_CHECKING:
@@ -20,6 +28,8 @@ if TYPE_CHECKING:
 Warn = Callable[[str], None]
 
 METADATA_FOLDER: Final = "__cluster_metadata-0"
+_TIMEOUT_MS: Final = 10_000
+"""The time that a live cluster has for each answer."""
 
 
 class HistoryError(CommandError):
@@ -174,4 +184,89 @@ class FileHistory:
         return iter(())
 
     def skipped(self) -> SkippedBatches:
+        return SkippedBatches()
+
+
+@dataclass(slots=True)
+class ClusterHistory:
+    """A live cluster: the log from where a broker has it on, which it serves as to any consumer, and the
+    snapshots of all controllers that answer. No replica is known by it, and nothing waits for the reader."""
+
+    servers: tuple[Address, ...]
+    """Of brokers, or with `controllers` the controller listeners."""
+    controllers: bool = False
+    _start: int = 0
+    _holders: dict[SnapshotId, list[Address]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        return f"the cluster at {','.join(map(str, self.servers))}"
+
+    @property
+    def _log(self) -> ClusterLog:
+        return ClusterLog(
+            bootstrap_servers=self.servers,
+            retries=2,
+            retry_interval_ms=200,
+            request_timeout_ms=_TIMEOUT_MS,
+            controllers=self.controllers,
+        )
+
+    def bounds(self) -> tuple[int, int]:
+        extent = self._log.extent()
+        self._start = extent.start_offset
+        return extent.start_offset, extent.end_offset
+
+    def snapshots(self, warn: Warn) -> Sequence[StoredSnapshot]:
+        try:
+            addresses = list(self.servers)
+            if not self.controllers:
+                addresses = ask_cluster(",".join(map(str, self.servers)), controllers_of)
+            controllers = Controllers(RealNetwork(), addresses, timeout_ms=_TIMEOUT_MS)
+            listed = trio.run(controllers.list_snapshots)
+        except (NetworkError, OutcomeUnknownError):
+            if self._start:
+                raise
+            # The log has it all, only slower.
+            return ()
+        self._holders.clear()
+        found = {}
+        for address, snapshots in listed.items():
+            for each in snapshots:
+                self._holders.setdefault(each.snapshot, []).append(address)
+                found[each.snapshot] = StoredSnapshot(each.snapshot, each.last_timestamp_ms)
+        return sorted(found.values())
+
+    def chunks(self, snapshot: SnapshotId) -> Iterator[bytes]:
+        with tempfile.TemporaryDirectory(prefix="quorate-snapshot-") as folder:
+            file = Path(folder) / name_of(snapshot)
+            self._download(snapshot, file)
+            with SnapshotReader(open_read_only(str(file)), snapshot) as reader:
+                yield from reader
+
+    def _download(self, snapshot: SnapshotId, file: Path) -> None:
+        problems: list[str] = []
+        for address in self._holders.get(snapshot, ()):
+            controllers = Controllers(RealNetwork(), [address], timeout_ms=_TIMEOUT_MS)
+            try:
+                with file.open("wb") as opened:
+                    trio.run(controllers.read_snapshot, address, snapshot, opened.write)
+            except RequestRefusedError as error:
+                if error.code is not ErrorCode.SNAPSHOT_NOT_FOUND:
+                    raise
+                problems.append(f"{address} has deleted it")
+            except (NetworkError, OutcomeUnknownError) as error:
+                problems.append(str(error))
+            else:
+                return
+        raise HistoryError(
+            f"the snapshot at {snapshot.end_offset} can't be read: {'; '.join(problems)}. Try again",
+            ExitCode.UNAVAILABLE,
+        )
+
+    def batches(self, start: int, end: int) -> "Iterator[Batch]":
+        return self._log.batches(start, end)
+
+    def skipped(self) -> SkippedBatches:
+        # A node's own: none is asked, and a batch that the image can't take says so.
         return SkippedBatches()

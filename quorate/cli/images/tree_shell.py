@@ -1,14 +1,17 @@
-"""The commands of the metadata shell: look around in a tree of metadata."""
+"""The metadata shell: commands like those of a shell, and paths and patterns in a tree of metadata."""
 
+import fnmatch
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Final
 
 from quorate.cli.console import CommandError, ExitCode
 from quorate.cli.images.image_tree import Json, Leaf, TreeDirectory, TreeNode, children
-from quorate.cli.images.tree_paths import absolute, expand, find_node, shown
 
+_MAGIC: Final = frozenset("*?[")
+_FEW: Final = 8
 _INDENT: Final = "  "
 
 COMMANDS: Final = {
@@ -27,6 +30,87 @@ _PATTERNS: Final = (
     "Paths begin with / or in the directory that you work in. In their names * stands for any characters, ? "
     "for one, [abc] for one of these."
 )
+
+
+# Paths
+
+
+class NoSuchPathError(CommandError):
+    """Nothing is at a path. The message says what is there in its place."""
+
+
+def absolute(path: str, *, at: Sequence[str] = ()) -> tuple[str, ...]:
+    """The parts of `path`, which starts from the directory `at` unless it begins with `/`."""
+    parts = [] if path.startswith("/") else list(at)
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return tuple(parts)
+
+
+def shown(parts: Sequence[str]) -> str:
+    """Parts as a path."""
+    return "/" + "/".join(parts)
+
+
+def find_node(root: TreeDirectory, parts: Sequence[str]) -> TreeNode:
+    """The node at a path without patterns. Raises `NoSuchPathError`."""
+    node: TreeNode = root
+    for depth, part in enumerate(parts):
+        if isinstance(node, Leaf):
+            raise NoSuchPathError(f"{shown(parts[:depth])} is a file; it has no {part}")
+        below = node.child(part)
+        if below is None:
+            raise NoSuchPathError(_missing(node, parts, depth))
+        node = below
+    return node
+
+
+def _missing(directory: TreeDirectory, parts: Sequence[str], depth: int) -> str:
+    names = list(islice(directory.names(), _FEW + 1))
+    there = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "") if names else "nothing"
+    return f"{shown(parts[: depth + 1])} is not there; {shown(parts[:depth])} has: {there}"
+
+
+def expand(root: TreeDirectory, parts: Sequence[str]) -> Iterator[tuple[tuple[str, ...], TreeNode]]:
+    """Every path that fits `parts`, in which `*`, `?` and `[...]` stand for parts of names. Raises
+    `NoSuchPathError` if there is none."""
+    found = False
+    for match in _matches(root, tuple(parts), ()):
+        found = True
+        yield match
+    if not found:
+        if not any(map(_is_pattern, parts)):
+            find_node(root, parts)
+        raise NoSuchPathError(f"nothing fits {shown(parts)}")
+
+
+def _matches(
+    node: TreeNode, left: tuple[str, ...], done: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], TreeNode]]:
+    if not left:
+        yield done, node
+        return
+    if isinstance(node, Leaf):
+        return
+    first, rest = left[0], left[1:]
+    # A name may look like a pattern.
+    below = node.child(first)
+    if below is not None:
+        yield from _matches(below, rest, (*done, first))
+    elif _is_pattern(first):
+        for name, child in children(node):
+            if fnmatch.fnmatchcase(name, first):
+                yield from _matches(child, rest, (*done, name))
+
+
+def _is_pattern(part: str) -> bool:
+    return not _MAGIC.isdisjoint(part)
+
+
+# Commands
 
 
 class ShellUsageError(CommandError):
@@ -107,21 +191,13 @@ class TreeShell:
         found = (match for path in paths for match in expand(root, absolute(path, at=self._at)))
         first = next(found)
         second = next(found, None)
-        yield from show(*first) if second is None else self._under_headings([first, second], found, show)
-
-    def _under_headings(
-        self,
-        begun: Iterable[tuple[tuple[str, ...], TreeNode]],
-        rest: Iterator[tuple[tuple[str, ...], TreeNode]],
-        show: Callable[[tuple[str, ...], TreeNode], Iterator[str]],
-    ) -> Iterator[str]:
-        for matches in (begun, rest):
-            for parts, node in matches:
-                if show in (self._find, self._tree):
-                    yield from show(parts, node)
-                else:
-                    yield f"{shown(parts)}:"
-                    yield from (f"{_INDENT}{line}" for line in show(parts, node))
+        plain = second is None or show in (self._find, self._tree)
+        for parts, node in chain([first], [] if second is None else [second], found):
+            if plain:
+                yield from show(parts, node)
+            else:
+                yield f"{shown(parts)}:"
+                yield from (f"{_INDENT}{line}" for line in show(parts, node))
 
     def _change_directory(self, arguments: Sequence[str]) -> None:
         parts = absolute(arguments[0], at=self._at) if arguments else ()

@@ -35,7 +35,9 @@ MakeNodes = Callable[..., Any]
 async def see(holds: Callable[[], Any]) -> None:
     """Wait until an awaited value is true: brokers apply metadata one after the other."""
     with trio.fail_after(20):
-        while not await holds():
+        while True:
+            if await holds():
+                return
             await trio.sleep(0.05)
 
 
