@@ -108,7 +108,7 @@ class AdminClient:
         """Send a request that the cluster has `timeout_s` (by default the client's) to carry out, and wait a
         little longer for its answer."""
         wait_s = (self.timeout_s if timeout_s is None else timeout_s) + _MARGIN_S
-        return await self.call(api_key, timeout_s=wait_s, at_most=at_most, **values)
+        return await self.any_broker.call(api_key, timeout_s=wait_s, at_most=at_most, **values)
 
     async def send(self, request: RequestPayload, response: type[R]) -> R:
         """Send a request of ours, which Kafka lacks, to any broker."""

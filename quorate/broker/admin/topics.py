@@ -86,9 +86,11 @@ async def shrink_topic(controllers: "Controllers", topic: str, *, count: int, va
     answer = await controllers.ask(
         ShrinkTopicsRequest(topics=(FewerPartitions(name=topic, count=count),), validate_only=validate_only)
     )
-    for each in (answer, *answer.topics):
-        if each.error:
-            raise RequestRefusedError(each.error, f"topic {topic}: {each.error_message or each.error.name}")
+    errors = [(answer.error, answer.error_message)]
+    errors += [(result.error, result.error_message) for result in answer.topics]
+    for error, message in errors:
+        if error:
+            raise RequestRefusedError(error, f"topic {topic}: {message or error.name}")
 
 
 async def delete_topic(admin: AdminClient, topic: str) -> None:
