@@ -11,6 +11,17 @@ from quorate.broker.admin.admin_client import AdminClient, BrokerView, TopicPart
 from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
+    from quorate.broker.admin import (
+        brokers,
+        configs,
+        groups,
+        log_dirs,
+        quorum,
+        quotas,
+        records,
+        replicas,
+        topics,
+    )
     from quorate.broker.admin.controllers import Controllers
 
 __all__ = [

@@ -109,11 +109,18 @@ def list_all(
     if as_json:
         print_json([each.as_dict() for each in found])
         return
-    rows: list[list[object]] = []
-    for each in found:
-        names = each.owner.names
-        owned = ["" if kind not in names else names[kind] or "(default)" for kind in ENTITY_TYPES]
-        rows += [[*owned, key, f"{value:.15g}"] for key, value in each.quotas.items()]
+    rows = [
+        (
+            *(
+                "" if kind not in each.owner.names else each.owner.names[kind] or "(default)"
+                for kind in ENTITY_TYPES
+            ),
+            key,
+            f"{value:.15g}",
+        )
+        for each in found
+        for key, value in each.quotas.items()
+    ]
     print_rows(("user", "client id", "ip", "quota", "value"), rows)
 
 
