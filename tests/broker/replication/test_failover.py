@@ -18,6 +18,7 @@ from quorate.broker.replication.following.taking_in import (
 )
 from quorate.broker.replication.foundation.errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.foundation.requests import FetchItem
+from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import decode_entity, response_type
 from quorate.broker.wire.request_codec import encode_response
 from quorate.error_code import ErrorCode
@@ -352,10 +353,10 @@ async def test_a_new_leader_answers_no_end_below_the_one_of_the_last_leader(make
     ):
         item = SimpleNamespace(partition_index=0, timestamp=-1, current_leader_epoch=-1)
         request = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[item])])
-        context = SimpleNamespace(api_key=2, version=version)
+        context = SimpleNamespace(api=APIS[ApiKey.LIST_OFFSETS], version=version)
         answered = await handle_list_offsets(api, context, request)()
         body = memoryview(b"".join(encode_response(answered)))
-        told = decode_entity(response_type(2, version), body)
+        told = decode_entity(response_type(ApiKey.LIST_OFFSETS, version), body)
         assert told.topics[0].partitions[0].error_code is known
     cluster.heal()
     await cluster.until(lambda: held.high_watermark == 1)

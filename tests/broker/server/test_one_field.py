@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from quorate.broker.apis.describe_configs import _entries
 from quorate.broker.metadata import MetadataImage
 from quorate.broker.node_config import ServerConfig, ServerConfigError
-from quorate.cli.node_settings import NodeSettingError, parse_settings
+from quorate.cli.node.local_cluster import NodeSettingError, parse_settings
 
 NODE = """
 process.roles=broker,controller
@@ -72,6 +72,7 @@ def apply(diff: str, to: Path) -> None:
 def test_the_change_in_contributing_is_all_that_a_setting_needs(tmp_path: Path) -> None:
     for folder in ("quorate", "scripts"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
     text = (ROOT / "CONTRIBUTING.md").read_text()
     (diff,) = re.findall(r"^```diff\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
     apply(diff, tmp_path)
