@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def load_config(path: Path) -> "ServerConfig":
     """Load a configuration. On an error, exit with the file, the line, the problem and the remedy."""
-    from quorate.broker.node_config import ServerConfigError
+    from quorate.broker.node_config import ServerConfig, ServerConfigError
 
     with user_errors():
         try:
