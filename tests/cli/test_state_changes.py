@@ -89,7 +89,8 @@ def test_controllers_alone_say_what_happened_and_which_broker_does_not_answer(
 def test_a_topic_is_created_paused_elected_and_deleted_and_its_brokers_say_so(
     quorate: Quorate, make_cluster: Callable[..., LocalCluster]
 ) -> None:
-    cluster = make_cluster(3, quorate_controller_refusal_confirm_ms="100")
+    # The session outlasts the pause: the leader has to change for the reason of the kill.
+    cluster = make_cluster(3, quorate_controller_refusal_confirm_ms="100", broker_session_timeout_ms="30000")
     reach = ("-b", cluster.bootstrap)
     # The first broker of the bootstrap servers is not paused: the command asks it. Neither is the active
     # controller: its successor would fence it for its silence.
