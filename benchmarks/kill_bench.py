@@ -25,8 +25,8 @@ from brokers import planned, serving
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from quorate.broker.admin import open_admin
 from quorate.broker.admin.topics import describe_topics
-from quorate.broker.wire import open_client
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime import Address
 from quorate.runtime.real import RealNetwork
@@ -89,7 +89,7 @@ class Aiokafka(Sender):
 
 async def _leader_by(address: Address, topic: str, old: int) -> float:
     """When that broker first named another leader than `old`."""
-    async with open_client(RealNetwork(), address, timeout_s=5) as client:
+    async with open_admin(RealNetwork(), [address], timeout_s=5) as client:
         while True:
             (described,) = await describe_topics(client, topic)
             leader = described.partitions[0].leader_id

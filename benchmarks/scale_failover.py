@@ -15,8 +15,9 @@ import trio
 from clusters import cpu_seconds, resident_mib
 from population import EPOCH
 
+from quorate.broker.admin import open_admin
 from quorate.broker.admin.topics import create_topic
-from quorate.broker.wire import KafkaError, open_client
+from quorate.broker.wire import KafkaError
 from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.quorum_state import QuorumStateFile
@@ -78,7 +79,7 @@ def _kill(cluster: LocalCluster, number: int) -> float:
 async def _time_write(address: Address, survivor: int, victim: int, topic: str) -> float:
     # By hand: the answer waits for the topic's leader, and the other brokers are none.
     create = partial(create_topic, assignment=((survivor,),), if_not_exists=True)
-    async with open_client(RealNetwork(), address, timeout_s=5) as client:
+    async with open_admin(RealNetwork(), [address], timeout_s=5) as client:
         await create(client, f"before-{topic}")
         killed = time.monotonic()
         os.kill(victim, signal.SIGKILL)
