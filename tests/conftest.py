@@ -47,6 +47,9 @@ REAL_TIME = tuple(
 LONG = tuple(
     f"tests/{name}.py"
     for name in (
+        "broker/controller/test_reassignments",
+        "broker/replication/test_cleaning",
+        "broker/replication/test_dead_brokers",
         "broker/replication/test_directory_moves",
         "broker/replication/test_many_followed",
         "broker/replication/test_moves",
@@ -54,13 +57,19 @@ LONG = tuple(
         "broker/replication/test_random_damage",
         "broker/replication/test_random_schedules",
         "broker/replication/test_scrub",
+        "broker/replication/test_refetch",
         "broker/test_failure_reports",
         "broker/test_health",
+        "broker/wire/test_codecs",
+        "broker/wire/test_server",
         "explorer/test_explorer",
+        "explorer/test_isr_explorer",
         "log/test_compaction_crashes",
         "log/test_log_model",
         "log/test_snapshot_crashes",
         "raft/test_crowds",
+        "raft/test_quorum_failures",
+        "raft/test_server",
         "raft/test_snapshot_crashes",
         "raft/test_snapshot_fetching",
         "raft/test_voters",
@@ -89,6 +98,8 @@ LONG = tuple(
         "simulation/test_quorum_seeds",
         "simulation/test_settled_cluster",
         "simulation/test_shrinking",
+        "test_architecture",
+        "test_error_code",
     )
 )
 """Where tests run whole clusters in virtual time, crash a node at every operation, or explore."""
