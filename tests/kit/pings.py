@@ -4,9 +4,10 @@
         ...
     assert pings.longest_ms < 50
 
-A process of its own asks for the API versions every 5 ms. The time for which the broker's event loop, or that
-process, was ready to run and another program had the processor doesn't count, so that busy neighbours make no
-test fail.
+A process of its own asks for the API versions every 5 ms. A ping does not count if a thread of the broker, or
+that process, was ready to run for more than 10 ms in all while other programs had the processors: requests
+pile up meanwhile, and a thread that is stopped with the interpreter's lock holds up the event loop. So busy
+neighbours make no test fail, and on a quiet machine every ping counts.
 """
 
 import json
@@ -16,10 +17,12 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 _EVERY_S = 0.005
+_STARVED_S = 0.01
 _REQUEST = b"\x00\x00\x00\x0b\x00\x12\x00\x00\x00\x00\x00\x01\x00\x01p"
 """ApiVersions, version 0, of the client `p`."""
 
@@ -45,13 +48,18 @@ class Pings:
             self.count, self.longest_ms = json.loads(said)
 
 
-def _waited_s(pid: str) -> float:
-    """The time for which a process' first thread waited for a processor, where the kernel counts it."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/schedstat", encoding="ascii") as stat:
-            return int(stat.read().split()[1]) / 1e9
-    except FileNotFoundError:
-        return 0.0
+def _waited_s(*pids: str) -> float:
+    """The time for which threads of these processes waited for a processor, where the kernel counts it."""
+    waited = 0
+    for pid in pids:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            # A thread may have ended, and a kernel may count nothing.
+            with (
+                suppress(FileNotFoundError),
+                open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as stat,
+            ):
+                waited += int(stat.read().split()[1])
+    return waited / 1e9
 
 
 def _receive(client: socket.socket, size: int) -> bytes:
@@ -73,11 +81,12 @@ def _ping(port: str, pid: str) -> None:
     count, longest = 0, 0.0
     print("began", flush=True)
     while not ended.poll(_EVERY_S * 1000):
-        waited, began = _waited_s(pid) + _waited_s(own), time.perf_counter()
+        waited, began = _waited_s(pid, own), time.perf_counter()
         client.sendall(_REQUEST)
         _receive(client, int.from_bytes(_receive(client, 4), "big"))
         taken = time.perf_counter() - began
-        longest = max(longest, taken - (_waited_s(pid) + _waited_s(own) - waited))
+        if _waited_s(pid, own) - waited < _STARVED_S:
+            longest = max(longest, taken)
         count += 1
     print(json.dumps([count, longest * 1000]))
 
