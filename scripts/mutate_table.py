@@ -441,8 +441,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "the majority is not counted again with a change of voters",
         "raft/core/roles/leader.py",
-        "            node.role_changed(self.role, self.epoch_start_offset)\n        self._advance_high_watermark(node)\n",
-        "            node.role_changed(self.role, self.epoch_start_offset)\n",
+        "            node.report_role(self.role, self.epoch_start_offset)\n        self._advance_high_watermark(node)\n",
+        "            node.report_role(self.role, self.epoch_start_offset)\n",
         "a slip: the new majority is not counted",
         _TRACES,
         _CORE,
@@ -575,7 +575,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a batch that is to be skipped is applied",
         "raft/state_machine/applier.py",
-        "if self._skipped is not None and self._skipped.has(base, batch.epoch):",
+        "if self._skipped is not None and self._skipped.skips(base, batch.epoch):",
         "if False:",
         "states that differ",
         "tests/raft/test_skipping.py",

@@ -163,7 +163,7 @@ class Appends(OpenLog):
         return AppendInfo(start, self.end_offset, total)
 
     def _roll(self) -> Segment:
-        self._active.rolled()
+        self._active.finish_appends()
         self._active = Segment(self._disk, self._folder, self.end_offset, self._config, create=True)
         self._segments.append(self._active)
         self._folder_writes += 1

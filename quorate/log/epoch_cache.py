@@ -51,14 +51,14 @@ class EpochCache:
         while self._entries and self._entries[-1].start_offset >= start_offset:
             self._entries.pop()
         self._entries.append(EpochStart(Epoch(epoch), Offset(start_offset)))
-        self._changed()
+        self._note_change()
 
     def truncate(self, end_offset: int) -> None:
         """Forget the epochs that start at or above `end_offset`."""
         kept = [entry for entry in self._entries if entry.start_offset < end_offset]
         if len(kept) != len(self._entries):
             self._entries = kept
-            self._changed()
+            self._note_change()
 
     def trim(self, log_start_offset: int) -> None:
         """Forget the epochs that end at or below `log_start_offset`. The epoch that spans it then starts
@@ -71,7 +71,7 @@ class EpochCache:
             return
         spanning = EpochStart(self._entries[index].epoch, Offset(log_start_offset))
         self._entries[: index + 1] = [spanning]
-        self._changed()
+        self._note_change()
 
     def epoch_at(self, offset: int) -> Epoch | None:
         """Return the epoch of the record at `offset`. None: it is below the first known epoch."""
@@ -90,7 +90,7 @@ class EpochCache:
         end = self._entries[index].start_offset if index < len(self._entries) else end_offset
         return EpochEnd(self._entries[index - 1].epoch, end)
 
-    def _changed(self) -> None:
+    def _note_change(self) -> None:
         self.dirty = True
         self._set_last_epoch()
 

@@ -33,7 +33,7 @@ async def open_metadata_log(
     lacks, `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`.
     """
     folder = snapshots.folder
-    start = await _start_of(disk, folder, snapshots)
+    start = await _find_start(disk, folder, snapshots)
     opened = await Log.open(
         disk,
         folder,
@@ -43,7 +43,7 @@ async def open_metadata_log(
         now_ms=now_ms,
     )
     try:
-        await _agree(opened, snapshots)
+        await _reconcile(opened, snapshots)
         await opened.advance_log_start(opened.log_start_offset)
         await snapshots.delete(snapshots.below(opened.log_start_offset))
     except BaseException:
@@ -68,7 +68,7 @@ async def recovered_log(opened: Log, snapshots: SnapshotStore) -> RecoveredLog:
     )
 
 
-async def _start_of(disk: Disk, folder: str, snapshots: SnapshotStore) -> SnapshotId | None:
+async def _find_start(disk: Disk, folder: str, snapshots: SnapshotStore) -> SnapshotId | None:
     """The snapshot at whose end the log starts. None at offset 0, or if none ends at or above the first
     segment's base: then the log was about to be dropped, or the snapshot is lost."""
     bases = segment_bases(disk, folder)
@@ -84,10 +84,10 @@ async def _start_of(disk: Disk, folder: str, snapshots: SnapshotStore) -> Snapsh
     return snapshots.latest
 
 
-async def _agree(opened: Log, snapshots: SnapshotStore) -> None:
+async def _reconcile(opened: Log, snapshots: SnapshotStore) -> None:
     latest = snapshots.latest
     for error in snapshots.damaged:
-        if not _holds(opened, error.snapshot, latest):
+        if not _covers_damaged(opened, error.snapshot, latest):
             raise error
     await snapshots.set_damaged_aside()
     if latest is not None and (latest.epoch > opened.last_epoch or latest.end_offset > opened.end_offset):
@@ -114,7 +114,7 @@ async def _agree(opened: Log, snapshots: SnapshotStore) -> None:
             )
 
 
-def _holds(opened: Log, damaged: SnapshotId, latest: SnapshotId | None) -> bool:
+def _covers_damaged(opened: Log, damaged: SnapshotId, latest: SnapshotId | None) -> bool:
     """Whether an older snapshot and the log have all that the damaged one had."""
     start = opened.log_start_offset
     return (

@@ -183,18 +183,18 @@ class _Recovery:
             if (
                 next_base is not None and next_base <= self._trusted_end_offset
             ) or self._trusted_end_offset == _ALL:
-                await self._trust(segment, is_last=next_base is None)
+                await self._check_trusted(segment, is_last=next_base is None)
                 continue
-            problem = await self._check(segment, is_last=next_base is None)
+            problem = await self._check_untrusted(segment, is_last=next_base is None)
             if problem is not None:
                 await self._cut_from(number + 1, bases, problem)
                 return
         await self._disk.sync_folder(self._folder)
 
-    async def _trust(self, segment: Segment, *, is_last: bool) -> None:
+    async def _check_trusted(self, segment: Segment, *, is_last: bool) -> None:
         """A segment that lies below the recovery point as a whole."""
         if self._config.own_recovery_point:
-            await self._verify(segment, may_end_in_zeros=not is_last)
+            await self._verify_durable(segment, may_end_in_zeros=not is_last)
         await read_cold(segment.load_indexes(_ALL))
         try:
             last = await read_cold(segment.index_up_to())
@@ -214,9 +214,9 @@ class _Recovery:
         elif segment.size:
             raise DamagedLogError(segment.path, 0, "no batch can be found")
 
-    async def _check(self, segment: Segment, *, is_last: bool) -> str | None:
+    async def _check_untrusted(self, segment: Segment, *, is_last: bool) -> str | None:
         """A segment that the recovery point lies in or below. What is wrong with it, after it was cut."""
-        start = await self._verify(segment) if self._config.own_recovery_point else None
+        start = await self._verify_durable(segment) if self._config.own_recovery_point else None
         await read_cold(segment.load_indexes(self._trusted_end_offset))
         if start is None:
             start = await read_cold(self._position_of_recovery_point(segment))
@@ -230,7 +230,7 @@ class _Recovery:
         segment.indexes.cut(start, self._end_offset)
         if start:
             await read_cold(segment.index_up_to(start))
-        end, problem = await self._scan(segment, start)
+        end, problem = await self._keep_whole(segment, start)
         lost = await self._written_end(segment, end) - end
         reserved = not lost and self._config.reserve_bytes > 0
         if self._complete_to is not None and problem is not None and not reserved:
@@ -284,14 +284,14 @@ class _Recovery:
             # durable before it did.
             spans = spot.end_offset > wanted and spot.count
             if spans or expected not in (None, spot.base_offset):
-                raise self._misplaced(segment, spot.position, spot.base_offset, spot.end_offset)
+                raise self._misplaced_error(segment, spot.position, spot.base_offset, spot.end_offset)
             position = spot.position + spot.size
             self._end_offset = expected = spot.end_offset
             if expected >= wanted:
                 break
         return position
 
-    async def _verify(self, segment: Segment, *, may_end_in_zeros: bool = False) -> int:
+    async def _verify_durable(self, segment: Segment, *, may_end_in_zeros: bool = False) -> int:
         """Check every batch below the recovery point. The position of its end; sets the end offset."""
         reader = BatchReader(segment, 0, segment.size)
         epoch = 0
@@ -301,7 +301,7 @@ class _Recovery:
                     break
                 raise DamagedLogError(segment.path, reader.position, header)
             if header.base_offset != self._end_offset or header.end_offset > self._trusted_end_offset:
-                raise self._misplaced(segment, reader.position, header.base_offset, header.end_offset)
+                raise self._misplaced_error(segment, reader.position, header.base_offset, header.end_offset)
             if header.leader_epoch < epoch:
                 raise DamagedLogError(
                     segment.path, reader.position, f"epoch {header.leader_epoch} after epoch {epoch}"
@@ -310,7 +310,7 @@ class _Recovery:
             segment.indexes.max_timestamp = max(segment.indexes.max_timestamp, header.max_timestamp)
         return reader.end
 
-    def _misplaced(self, segment: Segment, position: int, base: int, end: int) -> DamagedLogError:
+    def _misplaced_error(self, segment: Segment, position: int, base: int, end: int) -> DamagedLogError:
         return DamagedLogError(
             segment.path,
             position,
@@ -318,7 +318,7 @@ class _Recovery:
             f"up to {self._trusted_end_offset}",
         )
 
-    async def _scan(self, segment: Segment, start: int) -> tuple[int, str | None]:
+    async def _keep_whole(self, segment: Segment, start: int) -> tuple[int, str | None]:
         """Keep what is whole from `start` on: its end, and what is wrong there."""
         reader = BatchReader(segment, start, segment.size)
         epoch = 0
@@ -383,7 +383,7 @@ class _Recovery:
         for segment in self.segments:
             start = 0
             if loaded is not None:
-                if segment is not self.segments[-1] and self._end_of(segment) <= trusted_end_offset:
+                if segment is not self.segments[-1] and self._segment_end(segment) <= trusted_end_offset:
                     continue
                 spot = await read_cold(segment.find(trusted_end_offset))
                 if spot is None:
@@ -396,6 +396,6 @@ class _Recovery:
         while (spot := (yield from walk.next())) is not None:
             self._epochs.assign(spot.epoch, spot.base_offset)
 
-    def _end_of(self, segment: Segment) -> int:
+    def _segment_end(self, segment: Segment) -> int:
         index = self.segments.index(segment)
         return self.segments[index + 1].base_offset

@@ -36,7 +36,7 @@ class Removals(Durability):
                 f"{self._folder}: refusing to truncate to {end_offset}, below the high watermark "
                 f"{self.high_watermark}"
             )
-        async with self._changes():
+        async with self._changing_log():
             if end_offset < self.end_offset:
                 await self._cut_to(end_offset)
             self._epochs.truncate(min(end_offset, self.end_offset))
@@ -68,7 +68,7 @@ class Removals(Durability):
         segment.synced = segment.writes
 
     @asynccontextmanager
-    async def _changes(self) -> AsyncIterator[None]:
+    async def _changing_log(self) -> AsyncIterator[None]:
         """No append and no checkpoint meanwhile; a failure or cancellation halfway is final."""
         async with self._maintenance:
             self._changing = True
@@ -84,7 +84,7 @@ class Removals(Durability):
         """Drop everything; the log is then empty and starts at `offset`, and so does its high watermark
         (KAFKA-9491). Durable when it returns; failures as for `truncate`."""
         self._check_writable()
-        async with self._changes():
+        async with self._changing_log():
             await self._lower_recovery_point(Offset(0))
             self._forget_memory(offset)
             self.log_start_offset = self.high_watermark = offset
@@ -222,9 +222,9 @@ class Removals(Durability):
         """
         async with self._maintenance:
             with trio.CancelScope(shield=True):
-                await self._replace(sources, cleaned)
+                await self._swap_in(sources, cleaned)
 
-    async def _replace(self, sources: Sequence[Segment], cleaned: Segment) -> None:
+    async def _swap_in(self, sources: Sequence[Segment], cleaned: Segment) -> None:
         self._check_replaceable(sources)
         try:
             cleaned.rename(SWAP)

@@ -102,7 +102,7 @@ class Node:
         max_frame_bytes = self._max_frame_bytes = (
             config.max_batch_bytes + config.core.fetch_max_bytes + _FRAME_OVERHEAD
         )
-        self.skipped = storage.skipped.all()
+        self.skipped = storage.skipped.as_tuple()
         self.leadership = LeadershipView()
         core = Core(
             config=config.core,
@@ -118,9 +118,9 @@ class Node:
             core,
             timeout_ms=config.core.fetch_timeout_ms,
             now=now,
-            changed=lambda: announcer.heard(silent=self.hearing.silent),
+            changed=lambda: announcer.note_silence(silent=self.hearing.silent),
         )
-        announcer = Announcer(config.node_id, self.leadership, on_leader=self.hearing.role_changed)
+        announcer = Announcer(config.node_id, self.leadership, on_leader=self.hearing.note_new_leader)
         self.forwarder = Forwarder(
             runtime.network,
             cluster_id=config.cluster_id,
@@ -129,7 +129,7 @@ class Node:
             connect_timeout_ms=config.connect_timeout_ms,
             # A leader without its majority resigns after 1.5 of these, and says so.
             silence_timeout_ms=2 * config.core.fetch_timeout_ms,
-            on_committed=self._heard_of_commit,
+            on_committed=self._deliver_commit,
         )
         self.server = Server(
             cluster_id=config.cluster_id,
@@ -153,7 +153,7 @@ class Node:
             retention=Retention(max_bytes=config.retention_bytes, max_ms=config.retention_ms),
             announcer=announcer,
             forwarder=self.forwarder,
-            routes=Routes(self._send, self.server.send_response, self._flush),
+            routes=Routes(self._send_request, self.server.send_response, self._flush_all),
             not_leader=self.not_leader,
         )
         self._endpoint_check = EndpointCheck(
@@ -262,7 +262,7 @@ class Node:
         """Say once, if so, that the configured voters don't count, and whether that makes a difference."""
         core = self.driver.core
         if core.has_dynamic_voters:
-            self._misconfiguration.voters_in_log(core.voters)
+            self._misconfiguration.check_voters_in_log(core.voters)
 
     def describe(self) -> QuorumDescription:
         return self._times.describe(self.driver.core, self.key, now_ms=self._runtime.wall_clock.now_ms())
@@ -279,7 +279,7 @@ class Node:
             config.node_id,
             endpoint,
             runtime=self._runtime,
-            deliver=self._answered,
+            deliver=self._deliver_answer,
             spans_of=partial(spans_of, on_control_batch=self._on_control_batch),
             connect_timeout_ms=config.connect_timeout_ms,
             request_timeout_ms=config.core.request_timeout_ms,
@@ -289,30 +289,30 @@ class Node:
     def _on_control_batch(self, batch: Batch) -> None:
         # Voters in the log stand in place of those that are configured.
         if self.driver.core.voters == self._config.voters:
-            self._misconfiguration.control_batch(batch)
+            self._misconfiguration.check_control_batch(batch)
 
-    def _answered(self, event: Event) -> None:
+    def _deliver_answer(self, event: Event) -> None:
         if not isinstance(event, Received):
             self.driver.deliver(event)
             return
         message = event.message
         if isinstance(message, FetchResponse):
-            asked_at = self._freshness.asked_at(message)
+            sent_at = self._freshness.sent_at(message)
             self.driver.deliver(event)
-            self._freshness.answered(message, asked_at, self.driver.core)
+            self._freshness.note_answer(message, sent_at, self.driver.core)
         else:
             self.driver.deliver(event)
-        self.hearing.received(message)
+        self.hearing.note_message(message)
 
-    def _heard_of_commit(self, epoch: Epoch, end_offset: Offset) -> None:
+    def _deliver_commit(self, epoch: Epoch, end_offset: Offset) -> None:
         self.driver.deliver(CommitHeard(epoch, end_offset))
 
-    def _send(self, message: Message) -> None:
+    def _send_request(self, message: Message) -> None:
         if isinstance(message, FetchRequest):
-            self._freshness.asked(message)
+            self._freshness.note_request(message)
         self._peers.send(message)
 
-    def _flush(self) -> None:
+    def _flush_all(self) -> None:
         self._peers.flush()
         self.server.flush()
 
@@ -320,13 +320,13 @@ class Node:
 
     def receive(self, message: Message) -> None:
         self.driver.deliver(Received(message))
-        self.hearing.received(message)
+        self.hearing.note_message(message)
         if (
             isinstance(message, FetchRequest)
             and message.cluster_id == self._config.cluster_id
-            and self._times.fetched(message, self.driver.core, now_ms=self._runtime.wall_clock.now_ms())
+            and self._times.note_fetch(message, self.driver.core, now_ms=self._runtime.wall_clock.now_ms())
         ):
-            self._misconfiguration.fetched(message.replica)
+            self._misconfiguration.check_fetch(message.replica)
 
     def append(self, append: QueuedAppend) -> None:
         driver = self.driver
@@ -360,7 +360,7 @@ class Node:
         await self.driver.requests.change_voters(change)
 
     async def transfer_leadership(self, successor: NodeId) -> None:
-        await self.driver.requests.transfer(successor)
+        await self.driver.requests.transfer_leadership(successor)
 
     async def take_snapshot(self) -> SnapshotId:
         return await self.driver.snapshots.take()

@@ -63,7 +63,7 @@ class LeaderCalls:
             self._node.read_index(reader)
             return await reader.wait()
 
-        return await self._ask(here, Channel.read_index, timeout_ms=timeout_ms, repeatable=True)
+        return await self._ask_leader(here, Channel.read_index, timeout_ms=timeout_ms, repeatable=True)
 
     async def describe(self, *, timeout_ms: int) -> QuorumDescription:
         """Return the leader's description of the quorum. Raises `NotLeaderError`."""
@@ -77,12 +77,12 @@ class LeaderCalls:
                 raise NotLeaderError(leader=view.leader, epoch=view.epoch, endpoint=view.leader_endpoint)
             return view.description
 
-        return await self._ask(here, there, timeout_ms=timeout_ms, repeatable=True)
+        return await self._ask_leader(here, there, timeout_ms=timeout_ms, repeatable=True)
 
     async def change_voters(self, change: VoterChange, *, timeout_ms: int) -> None:
         """Return when it is committed. Raises `RequestRefusedError` or `NotLeaderError` when nothing
         happened, `OutcomeUnknownError`."""
-        await self._ask(
+        await self._ask_leader(
             lambda: self._node.driver.requests.change_voters(change),
             lambda channel: channel.change_voters(change),
             timeout_ms=timeout_ms,
@@ -95,7 +95,7 @@ class LeaderCalls:
         if self._node.leadership.current.leader == successor:
             return
         with trio.move_on_after(timeout_ms / 1000):
-            await self._ask(
+            await self._ask_leader(
                 lambda: self._node.transfer_leadership(successor),
                 lambda channel: channel.transfer_leadership(successor),
                 timeout_ms=timeout_ms,
@@ -113,7 +113,7 @@ class LeaderCalls:
             f"the leader resigned, but node {successor} was not elected; describe the quorum for the leader",
         )
 
-    async def _ask(
+    async def _ask_leader(
         self,
         here: Callable[[], Awaitable[Answer]],
         there: Callable[[Channel], Awaitable[Answer]],

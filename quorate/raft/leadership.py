@@ -88,19 +88,19 @@ class Announcer:
         self._applied_offset = Offset(0)
         self._silent = False
 
-    def heard(self, *, silent: bool) -> None:
+    def note_silence(self, *, silent: bool) -> None:
         """`silent`: nobody who leads was heard for the fetch timeout. A leader that hears no majority still
         names itself here until it resigns: it would have to begin its epoch again, which nobody can."""
         self._silent = silent
         self._announce()
         self._view.notify()
 
-    def role_changed(self, role: RoleChanged) -> None:
+    def note_role(self, role: RoleChanged) -> None:
         self._role = role
         self._on_leader(role.epoch, role.leader)
         self._announce()
 
-    def applied(self, applied_offset: Offset) -> None:
+    def note_applied(self, applied_offset: Offset) -> None:
         self._applied_offset = applied_offset
         if self._role.role is Role.LEADER and self._view.current.leader is None:
             self._announce()

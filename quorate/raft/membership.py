@@ -28,7 +28,7 @@ class Membership:
         while True:
             await trio.sleep(timeout_ms / 1000)
             self._node.check_voters()
-            change = self._wanted()
+            change = self._wanted_change()
             if change is None:
                 continue
             log.info("asking for a change of the voters", node=self._config.node_id, change=str(change))
@@ -40,7 +40,7 @@ class Membership:
                     self._logged = str(error)
                     log.info("the voters stay", node=self._config.node_id, reason=str(error))
 
-    def _wanted(self) -> VoterChange | None:
+    def _wanted_change(self) -> VoterChange | None:
         core, endpoint = self._node.driver.core, self._config.own_endpoint
         if not core.has_dynamic_voters or endpoint is None or core.leader is None:
             return None

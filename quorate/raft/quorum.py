@@ -376,7 +376,7 @@ class Quorum(Generic[Outcome]):
         The outcome of a cancelled call is unknown as well.
         """
         self._check_call(timeout_ms=timeout_ms)
-        self._check(records)
+        self._check_records(records)
         sent = waits_for_room = False
         with trio.move_on_after(timeout_ms / 1000):
             while True:
@@ -428,7 +428,7 @@ class Quorum(Generic[Outcome]):
 
         Raises `NotLeaderError` if this node does not lead, `InvalidAppendError`, `QuorumStoppedError`.
         """
-        size = self._check(records)
+        size = self._check_records(records)
         driver = self._node.driver
         core = driver.core
         if core.role is not Role.LEADER or epoch not in (None, core.epoch):
@@ -451,7 +451,7 @@ class Quorum(Generic[Outcome]):
         if self._stopped or self._node.failure is not None:
             raise QuorumStoppedError("the quorum on this node has stopped") from self._node.failure
 
-    def _check(self, records: Sequence[bytes]) -> int:
+    def _check_records(self, records: Sequence[bytes]) -> int:
         self._check_running()
         self._check_staying()
         if not records:

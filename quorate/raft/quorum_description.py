@@ -53,7 +53,7 @@ class ReplicaTimes:
         self._epoch = Epoch(0)
         self._times: dict[ReplicaKey, _Times] = {}
 
-    def fetched(self, request: FetchRequest, core: Core, *, now_ms: int) -> bool:
+    def note_fetch(self, request: FetchRequest, core: Core, *, now_ms: int) -> bool:
         """`request` was stepped. Counts only if this node leads in its epoch and took it: returns whether."""
         if not _was_taken(request, core):
             return False

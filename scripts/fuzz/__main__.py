@@ -147,7 +147,7 @@ class Fuzz:
         server = cluster.quorums[node]._node.server
         with trio.move_on_after(PATIENCE_SECONDS) as patience:
             try:
-                await server._serve(peer)
+                await server._serve_connection(peer)
             except Exception as error:
                 # It would have stopped the node.
                 self.problems.append(f"{first_of(error)!r} came out of the server after {peer.sent[-1:]}")

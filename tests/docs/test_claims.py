@@ -33,7 +33,7 @@ def test_the_page_and_the_driver_name_the_barriers_that_there_are() -> None:
     (sentence,) = re.findall(r"Barriers \((.*?)\)", text, re.S)
     barriers = {each for each in get_args(Effect) if each.is_barrier}
     assert set(re.findall(r"`(\w+)`", sentence)) == {each.__name__ for each in barriers}
-    assert set(get_args(get_type_hints(Driver._pass)["barrier"])) == barriers
+    assert set(get_args(get_type_hints(Driver._complete_barrier)["barrier"])) == barriers
 
 
 def test_classes_that_docstrings_name_exist() -> None:

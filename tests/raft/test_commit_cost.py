@@ -55,6 +55,12 @@ async def test_a_lone_commit_sends_six_messages_and_wakes_no_task_in_vain(autoju
         [link for other in others for link in ((leader, other), (other, leader))], COMMITS
     )
     # A simulated receive takes three steps, of which the last is the reader's own.
-    woken = {"Server._serve": 9, "Peer.run": 6, "Channel.run": 3, "Applier.run": 2, "Driver._run_syncs": 1}
+    woken = {
+        "Server._serve_connection": 9,
+        "Peer.run": 6,
+        "Channel.run": 3,
+        "Applier.run": 2,
+        "Driver._run_syncs": 1,
+    }
     for task, count in steps.of_task.items():
         assert count <= (woken.get(task, 0) + 0.1) * COMMITS or task.startswith("<test"), (task, count)

@@ -30,13 +30,13 @@ def test_the_connection_that_is_silent_for_longest_makes_room_and_a_voters_does_
     first, second, third = connection(), connection(), connection()
     for each in (first, second, third):
         connections.add(each)
-    connections.heard(first)
-    connections.is_of(second, NodeId(2))
+    connections.note_heard(first)
+    connections.assign_voter(second, NodeId(2))
     assert connections.displace() is third
     assert connections.displace() is first
     assert connections.displace() is None, "only the voter's is left"
     assert len(connections) == 1
-    connections.is_of(second, None)
+    connections.assign_voter(second, None)
     assert connections.displace() is second and len(connections) == 0
 
 
@@ -45,7 +45,7 @@ def test_a_voters_id_reserves_no_more_than_its_places():
     many = [connection() for _ in range(PLACES_PER_VOTER + 3)]
     for each in many:
         connections.add(each)
-        connections.is_of(each, NodeId(2))
+        connections.assign_voter(each, NodeId(2))
     displaced = []
     while (one := connections.displace()) is not None:
         displaced.append(one)

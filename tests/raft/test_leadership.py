@@ -16,20 +16,20 @@ def announcer():
 @pytest.mark.bug("KAFKA-15345")
 def test_a_leader_is_announced_only_when_it_has_applied_past_its_epochs_start():
     announce, view = announcer()
-    announce.applied(5)
-    announce.role_changed(RoleChanged(Role.LEADER, 4, 1, 1, epoch_start_offset=7))
+    announce.note_applied(5)
+    announce.note_role(RoleChanged(Role.LEADER, 4, 1, 1, epoch_start_offset=7))
     assert (view.role, view.current) == (Role.LEADER, Leadership(4, None))
-    announce.applied(7)
+    announce.note_applied(7)
     assert view.current.leader is None
-    announce.applied(8)
+    announce.note_applied(8)
     assert view.current == Leadership(4, 1)
 
 
 def test_another_leader_is_known_at_once_and_a_resigned_one_is_none():
     announce, view = announcer()
-    announce.role_changed(RoleChanged(Role.FOLLOWER, 4, 2, None))
+    announce.note_role(RoleChanged(Role.FOLLOWER, 4, 2, None))
     assert view.current == Leadership(4, 2)
-    announce.role_changed(RoleChanged(Role.RESIGNED, 4, 2, None))
+    announce.note_role(RoleChanged(Role.RESIGNED, 4, 2, None))
     assert view.current == Leadership(4, None)
 
 

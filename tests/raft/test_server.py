@@ -477,11 +477,11 @@ async def test_answers_for_a_closed_connection_are_dropped(autojump_clock, world
 def test_a_flood_of_requests_loses_only_its_own_oldest_answers():
     connections = Connections()
     flood, other = (PeerConnection(Outbox(None)) for _ in range(2))
-    kept = connections.asked(other, 7)
-    numbers = [connections.asked(flood, 7) for _ in range(3000)]
-    assert connections.owing == 1001
-    assert connections.answered(numbers[0]) is None
-    assert connections.answered(numbers[-1]) == (flood, 7)
-    assert connections.answered(kept) == (other, 7)
+    kept = connections.add_request(other, 7)
+    numbers = [connections.add_request(flood, 7) for _ in range(3000)]
+    assert len(connections._owed) == 1001
+    assert connections.take_request(numbers[0]) is None
+    assert connections.take_request(numbers[-1]) == (flood, 7)
+    assert connections.take_request(kept) == (other, 7)
     connections.remove(flood)
-    assert connections.owing == 0
+    assert len(connections._owed) == 0

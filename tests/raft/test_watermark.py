@@ -32,7 +32,7 @@ async def test_a_folder_without_the_file_has_no_known_high_watermark(disk: Simul
 
 async def test_the_file_is_in_kafkas_format(disk: SimulatedDisk) -> None:
     checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
-    checkpoint.advanced(Offset(17))
+    checkpoint.note_high_watermark(Offset(17))
     await checkpoint.store()
     assert disk.content(PATH) == b"0\n1\n__cluster_metadata 0 17\n"
     assert load_high_watermark(disk, FOLDER) == 17
@@ -46,7 +46,7 @@ async def test_a_moving_high_watermark_is_written_at_most_once_per_interval(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(checkpoint.run)
         for offset in range(1, 26):
-            checkpoint.advanced(Offset(offset))
+            checkpoint.note_high_watermark(Offset(offset))
             await trio.sleep(0.1)
             seen = load_high_watermark(disk, FOLDER)
             if not written or written[-1] != seen:
@@ -71,7 +71,7 @@ async def test_the_stored_high_watermark_never_goes_back(disk: SimulatedDisk) ->
 
 async def test_a_stored_high_watermark_survives_a_power_loss(disk: SimulatedDisk) -> None:
     checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
-    checkpoint.advanced(Offset(5))
+    checkpoint.note_high_watermark(Offset(5))
     await disk.sync_folder("node")
     await checkpoint.store()
     disk.lose_power(random.Random(7))
@@ -103,7 +103,7 @@ async def test_an_invalid_high_watermark_file_is_ignored_and_written_again(
     assert said["reason"]
     await checkpoint.store()
     assert disk.content(PATH) == content, "nothing is known yet that could be written"
-    checkpoint.advanced(Offset(3))
+    checkpoint.note_high_watermark(Offset(3))
     await checkpoint.store()
     assert load_high_watermark(disk, FOLDER) == 3
 
@@ -122,7 +122,7 @@ async def test_each_flipped_bit_is_ignored_or_leaves_a_bound_within_the_log(disk
                 assert disk.content(PATH) == bytes(flipped)
                 continue
             checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
-        checkpoint.advanced(END)
+        checkpoint.note_high_watermark(END)
         await checkpoint.store()
         assert load_high_watermark(disk, FOLDER) == END
 

@@ -67,7 +67,7 @@ def test_seeds_draw_lost_disks_and_brokers_that_join_by_themselves() -> None:
 
 
 def a_broker_adds_itself_beside_the_vote_of_its_old_disk(self: Membership) -> VoterChange | None:
-    """Of `Membership._wanted`: the leader refuses it for good."""
+    """Of `Membership._wanted_change`: the leader refuses it for good."""
     core, endpoint = self._node.driver.core, self._config.own_endpoint
     if not core.has_dynamic_voters or endpoint is None or core.leader is None or core.is_voter:
         return None
@@ -78,7 +78,7 @@ def a_broker_adds_itself_beside_the_vote_of_its_old_disk(self: Membership) -> Vo
 def test_a_seed_shows_that_a_broker_does_not_take_the_place_of_its_old_disk() -> None:
     shown_by_a_seed(
         lambda patch: patch.setattr(
-            Membership, "_wanted", a_broker_adds_itself_beside_the_vote_of_its_old_disk
+            Membership, "_wanted_change", a_broker_adds_itself_beside_the_vote_of_its_old_disk
         ),
         lambda seed: with_lost_disks(seed, *FAULTS, lines=[], auto_join=True).execute(),
         expected="ReconfigurationNotStuck",

@@ -198,7 +198,7 @@ def test_a_read_that_asks_nobody_whether_this_node_still_leads_is_found() -> Non
 def test_two_voter_changes_at_once_are_found() -> None:
     """Each may have a majority of its own set (the bug of Raft's first single-server algorithm, 2015)."""
     said = found(
-        lambda patch: patch.setattr(VoterChanges, "_not_now", lambda *_, **__: None),
+        lambda patch: patch.setattr(VoterChanges, "_refusal_now", lambda *_, **__: None),
         CoreFault.VOTERS,
         CoreFault.PARTITION,
     )

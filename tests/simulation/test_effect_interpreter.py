@@ -29,7 +29,9 @@ def cases(function: Callable[..., object]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("function", [EffectInterpreter.do, Driver._do], ids=lambda each: each.__qualname__)
+@pytest.mark.parametrize(
+    "function", [EffectInterpreter.do, Driver._carry_out], ids=lambda each: each.__qualname__
+)
 def test_each_effect_has_a_case(function: Callable[..., object]) -> None:
     assert sorted(cases(function)) == sorted(EFFECTS)
 

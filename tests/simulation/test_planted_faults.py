@@ -44,7 +44,7 @@ def a_vote_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_vote_is_said_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
-    carry_out = Driver._carry_out
+    carry_out = Driver._carry_out_all
 
     def persist_last(self: Driver) -> bool:
         if not self._blocked:
@@ -53,7 +53,7 @@ def a_vote_is_said_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
             self._effects.extend(ordered)
         return carry_out(self)
 
-    patch.setattr(Driver, "_carry_out", persist_last)
+    patch.setattr(Driver, "_carry_out_all", persist_last)
 
 
 def an_append_is_acknowledged_before_its_sync(patch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ class WrittenLog:
         await log.flush_and_close()
         if committed is not None:
             checkpoint = WatermarkCheckpoint(disk, str(self.log_folder), end_offset=Offset(log.end_offset))
-            checkpoint.advanced(Offset(committed))
+            checkpoint.note_high_watermark(Offset(committed))
             await checkpoint.store()
 
 

@@ -195,7 +195,7 @@ class Replay:
 
     def _leaves_out(self, batch: Batch) -> bool:
         header = batch.header
-        return bool(self._skipped) and self._skipped.has(
+        return bool(self._skipped) and self._skipped.skips(
             Offset(header.base_offset), Epoch(header.leader_epoch)
         )
 

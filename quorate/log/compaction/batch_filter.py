@@ -116,15 +116,15 @@ class BatchFilter:
             counts.records_after += header.count
             return Fate.STAYS
         data = await records_in(header, batch, self._compute, most_bytes=self._rules.uncompressed_max_bytes)
-        kept, tombstones = await self._kept(header, data)
+        kept, tombstones = await self._select_records(header, data)
         counts.records_after += len(kept)
         try:
-            return await self._outcome(header, data, kept, tombstones)
+            return await self._decide(header, data, kept, tombstones)
         finally:
             for _ in let_go(kept):
                 await self._slices.pause()
 
-    async def _outcome(
+    async def _decide(
         self, header: BatchHeader, data: RecordBytes, kept: list[KeyedRecord], tombstones: int
     ) -> bytes | Fate:
         counts = self.counts
@@ -138,12 +138,12 @@ class BatchFilter:
             counts.next_horizon_ms = min(horizon, counts.next_horizon_ms or horizon)
         if len(kept) == header.count and horizon == header.delete_horizon_ms:
             return Fate.STAYS
-        return await self._written(header, data, kept, horizon)
+        return await self._write_batch(header, data, kept, horizon)
 
     def _is_last_sequence(self, header: BatchHeader) -> bool:
         return header.producer_id != NO_PRODUCER and self._last(header)
 
-    async def _kept(self, header: BatchHeader, data: RecordBytes) -> tuple[list[KeyedRecord], int]:
+    async def _select_records(self, header: BatchHeader, data: RecordBytes) -> tuple[list[KeyedRecord], int]:
         """The records that stay, and how many of them are tombstones."""
         horizon = header.delete_horizon_ms
         tombstones_go = horizon is not None and horizon <= self._rules.now_ms
@@ -165,7 +165,7 @@ class BatchFilter:
             await self._slices.pause()
         return kept, tombstones
 
-    async def _written(
+    async def _write_batch(
         self, header: BatchHeader, data: RecordBytes, kept: list[KeyedRecord], horizon: int | None
     ) -> bytes:
         base, attributes = header.base_timestamp, header.attributes

@@ -33,7 +33,7 @@ class CleanedWriter:
         self._run_bytes = b""
         self._read = 0
 
-    async def read(self, size: int) -> None:
+    async def note_read(self, size: int) -> None:
         """So many bytes were read."""
         self._read += size
         if self._read >= _WRITE_BYTES:

@@ -124,7 +124,7 @@ class _Compaction:
             spot = await read_cold(segment.find(self._start))
             reader = BatchReader(segment, segment.size if spot is None else spot.position, segment.size)
             read = 0
-            while (header := await _next(reader, segment)) is not None:
+            while (header := await _next_header(reader, segment)) is not None:
                 if header.end_offset > self._end:
                     return
                 if has_keys(header) and not await self._note_batch(header, reader, segment):
@@ -144,7 +144,7 @@ class _Compaction:
                 data = await records_in(
                     header, reader.batch, self._compute, most_bytes=self._rules.uncompressed_max_bytes
                 )
-                if await self._put(header, KeyWalk(data, header.count)):
+                if await self._put_keys(header, KeyWalk(data, header.count)):
                     return True
             except UnreadableRecordsError as error:
                 raise DamagedLogError(segment.path, reader.position, str(error)) from error
@@ -157,7 +157,7 @@ class _Compaction:
             )
         return False
 
-    async def _put(self, header: BatchHeader, walk: KeyWalk) -> bool:
+    async def _put_keys(self, header: BatchHeader, walk: KeyWalk) -> bool:
         put, base = self.offsets.put, header.base_offset
         while walk.left:
             for record in walk.next(RECORDS_PER_STEP):
@@ -193,7 +193,7 @@ class _Compaction:
     async def _copy(self, source: Segment, end: int, writer: CleanedWriter, batches: BatchFilter) -> None:
         reader = BatchReader(source, 0, source.size)
         expected = source.base_offset
-        while (header := await _next(reader, source)) is not None:
+        while (header := await _next_header(reader, source)) is not None:
             if header.base_offset != expected:
                 problem = f"offset {header.base_offset} where {expected} was expected"
                 raise DamagedLogError(source.path, reader.position, problem)
@@ -208,7 +208,7 @@ class _Compaction:
                 writer.add_emptied(header, batch)
             else:
                 writer.add_changed(fate)
-            await writer.read(header.size)
+            await writer.note_read(header.size)
         if expected != end:
             problem = f"it ends at offset {expected}, and the next segment begins at {end}"
             raise DamagedLogError(source.path, reader.end, problem)
@@ -236,7 +236,7 @@ def _groups(log: Log, below: int) -> Iterator[Sequence[_Span]]:
         yield group
 
 
-async def _next(reader: BatchReader, segment: Segment) -> BatchHeader | None:
+async def _next_header(reader: BatchReader, segment: Segment) -> BatchHeader | None:
     """Raises `DamagedLogError`."""
     header = await reader.next()
     if isinstance(header, str):

@@ -30,12 +30,12 @@ class BatchReader:
             return None
         if left < HEADER.size:
             return f"{left} bytes are too few for a header"
-        await self._hold(HEADER.size)
+        await self._fill_chunk(HEADER.size)
         at = self._chunk_position
         size = int.from_bytes(self._chunk[at + 8 : at + 12], "big", signed=True) + LENGTH_END
         if size > left:
             return f"a batch of {size} bytes is cut off after {left}"
-        await self._hold(max(size, HEADER.size))
+        await self._fill_chunk(max(size, HEADER.size))
         try:
             header = read_header(self._chunk, self._chunk_position, dense=False)
         except InvalidBatchError as error:
@@ -58,7 +58,7 @@ class BatchReader:
     def _chunk_position(self) -> int:
         return self._next - self._chunk_start
 
-    async def _hold(self, size: int) -> None:
+    async def _fill_chunk(self, size: int) -> None:
         if self._chunk_position + size > len(self._chunk):
             wanted = min(max(size, _CHUNK_BYTES), self._end - self._next)
             self._chunk = await self._segment.file.read(self._next, wanted)

@@ -146,7 +146,7 @@ class Segment:
 
     # The indexes
 
-    def rolled(self) -> None:
+    def finish_appends(self) -> None:
         """Write the indexes to their files, with an entry for the largest timestamp, because another
         segment follows."""
         self.release_reserve()
@@ -213,7 +213,7 @@ class Segment:
         )
         while (spot := (yield from walk.next())) is not None:
             last = spot
-            self._note(indexes, spot)
+            self._note_spot(indexes, spot)
         return last
 
     def rebuild_indexes(self, path: str) -> Steps[None]:
@@ -227,7 +227,7 @@ class Segment:
         while position < self.file.size:
             walk = HeaderWalk(self.file, position, self.file.size)
             while (spot := (yield from walk.next())) is not None:
-                self._note(fresh, spot)
+                self._note_spot(fresh, spot)
             position = walk.end
         if self._cuts == cuts:
             self.indexes.clear()
@@ -235,7 +235,7 @@ class Segment:
             fresh.release()
             self.indexes = fresh
 
-    def _note(self, indexes: SegmentIndexes, spot: Spot) -> None:
+    def _note_spot(self, indexes: SegmentIndexes, spot: Spot) -> None:
         if (
             not 0
             <= spot.base_offset - self.base_offset
@@ -288,7 +288,7 @@ class Segment:
     def find_timestamp(self, timestamp: int, from_offset: int) -> Steps[Spot | None]:
         """The first batch that ends above `from_offset` and has a record at or after `timestamp` (ms), by
         what its header says; None if there is none. A bare header has no record, whatever its timestamp."""
-        first = yield from self._first_for(timestamp)
+        first = yield from self._find_time(timestamp)
         relative = max(from_offset - self.base_offset, first)
         entry = None if self.damaged else self.indexes.offsets.floor(relative)
         if entry is not None and not (yield from self._is_batch(*entry)):
@@ -314,7 +314,7 @@ class Segment:
                 return max(part.start, position), part.end
         return self.file.size, self.file.size
 
-    def _first_for(self, timestamp: int) -> Steps[int]:
+    def _find_time(self, timestamp: int) -> Steps[int]:
         """The last offset, relative to the base, of a batch in front of which everything is earlier than
         `timestamp`; 0 if none is known."""
         times = self.indexes.times

@@ -83,7 +83,7 @@ class SegmentCheck:
             file = self._segment.open_again()
         except FileNotFoundError:
             base = Offset(self._segment.base_offset)
-            self._note(0, self._size, base, self._end_offset, "the file is gone")
+            self._note_damage(0, self._size, base, self._end_offset, "the file is gone")
             return self.findings
         try:
             await self._run(file)
@@ -95,14 +95,14 @@ class SegmentCheck:
         times = self._segment.indexes.times
         entries = None if times is None else await read_cold(times.saved_entries())
         if times is not None and entries is None:
-            self._wrong(times.path)
+            self._note_wrong_index(times.path)
         time = None if entries is None else next(entries, None)
         position, offset = 0, Offset(self._segment.base_offset)
         while position < self._size:
             await self._slices.pause()
             found = await self._batch_at(file, position, offset)
             if isinstance(found, str):
-                position, offset = await self._skip(file, position, offset, found)
+                position, offset = await self._skip_damage(file, position, offset, found)
                 continue
             self._compare_offsets(position, found)
             last = found.end_offset - 1 - self._segment.base_offset
@@ -112,25 +112,27 @@ class SegmentCheck:
             position += found.size
             offset = Offset(found.end_offset)
         if offset < self._end_offset:
-            self._note(position, position, offset, self._end_offset, f"the segment ends at offset {offset}")
+            self._note_damage(
+                position, position, offset, self._end_offset, f"the segment ends at offset {offset}"
+            )
         if self._next_entry < len(self._segment.indexes.offsets) and position == self._segment.size:
-            self._wrong(self._segment.indexes.offsets_path)
+            self._note_wrong_index(self._segment.indexes.offsets_path)
         if time is not None and times is not None and position == self._segment.size:
-            self._wrong(times.path)
+            self._note_wrong_index(times.path)
 
     async def _batch_at(self, file: File, position: int, offset: Offset | None) -> BatchHeader | str:
         """The batch there, or what is wrong with it. `offset`: at which it must start; None: any."""
         left = self._size - position
         if left < HEADER_BYTES:
             return f"{left} bytes are too few for a header"
-        problem = await self._unreadable(file, position, HEADER_BYTES)
+        problem = await self._fill_chunk(file, position, HEADER_BYTES)
         if problem is not None:
             return problem
         at = position - self._chunk_start
         size = int.from_bytes(self._chunk[at + 8 : at + 12], "big", signed=True) + LENGTH_END
         if size > left:
             return f"a batch of {size} bytes is cut off after {left}"
-        problem = await self._unreadable(file, position, max(size, HEADER_BYTES))
+        problem = await self._fill_chunk(file, position, max(size, HEADER_BYTES))
         if problem is not None:
             return problem
         at = position - self._chunk_start
@@ -138,7 +140,7 @@ class SegmentCheck:
             header = read_header(self._chunk, at, dense=False, check_crc=size <= _CRC_BYTES)
         except InvalidBatchError as error:
             return error.problem
-        if size > _CRC_BYTES and await self._crc(at, size) != header.crc:
+        if size > _CRC_BYTES and await self._take_crc(at, size) != header.crc:
             return "the CRC is wrong"
         if offset is not None and header.base_offset != offset:
             return f"offset {header.base_offset} where {offset} was expected"
@@ -149,14 +151,14 @@ class SegmentCheck:
             return f"epoch {header.leader_epoch} where {epoch} was expected"
         return header
 
-    async def _crc(self, at: int, size: int) -> int:
+    async def _take_crc(self, at: int, size: int) -> int:
         view, crc = memoryview(self._chunk), 0
         for start in range(at + CRC_START, at + size, _CRC_BYTES):
             crc = crc32c(view[start : min(start + _CRC_BYTES, at + size)], crc)
             await self._slices.pause()
         return crc
 
-    async def _unreadable(self, file: File, position: int, size: int) -> str | None:
+    async def _fill_chunk(self, file: File, position: int, size: int) -> str | None:
         """Why so many bytes can't be had; None: they are in the chunk."""
         at = position - self._chunk_start
         if at < 0 or at + size > len(self._chunk):
@@ -172,12 +174,14 @@ class SegmentCheck:
                 return f"the file ends after {position + len(self._chunk)} bytes"
         return None
 
-    async def _skip(self, file: File, position: int, offset: Offset, problem: str) -> tuple[int, Offset]:
+    async def _skip_damage(
+        self, file: File, position: int, offset: Offset, problem: str
+    ) -> tuple[int, Offset]:
         """Note the damage, and return where the next whole batch is: where the damaged one ends, or at an
         entry of the index behind it."""
         found = await self._next_whole(file, position, offset)
         end_position, end = (self._size, self._end_offset) if found is None else found
-        self._note(position, end_position, offset, end, problem)
+        self._note_damage(position, end_position, offset, end, problem)
         # What the index says of damaged batches is neither right nor wrong.
         while (entry := self._entry()) is not None and entry[1] < end_position:
             self._next_entry += 1
@@ -195,7 +199,7 @@ class SegmentCheck:
         """Where the damaged batch ends, if its length is not what is damaged."""
         if self._size - position < HEADER_BYTES:
             return []
-        if await self._unreadable(file, position, HEADER_BYTES) is not None:
+        if await self._fill_chunk(file, position, HEADER_BYTES) is not None:
             return []
         at = position - self._chunk_start
         end = position + int.from_bytes(self._chunk[at + 8 : at + 12], "big", signed=True) + LENGTH_END
@@ -208,7 +212,9 @@ class SegmentCheck:
                 yield entry[1]
             number += 1
 
-    def _note(self, position: int, end_position: int, start: Offset, end: Offset, problem: str) -> None:
+    def _note_damage(
+        self, position: int, end_position: int, start: Offset, end: Offset, problem: str
+    ) -> None:
         self.findings.parts.append(DamagedPart(position, end_position, end))
         if len(self.findings.damaged) < _RANGES_MAX:
             self.findings.damaged.append(
@@ -230,13 +236,13 @@ class SegmentCheck:
         last = header.end_offset - 1 - self._segment.base_offset
         while (entry := self._entry()) is not None and entry[1] <= position:
             if entry != (last, position):
-                self._wrong(self._segment.indexes.offsets_path)
+                self._note_wrong_index(self._segment.indexes.offsets_path)
             self._next_entry += 1
 
     def _compare_time(self, time: TimeEntry, last: int, header: BatchHeader) -> None:
         times = self._segment.indexes.times
         if times is not None and time != (header.max_timestamp, last):
-            self._wrong(times.path)
+            self._note_wrong_index(times.path)
 
-    def _wrong(self, path: str) -> None:
+    def _note_wrong_index(self, path: str) -> None:
         self.findings.wrong_index = self.findings.wrong_index or path

@@ -106,13 +106,13 @@ class SnapshotScan:
     def next(self) -> Steps[Batch | None]:
         """The next batch of state; None when the footer has been seen. Raises `DamagedSnapshotError`."""
         while not self._ended:
-            batch = yield from self._read()
+            batch = yield from self._read_batch()
             if not batch.header.is_control:
                 if self._timestamp is None:
                     raise self.damaged("the first batch is no SnapshotHeader")
                 self._advance(batch)
                 return batch
-            self._control(batch)
+            self._take_control(batch)
             self._advance(batch)
             if self._ended and self._position != self._size:
                 raise self.damaged(f"{self._size - self._position} bytes follow the SnapshotFooter")
@@ -128,15 +128,15 @@ class SnapshotScan:
     def damaged(self, problem: str) -> DamagedSnapshotError:
         return DamagedSnapshotError(self._file.path, self._position, problem, snapshot=self._snapshot)
 
-    def _read(self) -> Steps[Batch]:
+    def _read_batch(self) -> Steps[Batch]:
         left = self._size - self._position
         if left < HEADER_BYTES:
             raise self.damaged(f"it ends after {left} bytes of a batch, before its SnapshotFooter")
-        yield from self._hold(HEADER_BYTES)
+        yield from self._fill_chunk(HEADER_BYTES)
         at = self._position - self._chunk_start
         size = int.from_bytes(self._chunk[at + 8 : at + LENGTH_END], "big", signed=True) + LENGTH_END
         if HEADER_BYTES <= size <= min(left, MAX_BATCH_BYTES):
-            yield from self._hold(size)
+            yield from self._fill_chunk(size)
             at = self._position - self._chunk_start
         try:
             header = read_header(self._chunk, at, max_bytes=MAX_BATCH_BYTES)
@@ -148,7 +148,7 @@ class SnapshotScan:
             raise self.damaged(f"epoch {header.leader_epoch}, expected {self._snapshot.epoch}")
         return Batch(header, memoryview(self._chunk)[at : at + header.size])
 
-    def _hold(self, size: int) -> Steps[None]:
+    def _fill_chunk(self, size: int) -> Steps[None]:
         if self._position - self._chunk_start + size > len(self._chunk):
             wanted = min(max(size, _READ_BYTES), self._size - self._position)
             self._chunk = yield ReadRequest(self._file, self._position, wanted)
@@ -160,7 +160,7 @@ class SnapshotScan:
         self._position += batch.header.size
         self._next_offset = batch.header.end_offset
 
-    def _control(self, batch: Batch) -> None:
+    def _take_control(self, batch: Batch) -> None:
         try:
             for record, kind in control_records_of(batch):
                 if (kind is ControlType.SNAPSHOT_HEADER) != (record.offset == 0):

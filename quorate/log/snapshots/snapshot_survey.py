@@ -46,12 +46,12 @@ async def survey(disk: Disk, folder: str) -> Survey:
     whole: list[SnapshotContents] = []
     damaged: list[DamagedSnapshotError] = []
     for snapshot in sorted(one for name in names if (one := parse_name(name)) is not None):
-        found = _head(disk, folder, snapshot)
+        found = _read_head(disk, folder, snapshot)
         if isinstance(found, SnapshotContents):
             whole.append(found)
         elif found is not None:
             damaged.append(found)
-    while whole and (problem := await _check(disk, folder, whole[-1].snapshot)) is not None:
+    while whole and (problem := await _check_whole(disk, folder, whole[-1].snapshot)) is not None:
         whole.pop()
         damaged.append(problem)
     newest = whole[-1].snapshot if whole else None
@@ -66,7 +66,9 @@ async def survey(disk: Disk, folder: str) -> Survey:
     return Survey(whole=tuple(whole), damaged=tuple(damaged))
 
 
-def _head(disk: Disk, folder: str, snapshot: SnapshotId) -> SnapshotContents | DamagedSnapshotError | None:
+def _read_head(
+    disk: Disk, folder: str, snapshot: SnapshotId
+) -> SnapshotContents | DamagedSnapshotError | None:
     """None if the file vanished after it was listed (KAFKA-13098)."""
     path = f"{folder}/{name_of(snapshot)}"
     try:
@@ -82,7 +84,7 @@ def _head(disk: Disk, folder: str, snapshot: SnapshotId) -> SnapshotContents | D
         file.close()
 
 
-async def _check(disk: Disk, folder: str, snapshot: SnapshotId) -> DamagedSnapshotError | None:
+async def _check_whole(disk: Disk, folder: str, snapshot: SnapshotId) -> DamagedSnapshotError | None:
     file = disk.open(f"{folder}/{name_of(snapshot)}")
     try:
         await verify(file, snapshot)

@@ -50,10 +50,10 @@ class SnapshotWriter:
         if disk.exists(self._path + PART_SUFFIX):
             disk.remove(self._path + PART_SUFFIX)
         self._file: File = disk.open(self._path + PART_SUFFIX, create=True)
-        place = self._place()
+        place = self._next_place()
         self._append(snapshot_header_batch(**place), records=1)
         if voters is not None:
-            place = self._place()
+            place = self._next_place()
             self._append(voters_batch(**place, voters=voters, first=True), records=2)
 
     @property
@@ -91,7 +91,7 @@ class SnapshotWriter:
         self._check_open()
         if self._chunks:
             self._flush()
-        self._append(snapshot_footer_batch(**self._place()), records=1)
+        self._append(snapshot_footer_batch(**self._next_place()), records=1)
         contents = SnapshotContents(
             snapshot=self.snapshot,
             size_bytes=self._file.size,
@@ -115,7 +115,7 @@ class SnapshotWriter:
         except DiskError:
             pass  # The next start removes it.
 
-    def _place(self) -> _Place:
+    def _next_place(self) -> _Place:
         return {
             "base_offset": self._next_offset,
             "epoch": self.snapshot.epoch,
@@ -123,7 +123,7 @@ class SnapshotWriter:
         }
 
     def _flush(self) -> None:
-        batch = build_batch(**self._place(), values=self._chunks)
+        batch = build_batch(**self._next_place(), values=self._chunks)
         count, self._chunks, self._buffered_bytes = len(self._chunks), [], 0
         self._append(batch, records=count)
 

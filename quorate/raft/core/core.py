@@ -154,7 +154,7 @@ class Core:
             case Received():
                 self._receive(event.message)
             case Durable():
-                self._durable(event.generation, event.end_offset)
+                self._note_durable(event.generation, event.end_offset)
             case Propose():
                 if isinstance(roles.role, Leader):
                     roles.role.on_propose(node, event)
@@ -337,7 +337,7 @@ class Core:
             case _:
                 assert_never(message)
 
-    def _durable(self, generation: Generation, end_offset: Offset) -> None:
+    def _note_durable(self, generation: Generation, end_offset: Offset) -> None:
         log = self._node.log
         if generation != log.generation:
             invariant(

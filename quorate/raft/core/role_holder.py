@@ -37,7 +37,7 @@ class RoleHolder(Cloneable):
 
     def begin(self, role: RoleState) -> tuple[Effect, ...]:
         self.role = role
-        self.node.role_changed(role.role)
+        self.node.report_role(role.role)
         self.go(role.enter(self.node))
         return self.take_effects()
 
@@ -47,7 +47,7 @@ class RoleHolder(Cloneable):
         while transition is not None:
             before = self.role
             epoch_before = node.epoch
-            after = self._enact(transition)
+            after = self._build_role(transition)
             check_transition(
                 before=before.role, after=after.role, epoch_before=epoch_before, epoch_after=node.epoch
             )
@@ -60,10 +60,10 @@ class RoleHolder(Cloneable):
             for kind in before.timers(node):
                 if kind not in kept:
                     node.cancel(kind)
-            node.role_changed(after.role, after.epoch_start_offset if isinstance(after, Leader) else None)
+            node.report_role(after.role, after.epoch_start_offset if isinstance(after, Leader) else None)
             transition = after.enter(node)
 
-    def _enact(self, transition: Transition) -> RoleState:
+    def _build_role(self, transition: Transition) -> RoleState:
         """Persist what the transition decides, and build the role."""
         node = self.node
         stored = node.election

@@ -262,7 +262,7 @@ class NodeState(Cloneable, derived=_DERIVED):
     def cancel(self, kind: TimerKind) -> None:
         self.out.append(CancelTimer(Timer(kind)))
 
-    def role_changed(self, role: Role, epoch_start_offset: Offset | None = None) -> None:
+    def report_role(self, role: Role, epoch_start_offset: Offset | None = None) -> None:
         self.out.append(
             RoleChanged(
                 role,

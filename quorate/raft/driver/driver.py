@@ -134,7 +134,7 @@ class Driver:
             state_machine,
             storage.log,
             self.appends,
-            on_applied=self._applied,
+            on_applied=self._report_applied,
             skipped=storage.skipped,
         )
         self.snapshots = Snapshots(
@@ -167,7 +167,7 @@ class Driver:
         self._late_reads = LateReads(
             storage.log,
             generation=lambda epoch: self.core.generation if self._leads(epoch) else None,
-            answer=self._answer_late,
+            answer=self._send_late_records,
         )
 
     async def run(self) -> None:
@@ -187,7 +187,7 @@ class Driver:
             ):
                 nursery.start_soon(task)
             self._effects.extend(self.core.start())
-            self._advance()
+            self._process_events()
 
     # Events in
 
@@ -195,7 +195,7 @@ class Driver:
         """Step the core with `event`, now unless a barrier is under way. Never raises: what goes wrong
         stops the node."""
         self._events.append(event)
-        self._advance()
+        self._process_events()
 
     def propose(self, append: QueuedAppend) -> None:
         """Queue an append; `commit_waiting` or `commit_soon` proposes what has queued up. The one way into
@@ -211,7 +211,7 @@ class Driver:
 
     def commit_waiting(self) -> None:
         if self.appends.has_waiting:
-            self._advance()
+            self._process_events()
 
     def commit_soon(self) -> None:
         """Propose when the tasks that are ready now have run, so that their appends share a batch."""
@@ -222,7 +222,7 @@ class Driver:
         if self.core.role is Role.LEADER:
             self.deliver(Resign())
 
-    def _advance(self) -> None:
+    def _process_events(self) -> None:
         if self._stepping or self._blocked or self._failure is not None or not self._runs:
             return
         self._stepping = True
@@ -230,7 +230,7 @@ class Driver:
         try:
             self._step_all()
             self._routes.flush()
-            if self._fetched and not self._acknowledge():
+            if self._fetched and not self._acknowledge_records():
                 self.applier.leave_to_task()
             else:
                 self.applier.catch_up()
@@ -238,9 +238,9 @@ class Driver:
             self.fail(error)
         finally:
             self._stepping = False
-        self._times.worked(started)
+        self._times.add_work(started)
 
-    def _acknowledge(self) -> bool:
+    def _acknowledge_records(self) -> bool:
         """A follower's answer to records is its next Fetch, once they are durable. Where a sync holds up the
         loop anyway it is done here and now, because the leader waits for it. False if it has to wait for
         another thread's sync."""
@@ -256,7 +256,7 @@ class Driver:
 
     def _step_all(self) -> None:
         core, events = self.core, self._events
-        while self._carry_out():
+        while self._carry_out_all():
             # `next_offset` promised what waits its place: a voter set of our own goes behind it.
             if (
                 self.appends.has_waiting
@@ -270,7 +270,7 @@ class Driver:
             else:
                 return
 
-    def _carry_out(self) -> bool:
+    def _carry_out_all(self) -> bool:
         """Carry out effects; False if a barrier stopped it."""
         effects = self._effects
         while effects:
@@ -280,12 +280,12 @@ class Driver:
                 self._barrier_wake.set()
                 return False
             effects.popleft()
-            self._do(effect)
+            self._carry_out(effect)
         return True
 
     # Effects out
 
-    def _do(self, effect: Effect) -> None:
+    def _carry_out(self, effect: Effect) -> None:
         # Each case costs those below it: what a commit is made of comes first, the most frequent on top.
         match effect:
             case fx.ArmTimer(timer, min_ms, max_ms):
@@ -294,11 +294,11 @@ class Driver:
             case fx.HighWatermarkAdvanced(high_watermark):
                 self._telemetry.high_watermark(high_watermark)
                 self.log.high_watermark = high_watermark
-                self._watermark.advanced(high_watermark)
+                self._watermark.note_high_watermark(high_watermark)
                 self._writer.measure_commits(high_watermark)
                 self.applier.advance(high_watermark)
             case fx.Send(message):
-                self._send(message)
+                self._send_message(message)
             case fx.SendRecords():
                 self._send_records(effect)
             case fx.AppendFetched():
@@ -322,7 +322,7 @@ class Driver:
                     ),
                 )
             case fx.RoleChanged():
-                self._role_changed(effect)
+                self._report_role(effect)
             case fx.SendSnapshotChunk():
                 self.snapshots.send_chunk(effect)
             case fx.StoreSnapshotChunk():
@@ -333,19 +333,19 @@ class Driver:
                 self._writer.append_voters(effect)
                 self._sync_wake.set()
             case fx.VotersChanged():
-                self.requests.voters_changed(effect)
+                self.requests.end_change(effect)
             case fx.ReadIndexConfirmed():
-                self.requests.read_index_confirmed(effect)
+                self.requests.confirm_reads(effect)
             case fx.ReadIndexFailed():
-                self.requests.read_index_failed(effect)
+                self.requests.fail_reads(effect)
             case fx.TransferEnded():
-                self.requests.transfer_ended(effect)
+                self.requests.end_transfer(effect)
             case fx.Persist() | fx.Truncate() | fx.InstallSnapshot():
                 raise AssertionError("barriers are carried out by _run_barriers")
             case _:
                 assert_never(effect)
 
-    def _send(self, message: Message) -> None:
+    def _send_message(self, message: Message) -> None:
         if isinstance(message, Request):
             self._routes.send_request(message)
         else:
@@ -356,15 +356,15 @@ class Driver:
         max_bytes = min(effect.max_bytes, self._fetch_max_bytes)
         records = self.log.read_tail(effect.start_offset, max_bytes)
         if records is None:
-            self._late_reads.ask(effect, max_bytes)
+            self._late_reads.read_later(effect, max_bytes)
         else:
             self._routes.send_response(effect.response, records)
 
-    def _applied(self, base_offset: Offset, results: Sequence[object], applied_offset: Offset) -> None:
+    def _report_applied(self, base_offset: Offset, results: Sequence[object], applied_offset: Offset) -> None:
         self._forwarder.applied(base_offset, results, applied_offset)
-        self._announcer.applied(applied_offset)
+        self._announcer.note_applied(applied_offset)
 
-    def _role_changed(self, effect: RoleChanged) -> None:
+    def _report_role(self, effect: RoleChanged) -> None:
         log.info(
             "role changed",
             node=self.core.node_id,
@@ -373,9 +373,9 @@ class Driver:
             leader=effect.leader,
             log_end_offset=self.core.log_end_offset,
         )
-        self._times.role_changed(effect)
+        self._times.note_role(effect)
         if effect.role is not Role.LEADER:
-            self.requests.stopped_leading()
+            self.requests.end_transfers()
             self.appends.fail_in_log(
                 OutcomeUnknownError(
                     f"this node stopped leading (epoch {effect.epoch}) before the append was committed; "
@@ -389,7 +389,7 @@ class Driver:
             leader=effect.leader,
             voted=effect.voted,
         )
-        self._announcer.role_changed(effect)
+        self._announcer.note_role(effect)
 
     # What waits for the disk
 
@@ -401,15 +401,15 @@ class Driver:
                 barrier = self._effects[0]
                 if barrier.is_barrier is False:
                     break
-                await self._pass(barrier)
+                await self._complete_barrier(barrier)
                 self._effects.popleft()
             self._blocked = False
-            self._advance()
+            self._process_events()
             if not self._blocked:
                 unblocked, self._unblocked = self._unblocked, trio.Event()
                 unblocked.set()
 
-    async def _pass(self, barrier: fx.Persist | fx.Truncate | fx.InstallSnapshot) -> None:
+    async def _complete_barrier(self, barrier: fx.Persist | fx.Truncate | fx.InstallSnapshot) -> None:
         match barrier:
             case fx.Persist(state):
                 await self._state_file.store(state)
@@ -442,7 +442,7 @@ class Driver:
             if self.core.durable_end_offset >= end_offset:
                 return
             try:
-                await self._sync()
+                await self._sync_log()
             except Exception as error:
                 self.fail(error)
                 raise
@@ -451,9 +451,9 @@ class Driver:
         while True:
             await self._sync_wake.wait()
             self._sync_wake = trio.Event()
-            await self._sync()
+            await self._sync_log()
 
-    async def _sync(self) -> None:
+    async def _sync_log(self) -> None:
         generation = self.core.generation
         end_offset = await self.log.sync()
         self.deliver(Durable(generation, Offset(end_offset)))
@@ -462,9 +462,9 @@ class Driver:
         while True:
             await self._commit_wake.wait()
             self._commit_wake = trio.Event()
-            self._advance()
+            self._process_events()
 
-    def _answer_late(self, effect: fx.SendRecords, records: Buffer) -> None:
+    def _send_late_records(self, effect: fx.SendRecords, records: Buffer) -> None:
         self._routes.send_response(effect.response, records)
         self._routes.flush()
 

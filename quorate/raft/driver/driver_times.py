@@ -19,7 +19,7 @@ class DriverTimes:
         self._reported_at = self._now()
         self._busy_seconds = 0.0
 
-    def worked(self, started: float) -> None:
+    def add_work(self, started: float) -> None:
         """Since `started`, until now. The telemetry hears of it now and then, because a step takes less than
         telling it."""
         ended = self._now()
@@ -30,7 +30,7 @@ class DriverTimes:
             self._reported_at = ended
             self._busy_seconds = 0.0
 
-    def role_changed(self, effect: RoleChanged) -> None:
+    def note_role(self, effect: RoleChanged) -> None:
         """An election is from becoming a candidate to learning of a leader, or becoming it."""
         now = self._now()
         if effect.role in _ASKING_ROLES:

@@ -35,7 +35,7 @@ class LateReads:
         self._asked: list[tuple[SendRecords, int]] = []
         self._wake = trio.Event()
 
-    def ask(self, effect: SendRecords, max_bytes: int) -> None:
+    def read_later(self, effect: SendRecords, max_bytes: int) -> None:
         self._asked.append((effect, max_bytes))
         self._wake.set()
 
@@ -46,9 +46,9 @@ class LateReads:
             self._wake = trio.Event()
             asked, self._asked = self._asked, []
             for effect, max_bytes in asked:
-                await self._read(effect, max_bytes)
+                await self._read_records(effect, max_bytes)
 
-    async def _read(self, effect: SendRecords, max_bytes: int) -> None:
+    async def _read_records(self, effect: SendRecords, max_bytes: int) -> None:
         epoch = effect.response.epoch
         generation = self._generation(epoch)
         records: Buffer

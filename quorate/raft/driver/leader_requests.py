@@ -81,12 +81,12 @@ class LeaderRequests:
         self._round += 1
         self._deliver(ReadIndex(self._round))
 
-    def read_index_confirmed(self, effect: ReadIndexConfirmed) -> None:
+    def confirm_reads(self, effect: ReadIndexConfirmed) -> None:
         if effect.read_round == self._round:
             for waiter in self._end_round():
                 waiter.passed(effect.read_index)
 
-    def read_index_failed(self, effect: ReadIndexFailed) -> None:
+    def fail_reads(self, effect: ReadIndexFailed) -> None:
         if effect.read_round == self._round:
             error = self.not_leader()
             for waiter in self._end_round():
@@ -106,7 +106,7 @@ class LeaderRequests:
         self._check_no_transfer()
         refused = self._core.refusal_of(change)
         if refused is not None:
-            raise self._refusal(refused.error, refused.message)
+            raise self._refusal_error(refused.error, refused.message)
 
     def _check_no_transfer(self) -> None:
         if self.holds_appends_back:
@@ -114,7 +114,7 @@ class LeaderRequests:
                 ErrorCode.REQUEST_TIMED_OUT, "leadership is being transferred; try again in a moment"
             )
 
-    def _refusal(self, error: ErrorCode, message: str) -> QuorumError:
+    def _refusal_error(self, error: ErrorCode, message: str) -> QuorumError:
         if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return self.not_leader()
         return RequestRefusedError(error, message)
@@ -132,7 +132,7 @@ class LeaderRequests:
         finally:
             del self._changes[number]
 
-    def voters_changed(self, effect: VotersChanged) -> None:
+    def end_change(self, effect: VotersChanged) -> None:
         waiting = self._changes.get(effect.request)
         if waiting is None:
             return
@@ -140,12 +140,12 @@ class LeaderRequests:
         if effect.unknown:
             error = OutcomeUnknownError(effect.message)
         elif effect.error is not ErrorCode.NONE:
-            error = self._refusal(effect.error, effect.message)
+            error = self._refusal_error(effect.error, effect.message)
         waiting.end(error)
 
     # Leadership
 
-    async def transfer(self, successor: NodeId) -> None:
+    async def transfer_leadership(self, successor: NodeId) -> None:
         """Return when this node has resigned so that `successor` is elected; its election then begins.
 
         Raises `NotLeaderError`, or `RequestRefusedError` when this node leads on.
@@ -155,7 +155,7 @@ class LeaderRequests:
         waiting = _Waiting()
         earlier = self._transfers.pop(successor, None)
         if earlier is not None:
-            earlier.end(_not_transferred(successor, ErrorCode.REQUEST_TIMED_OUT))
+            earlier.end(_transfer_refusal(successor, ErrorCode.REQUEST_TIMED_OUT))
         self._transfers[successor] = waiting
         self._deliver(TransferLeadership(successor))
         await waiting.wait()
@@ -165,14 +165,14 @@ class LeaderRequests:
         """Nothing may be proposed while a successor catches up."""
         return bool(self._transfers)
 
-    def transfer_ended(self, effect: TransferEnded) -> None:
+    def end_transfer(self, effect: TransferEnded) -> None:
         waiting = self._transfers.pop(effect.successor, None)
         if waiting is not None:
-            waiting.end(_not_transferred(effect.successor, effect.error))
+            waiting.end(_transfer_refusal(effect.successor, effect.error))
 
     # All of it
 
-    def stopped_leading(self) -> None:
+    def end_transfers(self) -> None:
         """A transfer that was under way has done what it can."""
         transfers, self._transfers = self._transfers, {}
         for waiting in transfers.values():
@@ -191,7 +191,7 @@ class LeaderRequests:
         self._transfers.clear()
 
 
-def _not_transferred(successor: NodeId, code: ErrorCode) -> RequestRefusedError:
+def _transfer_refusal(successor: NodeId, code: ErrorCode) -> RequestRefusedError:
     what = (
         "it is not another voter of this quorum; describe the quorum to see who is"
         if code is ErrorCode.INVALID_VOTER_KEY

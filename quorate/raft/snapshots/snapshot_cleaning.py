@@ -63,12 +63,12 @@ class SnapshotCleaner:
     async def run(self) -> None:
         """Clean now and then, and when asked. Until cancelled; raises `DiskError`, `LogError`."""
         while True:
-            await self._clean()
+            await self._remove_prefix()
             with trio.move_on_after(_INTERVAL_SECONDS):
                 await self._wake.wait()
             self._wake = trio.Event()
 
-    async def _clean(self) -> None:
+    async def _remove_prefix(self) -> None:
         while True:
             await self._hooks.wait_unblocked()
             start = self._next_start()

@@ -57,7 +57,7 @@ class SnapshotReceiver:
         `StateMachineError`, `DamagedSnapshotError`, `DiskError`."""
         latest = self._store.latest
         if latest is not None:
-            self._install(await load_snapshot(self._state_machine, self._store, latest, urgent=True))
+            self._install_state(await load_snapshot(self._state_machine, self._store, latest, urgent=True))
 
     def store_chunk(self, effect: StoreSnapshotChunk) -> None:
         """Raises `DiskError`."""
@@ -87,15 +87,15 @@ class SnapshotReceiver:
             self._wake = trio.Event()
             snapshot = self._wanted
             if snapshot is not None:
-                await self._check(snapshot)
+                await self._check_part(snapshot)
 
-    async def _check(self, snapshot: SnapshotId) -> None:
+    async def _check_part(self, snapshot: SnapshotId) -> None:
         try:
             # Not to be stopped halfway: it may already have its name.
             contents = await self._store.complete_part(snapshot)
             if self._wanted != snapshot:
                 return
-            loaded = await self._load(snapshot)
+            loaded = await self._load_part(snapshot)
         except DamagedSnapshotError as error:
             log.warning("a fetched snapshot is damaged and will be fetched again", problem=str(error))
             if self._wanted == snapshot:
@@ -108,7 +108,7 @@ class SnapshotReceiver:
             self._loaded = loaded
             self._checked(SnapshotChecked(snapshot, contents.voters))
 
-    async def _load(self, snapshot: SnapshotId) -> LoadedSnapshot | None:
+    async def _load_part(self, snapshot: SnapshotId) -> LoadedSnapshot | None:
         """None if it was dropped meanwhile."""
         with trio.CancelScope() as self._loading:
             return await load_snapshot(self._state_machine, self._store, snapshot, urgent=False)
@@ -121,11 +121,11 @@ class SnapshotReceiver:
         await self._log.reset(EpochEnd(snapshot.epoch, snapshot.end_offset))
         loaded, self._loaded, self._wanted = self._loaded, None, None
         if loaded is not None and loaded.contents.snapshot == snapshot:
-            self._install(loaded)
+            self._install_state(loaded)
         elif self._applier.applied_offset != snapshot.end_offset:
             raise AssertionError(f"{snapshot} is to be installed, and was not loaded")
 
-    def _install(self, loaded: LoadedSnapshot) -> None:
+    def _install_state(self, loaded: LoadedSnapshot) -> None:
         loaded.install()
         contents = loaded.contents
         snapshot = contents.snapshot

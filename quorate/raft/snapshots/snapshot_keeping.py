@@ -78,7 +78,9 @@ class Snapshots:
             storage.log,
             storage.snapshots,
             triggers=triggers,
-            hooks=TakingHooks(voters_at=core.voters_at, make_durable=driver.make_durable, taken=self._taken),
+            hooks=TakingHooks(
+                voters_at=core.voters_at, make_durable=driver.make_durable, taken=self._report_taken
+            ),
         )
         self._cleaner = SnapshotCleaner(
             storage.log,
@@ -97,7 +99,7 @@ class Snapshots:
             storage.log,
             storage.snapshots,
             checked=driver.deliver,
-            replaced=self._replaced,
+            replaced=self._report_replaced,
         )
         self._sender = SnapshotSender(storage.snapshots, answer=driver.answer_snapshot_fetch)
 
@@ -148,12 +150,12 @@ class Snapshots:
 
     # What one part has to do with another
 
-    def _taken(self, contents: SnapshotContents) -> None:
+    def _report_taken(self, contents: SnapshotContents) -> None:
         self._driver.deliver(SnapshotTaken(contents.snapshot))
         self._telemetry.snapshot_taken(contents.size_bytes)
         self._cleaner.clean_soon()
 
-    def _replaced(self, contents: SnapshotContents) -> None:
+    def _report_replaced(self, contents: SnapshotContents) -> None:
         self._taker.replace_state(contents.snapshot)
         self._telemetry.snapshot_loaded(contents.size_bytes)
         self._telemetry.log_end_offset(self._log.end_offset, self._log.last_epoch)

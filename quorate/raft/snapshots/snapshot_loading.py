@@ -21,7 +21,7 @@ class LoadedSnapshot:
         try:
             self._loader.install()
         except Exception as error:
-            raise _failed("install raised", self.contents.snapshot, error) from error
+            raise _loading_error("install raised", self.contents.snapshot, error) from error
 
 
 async def load_snapshot(
@@ -32,24 +32,24 @@ async def load_snapshot(
     contents = store.contents(snapshot)
     slices = SnapshotSlices(rests=not urgent)
     with store.reader(snapshot) as reader:
-        loader = _begin(state_machine, snapshot)
+        loader = _begin_load(state_machine, snapshot)
         for chunk in reader:
             try:
                 loader.add(chunk)
             except Exception as error:
-                raise _failed("add raised", snapshot, error) from error
+                raise _loading_error("add raised", snapshot, error) from error
             await slices.pause(len(chunk))
     return LoadedSnapshot(contents, loader)
 
 
-def _begin(state_machine: StateMachine[object], snapshot: SnapshotId) -> SnapshotLoader:
+def _begin_load(state_machine: StateMachine[object], snapshot: SnapshotId) -> SnapshotLoader:
     try:
         return state_machine.load_snapshot(snapshot)
     except Exception as error:
-        raise _failed("load_snapshot raised", snapshot, error) from error
+        raise _loading_error("load_snapshot raised", snapshot, error) from error
 
 
-def _failed(what: str, snapshot: SnapshotId, error: Exception) -> StateMachineError:
+def _loading_error(what: str, snapshot: SnapshotId, error: Exception) -> StateMachineError:
     return StateMachineError(
         f"{what} {type(error).__name__} ({error}) for the snapshot ending at offset {snapshot.end_offset}; "
         "this node stops here. Mend the state machine, which must read what every version of it wrote, and "

@@ -45,10 +45,10 @@ class SnapshotSender:
         while True:
             while self._asked:
                 effect = self._asked.pop(next(iter(self._asked)))
-                self._answer(await self._read(effect))
+                self._answer(await self._read_chunk(effect))
             await self._wake.wait()
 
-    async def _read(self, effect: SendSnapshotChunk) -> FetchSnapshotResponse:
+    async def _read_chunk(self, effect: SendSnapshotChunk) -> FetchSnapshotResponse:
         response = effect.response
         max_bytes = max(0, min(effect.max_bytes, CHUNK_BYTES))
         try:

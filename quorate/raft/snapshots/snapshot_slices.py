@@ -17,9 +17,9 @@ class SnapshotSlices:
 
     def __init__(self, *, rests: bool) -> None:
         self._rests = rests
-        self._begin()
+        self._begin_slice()
 
-    def _begin(self) -> None:
+    def _begin_slice(self) -> None:
         self._started = trio.current_time()
         self._bytes = 0
 
@@ -34,4 +34,4 @@ class SnapshotSlices:
             await trio.sleep(ran)
         else:
             await trio.lowlevel.checkpoint()
-        self._begin()
+        self._begin_slice()

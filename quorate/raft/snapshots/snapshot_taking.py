@@ -86,7 +86,7 @@ class SnapshotTaker:
 
     def replace_state(self, snapshot: SnapshotId) -> None:
         """The state was loaded from `snapshot`. One of an older state that is being taken is given up."""
-        self._advance(snapshot, self._applier.applied_bytes)
+        self._note_snapshot(snapshot, self._applier.applied_bytes)
 
     async def take(self) -> SnapshotId:
         """Take one of all that is applied now, unless the last one has it; its id. Durable when it returns.
@@ -99,7 +99,7 @@ class SnapshotTaker:
         async with self._one_at_a_time:
             if self._last is None or self._last.end_offset < wanted:
                 try:
-                    await self._take()
+                    await self._take_snapshot()
                 except Exception as error:
                     raise SnapshotNotTakenError(
                         f"taking a snapshot that ends at offset {wanted} or above failed with "
@@ -107,7 +107,7 @@ class SnapshotTaker:
                     ) from error
             return present(self._last, "the snapshot that was taken")
 
-    async def _take(self) -> None:
+    async def _take_snapshot(self) -> None:
         applier = self._applier
         end, applied_bytes = applier.applied_offset, applier.applied_bytes
         snapshot = SnapshotId(end, self._epoch_below(end))
@@ -118,14 +118,14 @@ class SnapshotTaker:
                 snapshot, last_timestamp_ms=applier.last_timestamp_ms, voters=self._hooks.voters_at(end)
             )
             try:
-                contents = await self._write(writer, chunks)
+                contents = await self._write_chunks(writer, chunks)
             finally:
                 writer.abandon()
         finally:
-            _close(chunks)
+            _close_iterator(chunks)
         if contents is None:
             return
-        self._advance(snapshot, applied_bytes)
+        self._note_snapshot(snapshot, applied_bytes)
         log.info(
             "took a snapshot",
             end_offset=snapshot.end_offset,
@@ -135,7 +135,7 @@ class SnapshotTaker:
         )
         self._hooks.taken(contents)
 
-    async def _write(self, writer: SnapshotWriter, chunks: Iterator[bytes]) -> SnapshotContents | None:
+    async def _write_chunks(self, writer: SnapshotWriter, chunks: Iterator[bytes]) -> SnapshotContents | None:
         """None if a later snapshot arrived meanwhile."""
         end = writer.snapshot.end_offset
         slices = SnapshotSlices(rests=True)
@@ -159,7 +159,7 @@ class SnapshotTaker:
         epoch = self._log.epoch_at(end - 1)
         return self._log.log_start_epoch if epoch is None else epoch
 
-    def _advance(self, snapshot: SnapshotId, applied_bytes: int) -> None:
+    def _note_snapshot(self, snapshot: SnapshotId, applied_bytes: int) -> None:
         self._last, self._last_bytes, self._last_at = snapshot, applied_bytes, trio.current_time()
 
     async def _wait_due(self) -> None:
@@ -176,7 +176,7 @@ class SnapshotTaker:
                 return
 
 
-def _close(chunks: Iterator[bytes]) -> None:
+def _close_iterator(chunks: Iterator[bytes]) -> None:
     """A generator that is dropped halfway tidies up now, not when it is collected."""
     close = getattr(chunks, "close", None)
     if close is not None:

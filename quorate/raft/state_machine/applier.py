@@ -128,15 +128,15 @@ class Applier:
         base, records = batch.base_offset, batch.records
         WORK.records += len(records)
         results: Sequence[object]
-        if self._skipped is not None and self._skipped.has(base, batch.epoch):
+        if self._skipped is not None and self._skipped.skips(base, batch.epoch):
             results = [None] * len(records)
         else:
-            results = self._results_of(batch)
+            results = self._call_apply(batch)
         self._advance_to(end, batch_bytes=batch_bytes, timestamp_ms=batch.timestamp_ms)
         self._on_applied(base, results, end)
         return results
 
-    def _results_of(self, batch: CommittedBatch) -> Sequence[object]:
+    def _call_apply(self, batch: CommittedBatch) -> Sequence[object]:
         base, records = batch.base_offset, batch.records
         try:
             results = self._state_machine.apply(batch)

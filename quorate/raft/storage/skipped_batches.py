@@ -38,11 +38,11 @@ class SkippedBatches:
     def __bool__(self) -> bool:
         return bool(self._epochs)
 
-    def all(self) -> tuple[SkippedBatch, ...]:
+    def as_tuple(self) -> tuple[SkippedBatch, ...]:
         """Return the skipped batches, in ascending order."""
         return tuple(sorted(SkippedBatch(offset, epoch) for offset, epoch in self._epochs.items()))
 
-    def has(self, offset: Offset, epoch: Epoch) -> bool:
+    def skips(self, offset: Offset, epoch: Epoch) -> bool:
         """Return whether the batch at this offset is skipped, and log it if a skip names the offset. A
         batch of another epoch is another batch: the one that the skip named was never committed."""
         named = self._epochs.get(offset)
@@ -70,7 +70,7 @@ def load_skipped(disk: Disk, log_folder: str) -> SkippedBatches:
             problem = f"version is {content['version']}, this quorate knows {_VERSION}"
             raise UnreadableStateError(path, problem, _RESTORE)
         batches = tuple(
-            SkippedBatch(Offset(_whole(each["offset"])), Epoch(_whole(each["epoch"])))
+            SkippedBatch(Offset(_whole_number(each["offset"])), Epoch(_whole_number(each["epoch"])))
             for each in content["skipped"]
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -79,7 +79,7 @@ def load_skipped(disk: Disk, log_folder: str) -> SkippedBatches:
     return SkippedBatches(batches)
 
 
-def _whole(value: object) -> int:
+def _whole_number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{value!r} is not a whole number")
     return value

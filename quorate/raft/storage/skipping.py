@@ -34,8 +34,8 @@ async def skip_batch(
     storage = await open_storage(runtime, config)
     try:
         wanted = SkippedBatch(offset, epoch)
-        count = await _check(storage, wanted)
-        skipped = tuple(sorted({*storage.skipped.all(), wanted}))
+        count = await _check_skippable(storage, wanted)
+        skipped = tuple(sorted({*storage.skipped.as_tuple(), wanted}))
         await store_skipped(runtime.disk, f"{folder}/{LOG_FOLDER}", skipped)
         log.warning("a batch will be skipped", folder=folder, offset=offset, epoch=epoch, records=count)
         return skipped
@@ -45,7 +45,7 @@ async def skip_batch(
         storage.lock.release()
 
 
-async def _check(storage: Storage, wanted: SkippedBatch) -> int:
+async def _check_skippable(storage: Storage, wanted: SkippedBatch) -> int:
     """Return the number of records that are lost. Raises `SkipRefusedError`."""
     offset, latest = wanted.offset, storage.recovered.snapshot
     if latest is not None and latest.end_offset > offset:
@@ -59,7 +59,7 @@ async def _check(storage: Storage, wanted: SkippedBatch) -> int:
             f"this node's log has offsets {storage.log.log_start_offset} to {storage.log.end_offset} "
             f"(exclusive), and not {offset}; if it is behind, start it, and skip when it stops at the batch"
         )
-    batch = await _batch_with(storage, offset)
+    batch = await _read_batch_with(storage, offset)
     header = batch.header
     if header.base_offset != offset or header.leader_epoch != wanted.epoch:
         raise SkipRefusedError(
@@ -74,6 +74,6 @@ async def _check(storage: Storage, wanted: SkippedBatch) -> int:
     return int(header.end_offset - header.base_offset)
 
 
-async def _batch_with(storage: Storage, offset: Offset) -> Batch:
+async def _read_batch_with(storage: Storage, offset: Offset) -> Batch:
     data = await storage.log.read(offset, _READ_BYTES)
     return next(batch for batch in read_batches(data) if batch.header.end_offset > offset)

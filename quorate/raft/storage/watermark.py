@@ -36,10 +36,10 @@ class WatermarkCheckpoint:
         self._disk = disk
         self._path = f"{log_folder}/{HIGH_WATERMARKS}"
         self._interval_ms = interval_ms
-        self._high_watermark = self._stored = _believable(disk, log_folder, end_offset)
+        self._high_watermark = self._stored = _load_believable(disk, log_folder, end_offset)
         self._wake = trio.Event()
 
-    def advanced(self, high_watermark: Offset) -> None:
+    def note_high_watermark(self, high_watermark: Offset) -> None:
         """The high watermark (exclusive) is known to be here. It is durable in the log on a majority, and
         need not yet be so in this node's. Costs nothing; never goes back."""
         if self._high_watermark is None or high_watermark > self._high_watermark:
@@ -68,7 +68,7 @@ def load_high_watermark(disk: Disk, log_folder: str) -> Offset | None:
     return load_offsets(disk, f"{log_folder}/{HIGH_WATERMARKS}").get(METADATA_PARTITION)
 
 
-def _believable(disk: Disk, log_folder: str, end_offset: Offset) -> Offset | None:
+def _load_believable(disk: Disk, log_folder: str, end_offset: Offset) -> Offset | None:
     try:
         stored = load_high_watermark(disk, log_folder)
     except UnreadableCheckpointError as error:

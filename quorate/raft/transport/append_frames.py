@@ -180,9 +180,9 @@ class _Remote:
         self._dirty = dirty
 
     def failed(self, error: QuorumError) -> None:
-        self._answer(encode_failure(self._correlation, error, kind=self.kind))
+        self._push_answer(encode_failure(self._correlation, error, kind=self.kind))
 
-    def _answer(self, buffers: list[Buffer]) -> None:
+    def _push_answer(self, buffers: list[Buffer]) -> None:
         if not self._outbox.closed:
             self._outbox.push(buffers)
             self._dirty[self._outbox] = None
@@ -198,7 +198,7 @@ class RemoteAppendWaiter(_Remote):
     def applied(
         self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end_offset: Offset
     ) -> None:
-        self._answer(encode_success(self._correlation, base_offset, epoch, batch_end_offset))
+        self._push_answer(encode_success(self._correlation, base_offset, epoch, batch_end_offset))
 
 
 class RemoteIndexWaiter(_Remote):
@@ -209,4 +209,4 @@ class RemoteIndexWaiter(_Remote):
     kind = FrameKind.READ_INDEX
 
     def passed(self, read_index: Offset) -> None:
-        self._answer(encode_outcome(FrameKind.READ_INDEX, self._correlation, offset=read_index))
+        self._push_answer(encode_outcome(FrameKind.READ_INDEX, self._correlation, offset=read_index))

@@ -126,7 +126,7 @@ class Channel:
                 nursery.start_soon(outbox.run)
                 nursery.start_soon(self._send_joined)
                 nursery.start_soon(self._close_when_silent)
-                await self._read(FrameReader(outbox.stream, max_frame_bytes=self._max_frame_bytes))
+                await self._read_answers(FrameReader(outbox.stream, max_frame_bytes=self._max_frame_bytes))
                 nursery.cancel_scope.cancel()
         finally:
             self.broken = True
@@ -141,7 +141,7 @@ class Channel:
         self.broken = True
         self._outbox.close()
 
-    async def _read(self, reader: FrameReader) -> None:
+    async def _read_answers(self, reader: FrameReader) -> None:
         try:
             while frames := await reader.receive():
                 self._heard_at = trio.current_time()
@@ -182,11 +182,11 @@ class Channel:
             self._send_joined_now()
         elif not position:
             self._wake.set()
-        frame = await self._wait(answer)
+        frame = await self._wait_answer(answer)
         success = answer.success
         if success is None:
             try:
-                success = answer.success = self._success_of(frame)
+                success = answer.success = self._decode_success(frame)
             except InvalidAppendError:
                 if answer.count == len(records):
                     raise
@@ -198,13 +198,13 @@ class Channel:
         answer = _Answer()
         if not self.broken:
             self._send_append(answer, records)
-        return self._success_of(await self._wait(answer))
+        return self._decode_success(await self._wait_answer(answer))
 
-    def _success_of(self, frame: Frame) -> Success:
+    def _decode_success(self, frame: Frame) -> Success:
         try:
             success = decode_response(frame)
         except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
+            raise self._protocol_error(error) from error
         if self._on_committed is not None:
             self._on_committed(success.epoch, success.batch_end_offset)
         return success
@@ -212,55 +212,55 @@ class Channel:
     async def request(self, payload: bytes) -> bytes:
         """Send one of the application's requests; its response. Raises `NotLeaderError` when nobody serves
         such requests there, and nothing happened, or `OutcomeUnknownError`."""
-        return await self._answer_to(FrameKind.APPLICATION, decode_application_response, payload=payload)
+        return await self._request(FrameKind.APPLICATION, decode_application_response, payload=payload)
 
     async def read_index(self) -> Offset:
         """Ask the leader for a read index. Raises `NotLeaderError`, or `OutcomeUnknownError` if the
         connection breaks before the answer."""
-        return await self._answer_to(FrameKind.READ_INDEX, decode_read_index)
+        return await self._request(FrameKind.READ_INDEX, decode_read_index)
 
     async def change_voters(self, change: VoterChange) -> None:
         """Return when it is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
         happened, `OutcomeUnknownError`."""
         kind = FrameKind.CHANGE_VOTERS
-        await self._answer_to(kind, partial(decode_outcome, kind=kind), voter_change_fields(change))
+        await self._request(kind, partial(decode_outcome, kind=kind), voter_change_fields(change))
 
     async def transfer_leadership(self, successor: NodeId) -> None:
         """Return when the leader has resigned so that `successor` is elected. Raises as `change_voters`."""
         kind = FrameKind.TRANSFER_LEADERSHIP
-        await self._answer_to(kind, partial(decode_outcome, kind=kind), [successor])
+        await self._request(kind, partial(decode_outcome, kind=kind), [successor])
 
     async def describe_quorum(self) -> QuorumView:
         """Return the description of the quorum by the node at the other end. Raises `OutcomeUnknownError`
         when it gave no answer."""
-        return await self._answer_to(FrameKind.DESCRIBE_QUORUM, decode_view)
+        return await self._request(FrameKind.DESCRIBE_QUORUM, decode_view)
 
     async def take_snapshot(self) -> SnapshotId:
         """Do the same as `Quorum.take_snapshot` on the node at the other end. Raises `SnapshotNotTakenError`,
         or `OutcomeUnknownError`."""
-        return await self._answer_to(FrameKind.TAKE_SNAPSHOT, decode_snapshot)
+        return await self._request(FrameKind.TAKE_SNAPSHOT, decode_snapshot)
 
     async def list_snapshots(self) -> tuple[ListedSnapshot, ...]:
         """Return the snapshots of the node at the other end, ascending. Raises `OutcomeUnknownError` when it
         gave no answer."""
-        return await self._answer_to(FrameKind.LIST_SNAPSHOTS, decode_listed)
+        return await self._request(FrameKind.LIST_SNAPSHOTS, decode_listed)
 
     async def read_snapshot(
         self, snapshot: SnapshotId, *, position: int, max_bytes: int
     ) -> tuple[bytes, int]:
         """Return some bytes of a snapshot of the node at the other end, and the size of the whole. Raises
         `RequestRefusedError` when it has no such snapshot, or none so long; `OutcomeUnknownError`."""
-        return await self._answer_to(
+        return await self._request(
             FrameKind.READ_SNAPSHOT, decode_chunk, snapshot_read_fields(snapshot, position, max_bytes)
         )
 
-    def _misunderstood(self, error: PeerProtocolError) -> OutcomeUnknownError:
+    def _protocol_error(self, error: PeerProtocolError) -> OutcomeUnknownError:
         if not self.broken:
             log.warning("closed a connection", address=str(self.address), reason=str(error))
             self.close()
         return OutcomeUnknownError(f"{self.address} answered, but not in this protocol: {error}")
 
-    async def _answer_to(
+    async def _request(
         self,
         kind: FrameKind,
         decode: Callable[[Frame], T],
@@ -275,13 +275,13 @@ class Channel:
             encode_frame(kind, self._correlation, [self._cluster_id, *fields], [payload] if payload else ())
         )
         self._outbox.flush()
-        frame = await self._wait(answer)
+        frame = await self._wait_answer(answer)
         try:
             return decode(frame)
         except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
+            raise self._protocol_error(error) from error
 
-    async def _wait(self, answer: _Answer) -> Frame:
+    async def _wait_answer(self, answer: _Answer) -> Frame:
         if self.broken:
             raise OutcomeUnknownError(f"the connection to {self.address} broke")
         await answer.event.wait()

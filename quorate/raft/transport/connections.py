@@ -49,12 +49,12 @@ class Connections:
         """Drop the connection and the answers for it."""
         connection.is_closed = True
         self._silent_first.pop(connection, None)
-        self._forget(connection)
+        self._release_place(connection)
         for number in connection.owed:
             del self._owed[number]
         connection.owed.clear()
 
-    def asked(self, connection: PeerConnection, correlation: int) -> int:
+    def add_request(self, connection: PeerConnection, correlation: int) -> int:
         """A request for the core came on it. Returns the number that takes the place of its correlation
         there: who sends a request draws its correlation, so anybody may draw the same. Whoever asks without
         end loses its own oldest answers."""
@@ -67,7 +67,7 @@ class Connections:
         self._owed[number] = connection
         return number
 
-    def answered(self, number: int) -> tuple[PeerConnection, int] | None:
+    def take_request(self, number: int) -> tuple[PeerConnection, int] | None:
         """The connection that the request came on, and its correlation there; None if that is gone."""
         connection = self._owed.pop(number, None)
         return None if connection is None else (connection, connection.owed.pop(number))
@@ -77,23 +77,23 @@ class Connections:
         """Requests that the core has."""
         return len(self._owed)
 
-    def heard(self, connection: PeerConnection) -> None:
+    def note_heard(self, connection: PeerConnection) -> None:
         """Something came on it."""
         if connection in self._silent_first:
             self._silent_first.move_to_end(connection)
 
-    def is_of(self, connection: PeerConnection, voter: NodeId | None) -> None:
+    def assign_voter(self, connection: PeerConnection, voter: NodeId | None) -> None:
         """It says that it is `voter`'s; None: no voter's."""
         if connection.node == voter:
             return
-        self._forget(connection)
+        self._release_place(connection)
         connection.node = voter
         if voter is not None:
             places = self._of_voter.setdefault(voter, {})
             places[connection] = None
             if len(places) > PLACES_PER_VOTER:
                 # The oldest of them has no place of its own any more.
-                self._forget(next(iter(places)))
+                self._release_place(next(iter(places)))
 
     def displace(self) -> PeerConnection | None:
         """Take out who has to make room, to be closed; None if all have places of their own."""
@@ -103,7 +103,7 @@ class Connections:
                 return connection
         return None
 
-    def _forget(self, connection: PeerConnection) -> None:
+    def _release_place(self, connection: PeerConnection) -> None:
         if connection.node is not None:
             places = self._of_voter[connection.node]
             del places[connection]

@@ -35,16 +35,16 @@ class EndpointCheck:
         REQUEST_TIMED_OUT if nobody answers there and INVALID_REQUEST if another does."""
         match change:
             case AddVoter(voter) | UpdateVoter(voter) if voter.key.id != self._node_id:
-                await self._check(voter)
+                await self._check_voter(voter)
             case _:
                 return
 
-    async def _check(self, voter: Voter) -> None:
+    async def _check_voter(self, voter: Voter) -> None:
         address = Address(voter.endpoint.host, voter.endpoint.port)
         code, problem = ErrorCode.INVALID_REQUEST, ""
         try:
             with trio.fail_after(self._timeout_ms / 1000):
-                problem = self._problem(await self._ask(address), voter)
+                problem = self._identity_problem(await self._ask_view(address), voter)
         except trio.TooSlowError:
             code = ErrorCode.REQUEST_TIMED_OUT
             problem = f"nothing answered there within {self._timeout_ms} ms; start it"
@@ -58,17 +58,18 @@ class EndpointCheck:
                 f"node {voter.key.id} is to be reached at {address}, but {problem}, or correct the address",
             )
 
-    def _problem(self, view: QuorumView, voter: Voter) -> str:
+    def _identity_problem(self, view: QuorumView, voter: Voter) -> str:
         """Empty if there is none."""
         if view.cluster_id != self._cluster_id:
             return f"cluster {view.cluster_id} answers there; see who it is"
         if view.node is None:
             return "it did not say which node it is; upgrade it"
         if not view.node.matches(voter.key):
-            return f"{_shown(view.node)} answers there, not {_shown(voter.key)}; see which of them is meant"
+            found, wanted = _show_key(view.node), _show_key(voter.key)
+            return f"{found} answers there, not {wanted}; see which of them is meant"
         return ""
 
-    async def _ask(self, address: Address) -> QuorumView:
+    async def _ask_view(self, address: Address) -> QuorumView:
         channel = await Channel.connect(
             self._network,
             address,
@@ -95,5 +96,5 @@ class EndpointCheck:
         return view
 
 
-def _shown(key: ReplicaKey) -> str:
+def _show_key(key: ReplicaKey) -> str:
     return f"node {key.id} with directory {key.directory_id}"

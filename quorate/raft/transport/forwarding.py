@@ -116,7 +116,7 @@ class Forwarder:
             del self._under_way[number]
             if not self._under_way:
                 self._idle.set()
-            self._forget()
+            self._drop_results()
 
     async def wait_idle(self) -> None:
         """Return when no append is under way. No checkpoint if that is so."""
@@ -128,7 +128,7 @@ class Forwarder:
         if self._applied_offset < batch_end_offset:
             self._on_committed(epoch, batch_end_offset)
 
-    def _forget(self) -> None:
+    def _drop_results(self) -> None:
         """Results that nothing under way can ask for."""
         oldest = next(iter(self._under_way.values()), None)
         if oldest is None:

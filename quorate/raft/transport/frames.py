@@ -142,10 +142,10 @@ class FrameReader:
         while True:
             if self._buffer and (frames := self._whole_frames()):
                 return frames
-            if not await self._more():
+            if not await self._receive_more():
                 return []
 
-    async def _more(self) -> bool:
+    async def _receive_more(self) -> bool:
         buffered = self._buffer
         if len(buffered) >= 4 and (size := int.from_bytes(buffered[:4], "big") + 4) > _SMALL_FRAME_BYTES:
             # Parts of a large frame are joined once, not grown by concatenation.

@@ -27,16 +27,16 @@ def voter_change_fields(change: VoterChange) -> list[object]:
     """What follows the cluster id in a CHANGE_VOTERS request."""
     match change:
         case AddVoter(voter):
-            return [_Change.ADD.value, *_voter(voter)]
+            return [_Change.ADD.value, *_encode_voter(voter)]
         case UpdateVoter(voter):
-            return [_Change.UPDATE.value, *_voter(voter)]
+            return [_Change.UPDATE.value, *_encode_voter(voter)]
         case RemoveVoter(key):
             return [_Change.REMOVE.value, *KEY.encode(key)]
         case AdoptVoters():
             return [_Change.ADOPT.value]
 
 
-def _voter(voter: Voter) -> list[object]:
+def _encode_voter(voter: Voter) -> list[object]:
     return [*KEY.encode(voter.key), ENDPOINT.encode(voter.endpoint)]
 
 
@@ -66,17 +66,17 @@ def decode_transfer(frame: Frame) -> tuple[str, NodeId]:
     return read.take(TEXT), read.take(NODE)
 
 
-def described(frame: Frame) -> str:
+def describe_request(frame: Frame) -> str:
     """Describe an administrative request for the log. It was decoded before."""
     match frame.kind:
         case FrameKind.CHANGE_VOTERS:
             match decode_voter_change(frame)[1]:
                 case AddVoter(voter):
-                    return f"add voter {_shown(voter)}"
+                    return f"add voter {_show_voter(voter)}"
                 case UpdateVoter(voter):
-                    return f"update voter {_shown(voter)}"
+                    return f"update voter {_show_voter(voter)}"
                 case RemoveVoter(key):
-                    return f"remove voter {key.id} with directory {_short(key.directory_id)}"
+                    return f"remove voter {key.id} with directory {_shorten(key.directory_id)}"
                 case AdoptVoters():
                     return "adopt the configured voters"
         case FrameKind.TRANSFER_LEADERSHIP:
@@ -85,12 +85,12 @@ def described(frame: Frame) -> str:
             return "take a snapshot"
 
 
-def _shown(voter: Voter) -> str:
-    where = f"{_short(voter.endpoint.host)}:{voter.endpoint.port}"
-    return f"{voter.key.id} with directory {_short(voter.key.directory_id)} at {where}"
+def _show_voter(voter: Voter) -> str:
+    where = f"{_shorten(voter.endpoint.host)}:{voter.endpoint.port}"
+    return f"{voter.key.id} with directory {_shorten(voter.key.directory_id)} at {where}"
 
 
-def _short(text: str | None) -> str:
+def _shorten(text: str | None) -> str:
     """Text of an unauthenticated peer, fit for a log line."""
     shown = str(text)
     return shown if shown.isprintable() and len(shown) <= 60 else f"{shown!r:.60}"

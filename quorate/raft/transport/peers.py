@@ -97,9 +97,9 @@ class Peer:
     async def run(self) -> None:
         """Keep the connection while it is wanted. Runs until cancelled or closed."""
         with self._scope:
-            await self._run()
+            await self._run_connections()
 
-    async def _run(self) -> None:
+    async def _run_connections(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
             while True:
@@ -135,7 +135,7 @@ class Peer:
                 self._unsent.clear()
                 self._outbox = outbox
                 outbox.flush()
-                heard = await self._read(FrameReader(stream, max_frame_bytes=self._max_frame_bytes))
+                heard = await self._read_answers(FrameReader(stream, max_frame_bytes=self._max_frame_bytes))
                 nursery.cancel_scope.cancel()
         finally:
             self._outbox = None
@@ -143,13 +143,13 @@ class Peer:
         self._fail_all()
         return heard
 
-    async def _read(self, reader: FrameReader) -> bool:
+    async def _read_answers(self, reader: FrameReader) -> bool:
         """Until the connection ends; whether it was of use."""
         heard = False
         try:
             while frames := await reader.receive():
                 for frame in frames:
-                    self._received(frame)
+                    self._take_answer(frame)
                     heard = True
                     self._refused = False
         except NetworkError:
@@ -163,7 +163,7 @@ class Peer:
             return False
         return heard
 
-    def _received(self, frame: Frame) -> None:
+    def _take_answer(self, frame: Frame) -> None:
         asked = self._in_flight.get(frame.correlation)
         if asked is None:
             return

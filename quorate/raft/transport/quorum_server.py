@@ -38,7 +38,7 @@ from quorate.raft.transport.leader_frames import (
     decode_cluster_id,
     decode_transfer,
     decode_voter_change,
-    described,
+    describe_request,
     encode_done,
     encode_snapshot,
 )
@@ -127,7 +127,7 @@ class Server:
 
     def send_response(self, message: Message, records: Buffer = b"") -> None:
         """Queue a response of the core, with `records` if it is a Fetch's; `flush` sends it."""
-        asked = self._connections.answered(message.correlation)
+        asked = self._connections.take_request(message.correlation)
         if asked is not None:
             connection, correlation = asked
             outbox = connection.outbox
@@ -145,12 +145,12 @@ class Server:
         async with trio.open_nursery() as nursery:
             while True:
                 stream = await listener.accept()
-                if self._has_room_for(stream):
-                    nursery.start_soon(self._serve, stream)
+                if self._make_room(stream):
+                    nursery.start_soon(self._serve_connection, stream)
                 else:
                     stream.close()
 
-    def _has_room_for(self, stream: Stream) -> bool:
+    def _make_room(self, stream: Stream) -> bool:
         """Makes it, if there is a connection that is silent and no voter's."""
         if len(self._connections) < CONNECTIONS_MAX:
             self._full = False
@@ -169,7 +169,7 @@ class Server:
             displaced.outbox.close()
         return displaced is not None
 
-    async def _serve(self, stream: Stream) -> None:
+    async def _serve_connection(self, stream: Stream) -> None:
         outbox = Outbox(stream)
         connection = PeerConnection(outbox)
         self._connections.add(connection)
@@ -177,14 +177,16 @@ class Server:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(outbox.run)
                 reader = FrameReader(stream, max_frame_bytes=self._max_frame_bytes)
-                await self._read(reader, connection, nursery)
+                await self._read_requests(reader, connection, nursery)
                 nursery.cancel_scope.cancel()
         finally:
             self._connections.remove(connection)
             outbox.close()
             self._dirty.pop(outbox, None)
 
-    async def _read(self, reader: FrameReader, connection: PeerConnection, nursery: trio.Nursery) -> None:
+    async def _read_requests(
+        self, reader: FrameReader, connection: PeerConnection, nursery: trio.Nursery
+    ) -> None:
         limit = trio.CapacityLimiter(_MAX_SLOW_REQUESTS)
         outbox = connection.outbox
         try:
@@ -193,7 +195,7 @@ class Server:
                     return
                 frames = await reader.receive()
             while frames:
-                self._connections.heard(connection)
+                self._connections.note_heard(connection)
                 for frame in frames:
                     if frame.kind in _SLOW_KINDS:
                         await self._start_slow(frame, connection, limit, nursery)
@@ -202,7 +204,7 @@ class Server:
                         await outbox.wait_room()
                         await self._answer_snapshot_read(frame, outbox)
                     else:
-                        self._received(frame, connection)
+                        self._handle_frame(frame, connection)
                 self._inbound.commit_waiting()
                 self.flush()
                 # Whoever asks for more than is done, or doesn't take the answers, is not listened to.
@@ -221,10 +223,10 @@ class Server:
         except PeerProtocolError as error:
             log.warning("closed a connection", peer=outbox.peer, reason=str(error))
 
-    def _received(self, frame: Frame, connection: PeerConnection) -> None:
+    def _handle_frame(self, frame: Frame, connection: PeerConnection) -> None:
         outbox = connection.outbox
         if frame.kind == FrameKind.APPEND:
-            self._received_append(frame, outbox)
+            self._handle_append(frame, outbox)
         elif frame.kind == FrameKind.READ_INDEX:
             self._check_cluster(decode_cluster_id(frame))
             self._inbound.read_index(RemoteIndexWaiter(outbox, frame.correlation, self._dirty))
@@ -238,10 +240,10 @@ class Server:
             outbox.push(encode_listed(frame.correlation, self._inbound.list_snapshots()))
             self._dirty[outbox] = None
         elif is_core_message(frame) and not frame.kind & RESPONSE:
-            message = decode(frame, correlation=self._connections.asked(connection, frame.correlation))
+            message = decode(frame, correlation=self._connections.add_request(connection, frame.correlation))
             if message.source != connection.node:
                 is_voter = self._inbound.is_voter(message.source)
-                self._connections.is_of(connection, message.source if is_voter else None)
+                self._connections.assign_voter(connection, message.source if is_voter else None)
             self._inbound.receive(message)
         else:
             raise PeerProtocolError(f"frames of kind {frame.kind} are not requests of this version")
@@ -256,7 +258,7 @@ class Server:
         outbox.push(answer)
         outbox.flush()
 
-    def _received_append(self, frame: Frame, outbox: Outbox) -> None:
+    def _handle_append(self, frame: Frame, outbox: Outbox) -> None:
         cluster_id, records = decode_request(frame)
         size = size_of(records)
         problem = None
@@ -281,7 +283,7 @@ class Server:
         self, frame: Frame, connection: PeerConnection, limit: trio.CapacityLimiter, nursery: trio.Nursery
     ) -> None:
         """Answer it in a task of its own: by the application, or after a commit or an election."""
-        answer = self._answer_of(frame, connection)
+        answer = self._decode_slow(frame, connection)
         borrower = object()
         try:
             limit.acquire_on_behalf_of_nowait(borrower)
@@ -291,7 +293,7 @@ class Server:
             await limit.acquire_on_behalf_of(borrower)
         nursery.start_soon(self._answer_slow, frame, answer, connection.outbox, limit, borrower)
 
-    def _answer_of(self, frame: Frame, connection: PeerConnection) -> Callable[[], Awaitable[list[Buffer]]]:
+    def _decode_slow(self, frame: Frame, connection: PeerConnection) -> Callable[[], Awaitable[list[Buffer]]]:
         """What to do for it. Raises `PeerProtocolError` for what can't be decoded."""
         match frame.kind:
             case FrameKind.CHANGE_VOTERS:
@@ -306,19 +308,19 @@ class Server:
                 )
             case FrameKind.TAKE_SNAPSHOT:
                 self._check_cluster(decode_cluster_id(frame))
-                return partial(self._snapshot, frame)
+                return partial(self._take_snapshot, frame)
             case _:
                 self._check_cluster(decode_cluster_id(frame))
-                return partial(self._apply, frame, connection)
+                return partial(self._call_handler, frame, connection)
 
     async def _answer_when_done(self, frame: Frame, action: Callable[[], Awaitable[None]]) -> list[Buffer]:
         await action()
         return encode_done(frame)
 
-    async def _snapshot(self, frame: Frame) -> list[Buffer]:
+    async def _take_snapshot(self, frame: Frame) -> list[Buffer]:
         return encode_snapshot(frame, await self._inbound.take_snapshot())
 
-    async def _apply(self, frame: Frame, connection: PeerConnection) -> list[Buffer]:
+    async def _call_handler(self, frame: Frame, connection: PeerConnection) -> list[Buffer]:
         if self.handler is None:
             raise NotLeaderError(leader=None, epoch=Epoch(0))
         response = await self.handler(bytes(frame.payload), connection)
@@ -339,7 +341,9 @@ class Server:
         kind = FrameKind(frame.kind)
         try:
             if kind in PAUSE_SECONDS:
-                answer = await self._turnstile.through(kind, described(frame), outbox.peer, answer_of)
+                answer = await self._turnstile.pass_through(
+                    kind, describe_request(frame), outbox.peer, answer_of
+                )
             else:
                 answer = await answer_of()
         except QuorumError as error:

@@ -38,7 +38,7 @@ class Turnstile:
         self._ready_at = dict.fromkeys(PAUSE_SECONDS, 0.0)
         self._logged: tuple[str, str, str] | None = None
 
-    async def through(
+    async def pass_through(
         self, kind: FrameKind, what: str, peer: str, act: Callable[[], Awaitable[Answer]]
     ) -> Answer:
         """Call `act` when the turn of `kind`, one of `PAUSE_SECONDS`, has come. Raises what it raises, or
@@ -58,12 +58,12 @@ class Turnstile:
                 finally:
                     self._ready_at[kind] = trio.current_time() + PAUSE_SECONDS[kind]
         except QuorumError as error:
-            self._tell(what, peer, str(error) or type(error).__name__)
+            self._log_request(what, peer, str(error) or type(error).__name__)
             raise
-        self._tell(what, peer, "done")
+        self._log_request(what, peer, "done")
         return answer
 
-    def _tell(self, what: str, peer: str, outcome: str) -> None:
+    def _log_request(self, what: str, peer: str, outcome: str) -> None:
         line = (what, peer.rpartition(":")[0], outcome)
         if line != self._logged:
             self._logged = line

@@ -23,16 +23,16 @@ class Freshness:
         self._answered_at: float | None = None
         self._epoch = Epoch(-1)
 
-    def asked(self, request: FetchRequest) -> None:
+    def note_request(self, request: FetchRequest) -> None:
         self._correlation = request.correlation
         self._asked_at = self._now()
 
-    def asked_at(self, response: FetchResponse) -> float | None:
+    def sent_at(self, response: FetchResponse) -> float | None:
         """Return the time of the request that this response answers. None: it is not the last request.
         Call it before the core takes the response and asks the next."""
         return self._asked_at if response.correlation == self._correlation else None
 
-    def answered(self, response: FetchResponse, asked_at: float | None, core: Core) -> None:
+    def note_answer(self, response: FetchResponse, asked_at: float | None, core: Core) -> None:
         """After the core took it."""
         if (
             asked_at is not None

@@ -55,7 +55,7 @@ class Hearing:
         self.silent = False
         """As far as `changed` was told."""
 
-    def role_changed(self, epoch: Epoch, leader: NodeId | None) -> None:
+    def note_new_leader(self, epoch: Epoch, leader: NodeId | None) -> None:
         """A leader that is new here counts as heard: somebody has heard of it. One that is gone back to,
         after a pre-vote in vain, does not."""
         if leader is not None and (epoch, leader) != self._term:
@@ -63,24 +63,24 @@ class Hearing:
             self._voters_at.clear()
             self._note_heard()
 
-    def received(self, message: Message) -> None:
+    def note_message(self, message: Message) -> None:
         """Record a message after the core has accepted it."""
         core = self._core
         if core.role is Role.LEADER:
             if isinstance(message, _FETCHES) and message.epoch == core.epoch:
-                self._fetched(message.source)
+                self._note_fetch(message.source)
         elif isinstance(message, _ANSWERS):
             if message.error is ErrorCode.NONE:
                 self._note_leader(message.source, message.epoch)
         elif isinstance(message, BeginQuorumEpochRequest):
             self._note_leader(message.source, message.epoch)
 
-    def _fetched(self, source: NodeId) -> None:
+    def _note_fetch(self, source: NodeId) -> None:
         # Who has been a voter in this epoch is found at once; the times of one that is removed aren't read.
         if source in self._voters_at or source in self._core.voters:
             self._voters_at[source] = self._now()
             if self.silent:
-                self._look()
+                self._update_silence()
 
     def _note_leader(self, source: NodeId, epoch: Epoch) -> None:
         if source == self._core.leader and epoch == self._core.epoch:
@@ -89,7 +89,7 @@ class Hearing:
     def _note_heard(self) -> None:
         self._heard_at = self._now()
         if self.silent:
-            self._look()
+            self._update_silence()
 
     @property
     def silence_ms(self) -> int:
@@ -113,7 +113,7 @@ class Hearing:
         wanted = voters.majority - (core.node_id in voters)
         return self._now() if wanted <= 0 else others[wanted - 1]
 
-    def _look(self) -> None:
+    def _update_silence(self) -> None:
         silent = self.is_silent
         if silent != self.silent:
             self.silent = silent
@@ -122,6 +122,6 @@ class Hearing:
     async def run(self) -> None:
         """Notice silence. Until cancelled."""
         while True:
-            self._look()
+            self._update_silence()
             rest_s = self._last_heard() + self._timeout_s - self._now()
             await trio.sleep(rest_s if rest_s > 0 else self._timeout_s)

@@ -41,7 +41,7 @@ class Misconfiguration:
         self._reported_ids: dict[NodeId, None] = {}
         self._reported_voters: tuple[int, ...] | None = None
 
-    def fetched(self, replica: ReplicaKey) -> None:
+    def check_fetch(self, replica: ReplicaKey) -> None:
         """Check a fetch that this leader took. A replaced disk never fetches again. If it does, two nodes
         with one id share one vote and one acknowledgement."""
         directories = self._directories.get(replica.id)
@@ -51,11 +51,11 @@ class Misconfiguration:
         elif directories[-1] != replica.directory_id:
             if replica.directory_id in directories:
                 directories.remove(replica.directory_id)
-                self._tell_twins(replica, directories[-1])
+                self._report_twins(replica, directories[-1])
             directories.append(replica.directory_id)
             del directories[:-_DIRECTORIES_MAX]
 
-    def _tell_twins(self, replica: ReplicaKey, other: str | None) -> None:
+    def _report_twins(self, replica: ReplicaKey, other: str | None) -> None:
         if replica.id not in self._reported_ids:
             self._reported_ids[replica.id] = None
             log.error(
@@ -66,13 +66,13 @@ class Misconfiguration:
                 "belong here (compare directory.id in meta.properties), and give it an id of its own",
             )
 
-    def voters_in_log(self, voters: VoterSet) -> None:
+    def check_voters_in_log(self, voters: VoterSet) -> None:
         """The log, or a snapshot, holds this set, and who votes is no more a matter of configuration
         (KIP-853)."""
         if self._reported_static or not self._static:
             return
         self._reported_static = True
-        in_log, configured = _listed(voters), _listed(self._static)
+        in_log, configured = _list_voters(voters), _list_voters(self._static)
         if in_log == configured:
             log.info(
                 "the voters are in the log",
@@ -91,7 +91,7 @@ class Misconfiguration:
                 f"{self._names.change_voters}, and replace it by {self._names.bootstrap}",
             )
 
-    def control_batch(self, batch: Batch) -> None:
+    def check_control_batch(self, batch: Batch) -> None:
         """Check a control batch that this follower got from the leader. Raises `InvalidBatchError`."""
         if not self._configured:
             return
@@ -115,7 +115,7 @@ class Misconfiguration:
             self._reported_voters = voters
 
 
-def _listed(voters: VoterSet) -> list[str]:
+def _list_voters(voters: VoterSet) -> list[str]:
     """As controller.quorum.voters has them, by id. Directory ids are the log's alone."""
     return [
         f"{voter.key.id}@{voter.endpoint.host}:{voter.endpoint.port}"

@@ -139,7 +139,7 @@ class MetadataFolder:
                 )
         await log.flush_and_close()
         checkpoint = WatermarkCheckpoint(self.disk, str(self.home), end_offset=Offset(log.end_offset))
-        checkpoint.advanced(Offset(committed))
+        checkpoint.note_high_watermark(Offset(committed))
         await checkpoint.store()
 
     def _batch(self, base: int, records: tuple[Record, ...]) -> bytes:

@@ -147,7 +147,7 @@ def test_the_manual_the_effects_and_the_driver_have_the_same_barriers() -> None:
     effects = {each.__name__ for each in get_args(Effect) if each.is_barrier}
     marked = {name for name, text in entries().items() if "(barrier)" in text.splitlines()[0]}
     (sentence,) = re.findall(r"barriers: (.*?)\.", MANUAL, re.S)
-    awaited = get_args(get_type_hints(Driver._pass)["barrier"])
+    awaited = get_args(get_type_hints(Driver._complete_barrier)["barrier"])
     assert marked == effects
     assert set(re.findall(r"`(\w+)`", sentence)) == effects
     assert {each.__name__ for each in awaited} == effects

@@ -86,7 +86,7 @@ class Follower(RoleState):
         if timer.kind is not TimerKind.FETCH:
             return None
         if self._is_checking(node):
-            self._show_that_we_are_here(node)
+            self._show_presence(node)
             return None
         if node.may_stand:
             return ToProspective(lost_rounds=self._lost_rounds, leader_resigned=self._leader_resigned)
@@ -138,9 +138,9 @@ class Follower(RoleState):
 
     def on_response(self, node: NodeState, response: Response) -> Transition | None:
         if isinstance(response, FetchResponse):
-            heard = self._fetched(node, response)
+            heard = self._take_records(node, response)
         elif isinstance(response, FetchSnapshotResponse):
-            heard = self._fetched_chunk(node, response)
+            heard = self._take_chunk(node, response)
         else:
             return None
         invariant(response.source == self.leader, "only the leader is fetched from", response=response)
@@ -233,11 +233,11 @@ class Follower(RoleState):
 
     # --- the log ---
 
-    def _fetched(self, node: NodeState, response: FetchResponse) -> bool:
+    def _take_records(self, node: NodeState, response: FetchResponse) -> bool:
         """False, and no change, if the answer makes no sense with our log."""
         self._read_round = response.read_round
         if response.snapshot is not None:
-            return self._load(node, response.snapshot)
+            return self._begin_load(node, response.snapshot)
         if response.diverging is not None:
             return self._truncate(node, response.diverging)
         if response.batches and not self._append(node, response):
@@ -280,7 +280,7 @@ class Follower(RoleState):
 
     def _look_up_voters(self, node: NodeState) -> None:
         if node.look_up_voters():
-            node.role_changed(self.role)
+            node.report_role(self.role)
 
     # --- a snapshot in place of the log ---
 
@@ -288,7 +288,7 @@ class Follower(RoleState):
         incoming = node.incoming
         return self._loading and incoming is not None and incoming.arrival is Arrival.CHECKING
 
-    def _load(self, node: NodeState, snapshot: SnapshotId) -> bool:
+    def _begin_load(self, node: NodeState, snapshot: SnapshotId) -> bool:
         """Begin to fetch it, or go on where an earlier fetch of it ended. False if it holds nothing that we
         lack."""
         log = node.log
@@ -305,7 +305,7 @@ class Follower(RoleState):
             self._install(node)
         return True
 
-    def _fetched_chunk(self, node: NodeState, response: FetchSnapshotResponse) -> bool:
+    def _take_chunk(self, node: NodeState, response: FetchSnapshotResponse) -> bool:
         """False if it says nothing, or is not what was asked for."""
         incoming = node.incoming
         if not self._loading or incoming is None or incoming.arrival is not Arrival.FETCHING:
@@ -323,7 +323,7 @@ class Follower(RoleState):
             node.out.append(CheckSnapshot(incoming.id))
         return True
 
-    def _show_that_we_are_here(self, node: NodeState) -> None:
+    def _show_presence(self, node: NodeState) -> None:
         """A leader that needs us for its majority must not resign because a check takes long."""
         incoming = node.incoming
         if self.leader in node.in_flight or self._leader_resigned:

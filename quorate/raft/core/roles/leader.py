@@ -326,7 +326,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         elif had_periods and not self._replicas.need_periods:
             node.cancel(TimerKind.BEGIN_QUORUM)
         if changed_role:
-            node.role_changed(self.role, self.epoch_start_offset)
+            node.report_role(self.role, self.epoch_start_offset)
         self._advance_high_watermark(node)
 
     def _forget(self, node: NodeState, replica: ReplicaProgress) -> None:

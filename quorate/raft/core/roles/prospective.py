@@ -35,7 +35,7 @@ class Prospective(RoleState):
         return None
 
     def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
-        return self._back(node) if timer.kind is TimerKind.ELECTION else None
+        return self._go_back(node) if timer.kind is TimerKind.ELECTION else None
 
     def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
         self._ballot.ask(node)
@@ -47,7 +47,7 @@ class Prospective(RoleState):
         self._ballot.count(node, response.source, granted=response.granted)
         if self._ballot.is_won(node):
             return ToCandidate()
-        return self._back(node) if self._ballot.is_lost(node) else None
+        return self._go_back(node) if self._ballot.is_lost(node) else None
 
     def on_rival(self, node: NodeState, peer: NodeId) -> None:
         """`peer` asks for our pre-vote and we refused. If it had refused us because it heard the leader,
@@ -67,7 +67,7 @@ class Prospective(RoleState):
         goes_first = node.id < request.source and request.source in node.in_flight
         return up_to_date and not (is_equal and goes_first)
 
-    def _back(self, node: NodeState) -> Transition:
+    def _go_back(self, node: NodeState) -> Transition:
         leader = node.election.leader
         if leader is not None and leader != node.id and node.leader_endpoint is not None:
             return ToFollower(

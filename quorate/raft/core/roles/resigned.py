@@ -32,14 +32,14 @@ class Resigned(RoleState):
 
     def enter(self, node: NodeState) -> Transition | None:
         node.arm_election()
-        self._tell(node)
+        self._tell_voters(node)
         return None
 
     def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         return ToUnattached(epoch=Epoch(node.epoch + 1)) if timer.kind is TimerKind.ELECTION else None
 
     def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
-        self._tell(node)
+        self._tell_voters(node)
         return None
 
     def on_response(self, node: NodeState, response: Response) -> Transition | None:
@@ -53,7 +53,7 @@ class Resigned(RoleState):
     def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return up_to_date
 
-    def _tell(self, node: NodeState) -> None:
+    def _tell_voters(self, node: NodeState) -> None:
         for voter in node.others:
             if voter.id not in self._acknowledged and node.may_ask(voter.id):
                 requests.end_epoch(node, voter.id, preferred_successors=self._preferred_successors)

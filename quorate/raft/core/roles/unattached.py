@@ -53,7 +53,7 @@ class Unattached(RoleState):
             return ToProspective()
         if node.may_stand:
             node.arm_election()
-        self._look(node)
+        self._ask_next(node)
         return None
 
     def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
@@ -62,11 +62,11 @@ class Unattached(RoleState):
         return None
 
     def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
-        self._look(node)
+        self._ask_next(node)
         return None
 
     def on_unanswered(self, node: NodeState, peer: NodeId) -> Transition | None:
-        self._look(node)
+        self._ask_next(node)
         return None
 
     def on_not_leader(self, node: NodeState, peer: NodeId) -> Transition | None:
@@ -86,7 +86,7 @@ class Unattached(RoleState):
         return self.on_unanswered(node, peer)
 
     def on_durable(self, node: NodeState) -> Transition | None:
-        self._look(node)
+        self._ask_next(node)
         return None
 
     def on_response(self, node: NodeState, response: Response) -> Transition | None:
@@ -108,9 +108,9 @@ class Unattached(RoleState):
     def look_at(self, node: NodeState, peer: NodeId) -> None:
         """Ask `peer` next, which says that it leads."""
         self._next = node.may_know_leader.index(peer)
-        self._look(node)
+        self._ask_next(node)
 
-    def _look(self, node: NodeState) -> None:
+    def _ask_next(self, node: NodeState) -> None:
         if node.in_flight or not node.log.is_durable:
             return
         peers = node.may_know_leader

@@ -39,7 +39,7 @@ class VoterChanges(Cloneable):
         if voters == node.voters and node.log.voters.is_dynamic:
             node.out.append(VotersChanged(request, ErrorCode.NONE))
             return False
-        self._append(node, request, voters)
+        self._append_voters(node, request, voters)
         return True
 
     def outcome(
@@ -47,10 +47,10 @@ class VoterChanges(Cloneable):
     ) -> VoterSet | Refused:
         """The set that `change` would make now, or why it may not. `high_watermark` is the leader's of this
         epoch."""
-        refused = self._not_now(node, change, high_watermark=high_watermark)
+        refused = self._refusal_now(node, change, high_watermark=high_watermark)
         if refused is not None:
             return refused
-        outcome = _changed(node, replicas, change)
+        outcome = _apply_change(node, replicas, change)
         if isinstance(outcome, VoterSet) and (silent := replicas.lacks_majority_of(node, outcome)):
             return _no_majority(node, outcome, silent)
         return outcome
@@ -74,7 +74,7 @@ class VoterChanges(Cloneable):
             )
             self._pending = None
 
-    def _not_now(
+    def _refusal_now(
         self, node: NodeState, change: VoterChange, *, high_watermark: Offset | None
     ) -> Refused | None:
         history = node.log.voters
@@ -99,7 +99,7 @@ class VoterChanges(Cloneable):
             )
         return None
 
-    def _append(self, node: NodeState, request: int, voters: VoterSet) -> None:
+    def _append_voters(self, node: NodeState, request: int, voters: VoterSet) -> None:
         log = node.log
         first = not log.voters.is_dynamic
         base_offset = log.append(count=2 if first else 1, epoch=node.epoch)
@@ -109,12 +109,12 @@ class VoterChanges(Cloneable):
         self._pending = _Pending(request, offset)
 
 
-def _changed(node: NodeState, replicas: Replicas, change: VoterChange) -> VoterSet | Refused:
+def _apply_change(node: NodeState, replicas: Replicas, change: VoterChange) -> VoterSet | Refused:
     """The set that `change` makes of the current one."""
     voters = node.voters
     match change:
         case AddVoter(voter):
-            return _added(node, replicas, voter)
+            return _add_voter(node, replicas, voter)
         case RemoveVoter(key):
             if not any(voter.key == key for voter in voters):
                 return _no_such_voter(key)
@@ -128,12 +128,12 @@ def _changed(node: NodeState, replicas: Replicas, change: VoterChange) -> VoterS
                 return _no_such_voter(voter.key)
             return voters.with_voter(voter)
         case AdoptVoters():
-            return voters if node.log.voters.is_dynamic else _adopted(node, replicas)
+            return voters if node.log.voters.is_dynamic else _adopt_voters(node, replicas)
         case _:
             assert_never(change)
 
 
-def _added(node: NodeState, replicas: Replicas, voter: Voter) -> VoterSet | Refused:
+def _add_voter(node: NodeState, replicas: Replicas, voter: Voter) -> VoterSet | Refused:
     voters, key = node.voters, voter.key
     if key.id in voters:
         return Refused(
@@ -155,7 +155,7 @@ def _added(node: NodeState, replicas: Replicas, voter: Voter) -> VoterSet | Refu
     return voters.with_voter(voter)
 
 
-def _adopted(node: NodeState, replicas: Replicas) -> VoterSet | Refused:
+def _adopt_voters(node: NodeState, replicas: Replicas) -> VoterSet | Refused:
     """The static set, with the directories that its voters fetch with."""
     adopted: list[Voter] = []
     for voter in node.voters:
