@@ -16,35 +16,11 @@ from quorate.raft.quorum_errors import (
     RequestRefusedError,
 )
 from quorate.raft.transport import Channel
+from quorate.raft.waiters import TaskWaiter
 from quorate.runtime import Address
 from quorate.types import NodeId, Offset
 
 Answer = TypeVar("Answer")
-
-
-class _LocalIndexWaiter:
-    """`IndexWaiter` of a task on this node."""
-
-    __slots__ = ("_done", "_error", "_read_index")
-
-    def __init__(self) -> None:
-        self._done = trio.Event()
-        self._error: QuorumError | None = None
-        self._read_index = Offset(0)
-
-    def passed(self, read_index: Offset) -> None:
-        self._read_index = read_index
-        self._done.set()
-
-    def failed(self, error: QuorumError) -> None:
-        self._error = error
-        self._done.set()
-
-    async def wait(self) -> Offset:
-        await self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._read_index
 
 
 class LeaderCalls:
@@ -59,9 +35,9 @@ class LeaderCalls:
         this call. Raises `NotLeaderError` if no leader proved in time that it is one."""
 
         async def here() -> Offset:
-            reader = _LocalIndexWaiter()
-            self._node.read_index(reader)
-            return await reader.wait()
+            waiter = TaskWaiter[Offset]()
+            self._node.read_index(waiter)
+            return await waiter.wait()
 
         return await self._ask_leader(here, Channel.read_index, timeout_ms=timeout_ms, repeatable=True)
 

@@ -1,20 +1,13 @@
 """Answers to Fetches of records that are no longer in memory: read from the disk, in a task of their own."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 import trio
 
-from quorate.log import OffsetOutOfRangeError
+from quorate.log import Log, OffsetOutOfRangeError
 from quorate.raft.core import SendRecords
 from quorate.runtime import Buffer
-from quorate.types import Epoch, Offset
-
-
-class RecordsReader(Protocol):
-    """The log, as far as this needs it."""
-
-    async def read(self, offset: Offset, max_bytes: int, /) -> bytes: ...
+from quorate.types import Epoch
 
 
 class LateReads:
@@ -22,7 +15,7 @@ class LateReads:
 
     def __init__(
         self,
-        log: RecordsReader,
+        log: Log,
         *,
         generation: Callable[[Epoch], int | None],
         answer: Callable[[SendRecords, Buffer], None],

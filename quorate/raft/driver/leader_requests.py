@@ -5,8 +5,6 @@ Each is an event for the core, and later an effect that says how it ended; this 
 
 from collections.abc import Callable
 
-import trio
-
 from quorate.error_code import ErrorCode
 from quorate.raft.core import (
     ChangeVoters,
@@ -27,27 +25,8 @@ from quorate.raft.quorum_errors import (
     QuorumError,
     RequestRefusedError,
 )
-from quorate.raft.waiters import IndexWaiter
+from quorate.raft.waiters import IndexWaiter, TaskWaiter
 from quorate.types import NodeId
-
-
-class _Waiting:
-    """A task that waits for the answer to its request."""
-
-    __slots__ = ("done", "error")
-
-    def __init__(self) -> None:
-        self.done = trio.Event()
-        self.error: QuorumError | None = None
-
-    def end(self, error: QuorumError | None) -> None:
-        self.error = error
-        self.done.set()
-
-    async def wait(self) -> None:
-        await self.done.wait()
-        if self.error is not None:
-            raise self.error
 
 
 class LeaderRequests:
@@ -64,8 +43,8 @@ class LeaderRequests:
         """Of the last round."""
         self._next_round: list[IndexWaiter] = []
         self._number = 0
-        self._changes: dict[int, _Waiting] = {}
-        self._transfers: dict[NodeId, _Waiting] = {}
+        self._changes: dict[int, TaskWaiter[None]] = {}
+        self._transfers: dict[NodeId, TaskWaiter[None]] = {}
 
     # Read index. One round is under way at a time, and whoever comes meanwhile shares the next one: a
     # round takes every follower's parked Fetch, so a second one would only wait for the first.
@@ -125,7 +104,7 @@ class LeaderRequests:
         self._check_no_transfer()
         self._number += 1
         number = self._number
-        waiting = self._changes[number] = _Waiting()
+        waiting = self._changes[number] = TaskWaiter[None]()
         try:
             self._deliver(ChangeVoters(number, change))
             await waiting.wait()
@@ -136,12 +115,12 @@ class LeaderRequests:
         waiting = self._changes.get(effect.request)
         if waiting is None:
             return
-        error: QuorumError | None = None
         if effect.unknown:
-            error = OutcomeUnknownError(effect.message)
+            waiting.failed(OutcomeUnknownError(effect.message))
         elif effect.error is not ErrorCode.NONE:
-            error = self._refusal_error(effect.error, effect.message)
-        waiting.end(error)
+            waiting.failed(self._refusal_error(effect.error, effect.message))
+        else:
+            waiting.passed(None)
 
     # Leadership
 
@@ -152,10 +131,10 @@ class LeaderRequests:
         """
         if self._core.role is not Role.LEADER:
             raise self.not_leader()
-        waiting = _Waiting()
+        waiting = TaskWaiter[None]()
         earlier = self._transfers.pop(successor, None)
         if earlier is not None:
-            earlier.end(_transfer_refusal(successor, ErrorCode.REQUEST_TIMED_OUT))
+            earlier.failed(_transfer_refusal(successor, ErrorCode.REQUEST_TIMED_OUT))
         self._transfers[successor] = waiting
         self._deliver(TransferLeadership(successor))
         await waiting.wait()
@@ -168,7 +147,7 @@ class LeaderRequests:
     def end_transfer(self, effect: TransferEnded) -> None:
         waiting = self._transfers.pop(effect.successor, None)
         if waiting is not None:
-            waiting.end(_transfer_refusal(effect.successor, effect.error))
+            waiting.failed(_transfer_refusal(effect.successor, effect.error))
 
     # All of it
 
@@ -176,7 +155,7 @@ class LeaderRequests:
         """A transfer that was under way has done what it can."""
         transfers, self._transfers = self._transfers, {}
         for waiting in transfers.values():
-            waiting.end(None)
+            waiting.passed(None)
 
     def stop(self, error: QuorumError) -> None:
         """Nothing will be answered any more."""
@@ -187,7 +166,7 @@ class LeaderRequests:
         unknown = OutcomeUnknownError(f"{error}; the request may still be carried out")
         unknown.__cause__ = error.__cause__
         for waiting in (*self._changes.values(), *self._transfers.values()):
-            waiting.end(unknown)
+            waiting.failed(unknown)
         self._transfers.clear()
 
 

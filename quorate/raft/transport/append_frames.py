@@ -208,5 +208,5 @@ class RemoteIndexWaiter(_Remote):
 
     kind = FrameKind.READ_INDEX
 
-    def passed(self, read_index: Offset) -> None:
+    def passed(self, read_index: Offset, /) -> None:
         self._push_answer(encode_outcome(FrameKind.READ_INDEX, self._correlation, offset=read_index))
