@@ -9,6 +9,7 @@ one, a scraper does not care, and OpenMetrics would refuse a counter whose name 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -80,19 +81,20 @@ def counter(name: str, text: str, value: float, labels: Mapping[str, str]) -> Me
 _MS: Final = 0.001
 
 
-def _raft(
-    bean: str, ours: str, text: str, *, kind: MetricKind = MetricKind.GAUGE, scale: float = 1.0
+def _attribute(
+    mbean: str,
+    prefix: str,
+    bean: str,
+    ours: str,
+    text: str,
+    *,
+    kind: MetricKind = MetricKind.GAUGE,
+    scale: float = 1.0,
 ) -> Declaration:
-    return Declaration(
-        mbean="kafka.server:type=raft-metrics",
-        bean=bean,
-        ours=f"raft_manager_{ours}",
-        help=text,
-        kind=kind,
-        scale=scale,
-    )
+    return Declaration(mbean=mbean, bean=bean, ours=f"{prefix}_{ours}", help=text, kind=kind, scale=scale)
 
 
+_raft = partial(_attribute, "kafka.server:type=raft-metrics", "raft_manager")
 RAFT: Final = (
     _raft("current-leader", "current_leader", "Node id of the current quorum leader; -1 while unknown."),
     _raft("current-epoch", "current_epoch", "The current quorum epoch; 0 while unknown."),
@@ -185,19 +187,7 @@ SNAPSHOTS: Final = (
 """KIP-835's of snapshots, which any quorum has."""
 
 
-def _applied(
-    bean: str, ours: str, text: str, *, kind: MetricKind = MetricKind.GAUGE, scale: float = 1.0
-) -> Declaration:
-    return Declaration(
-        mbean="kafka.server:type=broker-metadata-metrics",
-        bean=bean,
-        ours=f"quorate_broker_metadata_{ours}",
-        help=text,
-        kind=kind,
-        scale=scale,
-    )
-
-
+_applied = partial(_attribute, "kafka.server:type=broker-metadata-metrics", "quorate_broker_metadata")
 BROKER_METADATA: Final = (
     _applied(
         "last-applied-record-offset",
@@ -232,19 +222,7 @@ BROKER_METADATA: Final = (
 """The metadata metrics of KIP-835 that every broker has."""
 
 
-def _controller(
-    bean: str, ours: str, text: str, *, kind: MetricKind = MetricKind.GAUGE, scale: float = 1.0
-) -> Declaration:
-    return Declaration(
-        mbean="kafka.controller:type=KafkaController",
-        bean=bean,
-        ours=f"quorate_controller_{ours}",
-        help=text,
-        kind=kind,
-        scale=scale,
-    )
-
-
+_controller = partial(_attribute, "kafka.controller:type=KafkaController", "quorate_controller")
 CONTROLLER: Final = (
     _controller("ActiveControllerCount", "active", "1 on the active controller, else 0."),
     _controller("FencedBrokerCount", "fenced_brokers", "Registered brokers that are fenced."),
