@@ -1,6 +1,6 @@
 """The types that all packages share: nodes, epochs, and places in a log (KIP-595, KIP-630, KIP-853)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Final, NewType
 
 from quorate.bounds import Integer
@@ -163,6 +163,3 @@ class RecoveredLog:
     @property
     def last_epoch(self) -> Epoch:
         return self.epochs[-1].epoch if self.epochs else self.start_epoch
-
-
-Endpoints = Mapping[NodeId, Endpoint]

@@ -21,10 +21,6 @@ class Entropy:
         """Return a random integer in [0, limit)."""
         return self._random.randrange(limit)
 
-    def shuffled(self, items: list[int]) -> list[int]:
-        """Return the items in random order, as a new list."""
-        return self._random.sample(items, len(items))
-
     def uuid(self) -> uuid.UUID:
         """Return a random (version 4) UUID whose base64 text does not start with '-'."""
         while True:
