@@ -3,10 +3,20 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from quorate.log.control_walk import voter_sets_in
-from quorate.log.log_errors import DamagedLogError
+from quorate.log.batches import Batch, read_header, voters_in
+from quorate.log.log_errors import DamagedLogError, InvalidBatchError
 from quorate.log.open_log import OpenLog, base_of
-from quorate.log.segments import Pace, Segment, SegmentCheck, SegmentFindings, Steps, read_cold, read_now
+from quorate.log.segments import (
+    HeaderWalk,
+    Pace,
+    ReadRequest,
+    Segment,
+    SegmentCheck,
+    SegmentFindings,
+    Steps,
+    read_cold,
+    read_now,
+)
 from quorate.runtime import DescriptorsExhaustedError, DiskError, File
 from quorate.types import Offset, VotersAt
 
@@ -110,9 +120,7 @@ class Reads(OpenLog):
         found: list[VotersAt] = []
         index = bisect_right(self._segments, from_offset, key=base_of) - 1
         for segment in self._segments[index:]:
-            spot = await read_cold(segment.find(from_offset))
-            if spot is not None:
-                found += await voter_sets_in(segment.file, spot.position, segment.size)
+            found += await read_cold(_voter_sets(segment, from_offset))
         return found
 
     def max_timestamp(self) -> int | None:
@@ -191,3 +199,19 @@ class Reads(OpenLog):
 
     def _is_changed(self, segment: Segment, generation: int) -> bool:
         return self._failure is not None or generation != self._generation or segment not in self._segments
+
+
+def _voter_sets(segment: Segment, from_offset: int) -> Steps[list[VotersAt]]:
+    found: list[VotersAt] = []
+    spot = yield from segment.find(from_offset)
+    walk = HeaderWalk(segment.file, segment.size if spot is None else spot.position, segment.size)
+    while (spot := (yield from walk.next())) is not None:
+        if spot.is_control:
+            data = yield ReadRequest(segment.file, spot.position, spot.size)
+            try:
+                voters = voters_in(Batch(read_header(data), memoryview(data)))
+            except InvalidBatchError as error:
+                raise DamagedLogError(segment.path, spot.position, error.problem) from error
+            if voters is not None:
+                found.append(voters)
+    return found

@@ -69,7 +69,7 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        return self.attributes & _CONTROL != 0
+        return is_control(self.attributes)
 
     @property
     def is_transactional(self) -> bool:
@@ -103,6 +103,11 @@ class Batch:
 
     header: BatchHeader
     data: memoryview
+
+
+def is_control(attributes: int) -> bool:
+    """Return `BatchHeader.is_control` of a header's attributes."""
+    return attributes & _CONTROL != 0
 
 
 def first_timestamp_of(attributes: int, base_timestamp: int, max_timestamp: int) -> int:
@@ -212,13 +217,19 @@ def runs_of(buffer: Buffer, *, most: int) -> Iterator[memoryview]:
             if position + LENGTH_END > size:
                 position = size
                 break
-            (length,) = _LENGTH.unpack_from(view, position + 8)
-            position += length + LENGTH_END
-            if length < 0 or position >= size:
+            stated = stated_size(view, position)
+            position += stated
+            if stated < LENGTH_END or position >= size:
                 position = size
                 break
         yield view[start:position]
         start = position
+
+
+def stated_size(buffer: Buffer, position: int) -> int:
+    """Return the size of the batch at `position` by its length field, which may be damaged."""
+    length: int = _LENGTH.unpack_from(buffer, position + 8)[0]
+    return length + LENGTH_END
 
 
 def read_batches(buffer: Buffer, *, check_crc: bool = True) -> Iterator[Batch]:

@@ -1,6 +1,6 @@
 """A segment batch by batch, each whole and checked."""
 
-from quorate.log.batches import HEADER, LENGTH_END, BatchHeader, read_header
+from quorate.log.batches import HEADER, BatchHeader, read_header, stated_size
 from quorate.log.log_errors import InvalidBatchError
 from quorate.log.segments.segment import Segment
 from quorate.runtime import Slices
@@ -31,8 +31,7 @@ class BatchReader:
         if left < HEADER.size:
             return f"{left} bytes are too few for a header"
         await self._fill_chunk(HEADER.size)
-        at = self._chunk_position
-        size = int.from_bytes(self._chunk[at + 8 : at + 12], "big", signed=True) + LENGTH_END
+        size = stated_size(self._chunk, self._chunk_position)
         if size > left:
             return f"a batch of {size} bytes is cut off after {left}"
         await self._fill_chunk(max(size, HEADER.size))

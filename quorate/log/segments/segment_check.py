@@ -2,13 +2,14 @@
 against the batches."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
-from quorate.log.batches import CRC_START, HEADER_BYTES, LENGTH_END, BatchHeader, read_header
+from quorate.log.batches import CRC_START, HEADER_BYTES, BatchHeader, read_header, stated_size
 from quorate.log.log_errors import InvalidBatchError
 from quorate.log.segments.segment import DamagedPart, Segment
 from quorate.log.segments.time_index import TimeEntry
@@ -85,10 +86,8 @@ class SegmentCheck:
             base = Offset(self._segment.base_offset)
             self._note_damage(0, self._size, base, self._end_offset, "the file is gone")
             return self.findings
-        try:
+        with closing(file):
             await self._run(file)
-        finally:
-            file.close()
         return self.findings
 
     async def _run(self, file: File) -> None:
@@ -128,8 +127,7 @@ class SegmentCheck:
         problem = await self._fill_chunk(file, position, HEADER_BYTES)
         if problem is not None:
             return problem
-        at = position - self._chunk_start
-        size = int.from_bytes(self._chunk[at + 8 : at + 12], "big", signed=True) + LENGTH_END
+        size = stated_size(self._chunk, position - self._chunk_start)
         if size > left:
             return f"a batch of {size} bytes is cut off after {left}"
         problem = await self._fill_chunk(file, position, max(size, HEADER_BYTES))
@@ -201,8 +199,7 @@ class SegmentCheck:
             return []
         if await self._fill_chunk(file, position, HEADER_BYTES) is not None:
             return []
-        at = position - self._chunk_start
-        end = position + int.from_bytes(self._chunk[at + 8 : at + 12], "big", signed=True) + LENGTH_END
+        end = position + stated_size(self._chunk, position - self._chunk_start)
         return [end] if position + HEADER_BYTES <= end < self._size else []
 
     def _indexed_behind(self, position: int) -> Iterator[int]:

@@ -1,6 +1,6 @@
 """A torn append at the end of a log, as a killed process leaves it, told from a batch that is damaged."""
 
-from quorate.log.batches import HEADER, LENGTH_END, read_header
+from quorate.log.batches import HEADER, LENGTH_END, read_header, stated_size
 from quorate.log.log_errors import InvalidBatchError
 from quorate.log.segments.segment import Segment
 from quorate.runtime import Slices
@@ -20,7 +20,7 @@ async def is_torn_append(segment: Segment, position: int) -> bool:
     if left < HEADER.size:
         return True
     data = await segment.file.read(position, min(left, _LOOKED_AT_BYTES))
-    if int.from_bytes(data[8:LENGTH_END], "big", signed=True) + LENGTH_END <= left:
+    if stated_size(data, 0) <= left:
         return False
     if len(data) == left and _is_batch(data[:8] + (left - LENGTH_END).to_bytes(4, "big") + data[LENGTH_END:]):
         return False

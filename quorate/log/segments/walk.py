@@ -10,7 +10,7 @@ import struct
 from collections.abc import Generator
 from typing import NamedTuple, TypeVar
 
-from quorate.log.batches import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, first_timestamp_of
+from quorate.log.batches import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, first_timestamp_of, is_control
 from quorate.log.log_errors import DamagedLogError
 from quorate.runtime import WORK, File, Slices
 from quorate.value import value
@@ -71,6 +71,7 @@ class Spot:
     first_timestamp: int
     max_timestamp: int
     count: int
+    is_control: bool
 
 
 class HeaderWalk:
@@ -111,7 +112,9 @@ class HeaderWalk:
         WORK.batches += 1
         self._position = position + size
         first = first_timestamp_of(attributes, base_timestamp, newest)
-        return Spot(position, size, base, base + delta + 1, epoch, first, newest, count)
+        return Spot(
+            position, size, base, base + delta + 1, epoch, first, newest, count, is_control(attributes)
+        )
 
 
 def is_batch(file: File, position: int, *, last_offset: int) -> Steps[bool]:

@@ -13,7 +13,6 @@ from typing import Self
 
 from quorate.log.batches import (
     HEADER_BYTES,
-    LENGTH_END,
     Batch,
     ControlType,
     Record,
@@ -23,6 +22,7 @@ from quorate.log.batches import (
     read_snapshot_header,
     read_voters,
     records_of,
+    stated_size,
 )
 from quorate.log.log_errors import DamagedSnapshotError, InvalidBatchError
 from quorate.log.segments import ReadRequest, Steps, read_cold, read_now
@@ -133,11 +133,10 @@ class SnapshotScan:
         if left < HEADER_BYTES:
             raise self.damaged(f"it ends after {left} bytes of a batch, before its SnapshotFooter")
         yield from self._fill_chunk(HEADER_BYTES)
-        at = self._position - self._chunk_start
-        size = int.from_bytes(self._chunk[at + 8 : at + LENGTH_END], "big", signed=True) + LENGTH_END
+        size = stated_size(self._chunk, self._position - self._chunk_start)
         if HEADER_BYTES <= size <= min(left, MAX_BATCH_BYTES):
             yield from self._fill_chunk(size)
-            at = self._position - self._chunk_start
+        at = self._position - self._chunk_start
         try:
             header = read_header(self._chunk, at, max_bytes=MAX_BATCH_BYTES)
         except InvalidBatchError as error:
