@@ -9,6 +9,7 @@ Two implementations: `RealDisk` of `quorate.runtime.real` and `SimulatedDisk` of
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -197,19 +198,13 @@ async def replace_file(disk: Disk, path: str, data: Buffer) -> None:
     temporary = f"{path}.tmp"
     if disk.exists(temporary):
         disk.remove(temporary)
-    file = disk.open(temporary, create=True)
-    try:
+    with closing(disk.open(temporary, create=True)) as file:
         file.append([data])
         await file.sync()
-    finally:
-        file.close()
     disk.rename(temporary, path)
 
 
 def read_file(disk: Disk, path: str) -> bytes:
     """Return the whole content of a file. Raises `FileNotFoundError`."""
-    file = disk.open(path)
-    try:
+    with closing(disk.open(path)) as file:
         return file.read_at(0, file.size)
-    finally:
-        file.close()

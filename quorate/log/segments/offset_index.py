@@ -7,6 +7,7 @@ which that batch starts (int32). About one per `index_interval_bytes`.
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from contextlib import closing
 from itertools import pairwise
 
 from quorate.log.segments.walk import ReadRequest, Steps
@@ -63,28 +64,23 @@ class OffsetIndex:
     def load(self, disk: Disk, path: str, *, segment_bytes: int) -> Steps[bool]:
         """Read the file. False: it is missing or inconsistent, and the index is empty."""
         self.clear()
-        try:
-            file = disk.open(path)
-        except (FileNotFoundError, DiskError):
-            return False
-        # Unless it is taken over below, the next save removes it.
-        self._saved = -1
         offsets, positions = array("i"), array("i")
         try:
-            size = file.size
-            for start in range(0, size, _LOAD_BYTES):
-                data = yield ReadRequest(file, start, _LOAD_BYTES)
-                entries = array("i", data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
-                if sys.byteorder == "little":
-                    entries.byteswap()
-                for values, new in ((offsets, entries[0::2]), (positions, entries[1::2])):
-                    if not _increasing(values[-1:] + new):
-                        return False
-                    values += new
-        except DiskError:
+            with closing(disk.open(path)) as file:
+                # Unless it is taken over below, the next save removes it.
+                self._saved = -1
+                size = file.size
+                for start in range(0, size, _LOAD_BYTES):
+                    data = yield ReadRequest(file, start, _LOAD_BYTES)
+                    entries = array("i", data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
+                    if sys.byteorder == "little":
+                        entries.byteswap()
+                    for values, new in ((offsets, entries[0::2]), (positions, entries[1::2])):
+                        if not _increasing(values[-1:] + new):
+                            return False
+                        values += new
+        except (FileNotFoundError, DiskError):
             return False
-        finally:
-            file.close()
         if size % ENTRY_BYTES or (positions and positions[-1] >= segment_bytes):
             return False
         self._offsets, self._positions, self._saved = offsets, positions, len(offsets)
@@ -99,21 +95,16 @@ class OffsetIndex:
         if self._saved <= 0:
             return True
         try:
-            file = disk.open(path)
+            with closing(disk.open(path)) as file:
+                if file.size != self._saved * ENTRY_BYTES:
+                    return False
+                for start in range(0, file.size, _LOAD_BYTES):
+                    data = yield ReadRequest(file, start, _LOAD_BYTES)
+                    first = start // ENTRY_BYTES
+                    if data != self._encoded(first, min(first + _LOAD_BYTES // ENTRY_BYTES, self._saved)):
+                        return False
         except (FileNotFoundError, DiskError):
             return False
-        try:
-            if file.size != self._saved * ENTRY_BYTES:
-                return False
-            for start in range(0, file.size, _LOAD_BYTES):
-                data = yield ReadRequest(file, start, _LOAD_BYTES)
-                first = start // ENTRY_BYTES
-                if data != self._encoded(first, min(first + _LOAD_BYTES // ENTRY_BYTES, self._saved)):
-                    return False
-        except DiskError:
-            return False
-        finally:
-            file.close()
         return True
 
     def forget_file(self) -> None:
@@ -128,14 +119,11 @@ class OffsetIndex:
             self._saved = 0
         if self._saved == len(self._offsets):
             return
-        file = disk.open(path, create=True)
-        try:
+        with closing(disk.open(path, create=True)) as file:
             if file.size != self._saved * ENTRY_BYTES:
                 file.truncate(0)
                 self._saved = 0
             file.append([self._encoded(self._saved, len(self._offsets))])
-        finally:
-            file.close()
         self._saved = len(self._offsets)
 
     def _encoded(self, start: int, end: int) -> bytes:

@@ -7,6 +7,7 @@ between any two of these steps, so that each is durable before the next begins.
 """
 
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Final
 
 from quorate.log.log_config import LogConfig
@@ -63,12 +64,9 @@ async def finish_swaps(disk: Disk, folder: str, config: LogConfig) -> list[str]:
 
 
 async def _end_of_swap(disk: Disk, folder: str, base: int, config: LogConfig) -> int:
-    segment = Segment(disk, folder, base, config, suffix=SWAP)
-    try:
+    with closing(Segment(disk, folder, base, config, suffix=SWAP)) as segment:
         await read_cold(segment.load_indexes(_ALL))
         last = await read_cold(segment.index_up_to())
         if last is None:
             raise DamagedLogError(segment.path, 0, "no batch can be found")
         return last.end_offset
-    finally:
-        segment.close()

@@ -7,7 +7,8 @@ had it: what is later than the timestamp comes after that offset. Timestamps gro
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from quorate.log.segments.walk import ReadRequest, Steps, read_now
@@ -64,16 +65,11 @@ class TimeIndex:
         """Whether the file is there and may make sense. If not, the index is empty, the file still there."""
         self._forget()
         try:
-            file = self._disk.open(self._path)
+            with closing(self._disk.open(self._path)) as file:
+                count, rest = divmod(file.size, TIME_ENTRY_BYTES)
+                last = (yield from self._read_entry(file, count - 1)) if count else None
         except (FileNotFoundError, DiskError):
             return False
-        try:
-            count, rest = divmod(file.size, TIME_ENTRY_BYTES)
-            last = (yield from self._entry(file, count - 1)) if count else None
-        except DiskError:
-            return False
-        finally:
-            file.close()
         if rest or (last is not None and (last.timestamp < 0 or last.relative_offset < 0)):
             return False
         self._saved, self.last = count, last
@@ -86,44 +82,46 @@ class TimeIndex:
             return self._entries[number - 1]
         if not self._saved:
             return None
-        low, high = 0, self._saved
-        found: TimeEntry | None = None
         try:
-            file = self._disk.open(self._path)
+            with closing(self._disk.open(self._path)) as file:
+                _, found = yield from self._last_saved(file, lambda entry: entry.timestamp <= timestamp)
         except FileNotFoundError:
             # Removed from outside: no batch has this either.
             return TimeEntry(_NO_TIMESTAMP, _NO_TIMESTAMP)
-        try:
-            while low < high:
-                middle = (low + high) // 2
-                entry = yield from self._entry(file, middle)
-                if entry.timestamp <= timestamp:
-                    low, found = middle + 1, entry
-                else:
-                    high = middle
-        finally:
-            file.close()
         return found
+
+    def _last_saved(
+        self, file: File, is_kept: Callable[[TimeEntry], bool]
+    ) -> Steps[tuple[int, TimeEntry | None]]:
+        """The number of the file's entries that `is_kept` accepts, and the last of them. They are the first
+        ones in the file."""
+        low, high = 0, self._saved
+        last: TimeEntry | None = None
+        while low < high:
+            middle = (low + high) // 2
+            entry = yield from self._read_entry(file, middle)
+            if is_kept(entry):
+                low, last = middle + 1, entry
+            else:
+                high = middle
+        return low, last
 
     def saved_entries(self) -> Steps[Iterator[TimeEntry] | None]:
         """What the file has; None if it is not there, or is shorter or longer than it should be."""
         if not self._saved:
             return iter(())
+        data = b""
         try:
-            file = self._disk.open(self._path)
+            with closing(self._disk.open(self._path)) as file:
+                if file.size == self._saved * TIME_ENTRY_BYTES:
+                    data = yield ReadRequest(file, 0, file.size)
         except FileNotFoundError:
             return None
-        try:
-            data = b""
-            if file.size == self._saved * TIME_ENTRY_BYTES:
-                data = yield ReadRequest(file, 0, file.size)
-        finally:
-            file.close()
         if len(data) != self._saved * TIME_ENTRY_BYTES:
             return None
         return (TimeEntry(*each) for each in _ENTRY.iter_unpack(data))
 
-    def _entry(self, file: File, number: int) -> Steps[TimeEntry]:
+    def _read_entry(self, file: File, number: int) -> Steps[TimeEntry]:
         data = yield ReadRequest(file, number * TIME_ENTRY_BYTES, TIME_ENTRY_BYTES)
         if len(data) < TIME_ENTRY_BYTES:
             # Cut meanwhile, or from outside: no batch has this, and so it is found to be wrong.
@@ -145,33 +143,21 @@ class TimeIndex:
             self.last = None
 
     def _cut_file(self, relative_offset: int) -> None:
-        file = self._disk.open(self._path)
-        try:
-            low, high = 0, self._saved
-            last: TimeEntry | None = None
-            while low < high:
-                middle = (low + high) // 2
-                entry = read_now(self._entry(file, middle))
-                if entry.relative_offset < relative_offset:
-                    low, last = middle + 1, entry
-                else:
-                    high = middle
-            if low < self._saved:
-                file.truncate(low * TIME_ENTRY_BYTES)
+        with closing(self._disk.open(self._path)) as file:
+            kept, last = read_now(
+                self._last_saved(file, lambda entry: entry.relative_offset < relative_offset)
+            )
+            if kept < self._saved:
+                file.truncate(kept * TIME_ENTRY_BYTES)
                 self.unsynced = True
-            self._saved, self.last = low, last
-        finally:
-            file.close()
+            self._saved, self.last = kept, last
 
     def clear(self) -> None:
         """Forget everything, the file's entries too. Raises `DiskError`."""
         self._forget()
         if self._disk.exists(self._path):
-            file = self._disk.open(self._path)
-            try:
+            with closing(self._disk.open(self._path)) as file:
                 file.truncate(0)
-            finally:
-                file.close()
             self.unsynced = True
 
     def _forget(self) -> None:
@@ -183,15 +169,12 @@ class TimeIndex:
         """Write what is new, without a sync. Raises `DiskError`."""
         if not self._entries:
             return
-        file = self._disk.open(self._path, create=True)
-        try:
+        with closing(self._disk.open(self._path, create=True)) as file:
             if file.size != self._saved * TIME_ENTRY_BYTES:
-                # Somebody else wrote to it: only what is known to be right stays.
+                # Another process wrote to it: only the entries that are known to be right stay.
                 file.truncate(0)
                 self._saved = 0
             file.append([b"".join([_ENTRY.pack(*entry) for entry in self._entries])])
-        finally:
-            file.close()
         self._saved += len(self._entries)
         self._entries.clear()
         self._timestamps.clear()
@@ -202,16 +185,13 @@ class TimeIndex:
             return
         self.unsynced = False
         try:
-            file = self._disk.open(self._path)
+            with closing(self._disk.open(self._path)) as file:
+                await file.sync()
         except FileNotFoundError:
             return
-        try:
-            await file.sync()
         except BaseException:
             self.unsynced = True
             raise
-        finally:
-            file.close()
 
     def remove(self) -> None:
         """The file goes, if there is one."""

@@ -72,26 +72,21 @@ def _read_head(
     """None if the file vanished after it was listed (KAFKA-13098)."""
     path = f"{folder}/{name_of(snapshot)}"
     try:
-        file = disk.open(path)
+        with contextlib.closing(disk.open(path)) as file:
+            return read_head(file, snapshot)
     except FileNotFoundError:
         log.info("a snapshot vanished while the folder was read", path=path)
         return None
-    try:
-        return read_head(file, snapshot)
     except DamagedSnapshotError as error:
         return error
-    finally:
-        file.close()
 
 
 async def _check_whole(disk: Disk, folder: str, snapshot: SnapshotId) -> DamagedSnapshotError | None:
-    file = disk.open(f"{folder}/{name_of(snapshot)}")
     try:
-        await verify(file, snapshot)
+        with contextlib.closing(disk.open(f"{folder}/{name_of(snapshot)}")) as file:
+            await verify(file, snapshot)
     except DamagedSnapshotError as error:
         return error
-    finally:
-        file.close()
     return None
 
 

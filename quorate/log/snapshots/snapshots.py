@@ -6,6 +6,7 @@ else; it is never `latest`.
 """
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 
 from quorate.log.log_errors import DamagedSnapshotError, PositionOutOfRangeError, SnapshotMissingError
@@ -74,12 +75,6 @@ class SnapshotStore:
     def damaged(self) -> tuple[DamagedSnapshotError, ...]:
         """Found by `open`, newer than `latest`; ascending."""
         return self._damaged
-
-    @property
-    def bootstrap(self) -> VoterSet | None:
-        """The voters that the cluster began with; None without a bootstrap snapshot."""
-        contents = self._contents.get(BOOTSTRAP)
-        return None if contents is None else contents.voters
 
     @property
     def voters(self) -> VotersAt | None:
@@ -207,11 +202,8 @@ class SnapshotStore:
         size = self.contents(snapshot).size_bytes
         if not 0 <= position < size:
             raise PositionOutOfRangeError(snapshot, position, size=size)
-        file = self._open(snapshot)
-        try:
+        with closing(self._open(snapshot)) as file:
             return await file.read(position, min(max_bytes, size - position)), size
-        finally:
-            file.close()
 
     def reader(self, snapshot: SnapshotId) -> SnapshotReader:
         """Open a snapshot to load it. It stays readable if the snapshot is deleted meanwhile. Raises
