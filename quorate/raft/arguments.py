@@ -13,7 +13,7 @@ def check_duration(name: str, milliseconds: int | None) -> None:
 
 
 _MOST_HOST_CHARACTERS: Final = 255
-"""A name in the DNS has no more. All nodes keep it, and send it in many of their messages."""
+"""The limit of a DNS name. All nodes keep the host, and send it in many of their messages."""
 
 
 def check_endpoint(voter: Voter) -> None:

@@ -95,7 +95,7 @@ class Node:
         self._runtime = runtime
         self._times = ReplicaTimes()
         self._misconfiguration = Misconfiguration(config.node_id, config.voters, config.names)
-        # What is known must be told to other threads too, where trio.current_time() raises.
+        # Other threads ask too, and trio.current_time() raises there.
         now = loop_clock()
         self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms, now=now)
         self.key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
@@ -170,13 +170,13 @@ class Node:
         self.failure: BaseException | None = None
         self.stopped = False
         self.leaving = False
-        """Nothing new is appended from here on."""
+        """True when no new append is accepted any more."""
         self.check_voters()
         telemetry.booted(runtime.wall_clock.now_ms())
         telemetry.unknown_voter_connections(0)
 
     async def run(self, listener: Listener | None, scope: trio.CancelScope) -> None:
-        """Everything that runs in the background. A failure is kept in `failure` and cancels `scope`."""
+        """Run all background tasks. A failure is kept in `failure` and cancels `scope`."""
         try:
             async with self._tasks.running() as nursery:
                 nursery.start_soon(self.forwarder.run)
@@ -203,8 +203,8 @@ class Node:
             scope.cancel()
 
     async def leave(self) -> None:
-        """Let appends that are under way end, then resign and wait until somebody else has it,
-        an election timeout at most."""
+        """Let appends that are under way end, then resign and wait until another node leads, an election
+        timeout at most."""
         self.leaving = True
         with trio.move_on_after(self._config.drain_timeout_ms / 1000):
             await self.driver.appends.wait_empty()
@@ -215,7 +215,7 @@ class Node:
                 await self.leadership.wait_other_leader(self._config.node_id)
 
     def not_leader(self) -> NotLeaderError:
-        """Why this node can't do what only a leader can."""
+        """Return the error of an operation that only a leader can do."""
         leader, core = self.known_leader, self.driver.core
         endpoint = None if leader is None else core.endpoint_of(leader)
         return NotLeaderError(
@@ -228,7 +228,7 @@ class Node:
         return None if self.hearing.is_silent else self.leadership.current.leader
 
     def _why_leaderless(self) -> str | None:
-        """None if that is the ordinary course: an election is under way."""
+        """Return the reason why no leader is known. None: an election is under way, as usual."""
         if not self.hearing.is_silent:
             return None
         whom = "majority of the voters" if self.driver.core.role is Role.LEADER else "leader"
@@ -259,7 +259,7 @@ class Node:
         )
 
     def check_voters(self) -> None:
-        """Say once, if so, that the configured voters don't count, and whether that makes a difference."""
+        """Log once if the configured voters don't count, and whether they differ from those in the log."""
         core = self.driver.core
         if core.has_dynamic_voters:
             self._misconfiguration.check_voters_in_log(core.voters)
@@ -316,7 +316,7 @@ class Node:
         self._peers.flush()
         self.server.flush()
 
-    # What the server delivers
+    # Requests from the server
 
     def receive(self, message: Message) -> None:
         self.driver.deliver(Received(message))
@@ -333,7 +333,7 @@ class Node:
         if not self._config.remote_appends:
             append.waiter.failed(InvalidAppendError(_NO_REMOTE_APPENDS))
         elif self.leaving or driver.core.role is not Role.LEADER:
-            # Not asked about: what a follower's state machine thinks of records binds nobody.
+            # The check of a follower's state machine does not count.
             append.waiter.failed(driver.requests.not_leader())
         else:
             try:
@@ -379,7 +379,7 @@ class Node:
         except PositionOutOfRangeError as error:
             raise RequestRefusedError(ErrorCode.POSITION_OUT_OF_RANGE, str(error)) from error
         except DiskError as error:
-            # Who asked from outside must not stop the node; it stops when itself needs the file.
+            # A client must not stop the node. It stops when it needs the file itself.
             raise OutcomeUnknownError(f"the snapshot can't be read: {error}") from error
 
     def is_voter(self, node: NodeId) -> bool:

@@ -31,8 +31,8 @@ class LeaderCalls:
         self._retry_s = retry_backoff_ms / 1000
 
     async def read_index(self, *, timeout_ms: int) -> Offset:
-        """First offset (exclusive end) that a reader must have applied to see everything committed before
-        this call. Raises `NotLeaderError` if no leader proved in time that it is one."""
+        """Return the offset (exclusive end) up to which a reader must have applied to see all that was
+        committed before this call. Raises `NotLeaderError` if no leader proved in time that it is one."""
 
         async def here() -> Offset:
             waiter = TaskWaiter[Offset]()
@@ -98,8 +98,8 @@ class LeaderCalls:
         repeatable: bool,
         check: Callable[[], Awaitable[None]] | None = None,
     ) -> Answer:
-        """By the leader, again and again until it is answered or time is up. What is `repeatable` is asked
-        again even when its outcome is unknown. `check` comes first if this node leads; it changes nothing."""
+        """Ask the leader until it answers or the time is up. `repeatable`: ask again even if the outcome is
+        unknown. `check`: called first if this node leads; it changes nothing."""
         error: QuorumError | None = None
         under_way = False
         with trio.move_on_after(timeout_ms / 1000):

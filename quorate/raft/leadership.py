@@ -31,7 +31,7 @@ class LeadershipView:
         self._stopped: QuorumError | None = None
 
     def stop(self, error: QuorumError) -> None:
-        """Nothing will change any more: who waits gets `error`, and nobody is known to lead."""
+        """Fail the waiters with `error`. No leader is known from then on."""
         self._stopped = self._stopped or error
         self.role = Role.UNATTACHED
         self.current = Leadership(self.current.epoch, None)
@@ -44,7 +44,7 @@ class LeadershipView:
             self.notify()
 
     def notify(self) -> None:
-        """Wake who waits, though the view is the same."""
+        """Wake the waiters, although the view is the same."""
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 
@@ -61,8 +61,8 @@ class LeadershipView:
             await self.wait_change()
 
     async def changes(self) -> AsyncIterator[Leadership]:
-        """The current view, then each later one. A reader that is slow sees the latest, not all. Raises
-        `QuorumStoppedError` when there will be no more."""
+        """Yield the current view, then each later one. A slow reader gets only the latest. Raises
+        `QuorumStoppedError`."""
         seen: Leadership | None = None
         while True:
             if self.current != seen:
@@ -80,7 +80,7 @@ class Announcer:
     def __init__(
         self, node: NodeId, view: LeadershipView, *, on_leader: Callable[[Epoch, NodeId | None], None]
     ) -> None:
-        """`on_leader` is told of each change of role who leads then, if known, before anybody else is."""
+        """`on_leader`: called at each change of role with the leader, if known, before the view changes."""
         self._node = node
         self._on_leader = on_leader
         self._view = view
@@ -89,8 +89,8 @@ class Announcer:
         self._silent = False
 
     def note_silence(self, *, silent: bool) -> None:
-        """`silent`: nobody who leads was heard for the fetch timeout. A leader that hears no majority still
-        names itself here until it resigns: it would have to begin its epoch again, which nobody can."""
+        """Note whether the node is silent (see `Hearing`). A silent leader still names itself here until it
+        resigns, because a leadership can't begin twice in an epoch."""
         self._silent = silent
         self._announce()
         self._view.notify()

@@ -14,7 +14,7 @@ log = get_logger(__name__)
 
 
 class Membership:
-    """Looks once per fetch timeout, as Kafka does."""
+    """Compares the voter set with this node's configuration once per fetch timeout, as Kafka does."""
 
     def __init__(self, config: QuorumConfig, node: Node, calls: LeaderCalls) -> None:
         self._config = config
@@ -35,7 +35,7 @@ class Membership:
             try:
                 await self._calls.change_voters(change, timeout_ms=timeout_ms)
             except QuorumError as error:
-                # It may pass; it is told once and asked for again.
+                # The reason may pass. It is logged once, and the change is tried again.
                 if str(error) != self._logged:
                     self._logged = str(error)
                     log.info("the voters stay", node=self._config.node_id, reason=str(error))

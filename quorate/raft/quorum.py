@@ -1,4 +1,4 @@
-"""The public quorum: replicated state for anybody's service."""
+"""The public quorum: replicated state for a service."""
 
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -45,7 +45,7 @@ log = get_logger(__name__)
 
 Outcome = TypeVar("Outcome")
 Opened = TypeVar("Opened")
-"""Of `open`'s own: a type checker can't infer the class's from a call on the bare class."""
+"""The outcome type of `open`: a type checker can't infer the class's from a call on the bare class."""
 
 
 class _LocalAppendWaiter:
@@ -167,7 +167,7 @@ class Quorum(Generic[Outcome]):
             storage.log.close()
             storage.lock.release()
 
-    # What is known
+    # Knowledge of the quorum
 
     @property
     def node_id(self) -> NodeId:
@@ -400,7 +400,7 @@ class Quorum(Generic[Outcome]):
                         return Appended(base_offset, epoch, tuple(results))  # type: ignore[arg-type]
                 except NotLeaderError:
                     sent = False
-                # Nothing happened: try again when somebody else leads, or shortly.
+                # Nothing happened: try again when another node leads, or after the backoff.
                 with trio.move_on_after(self._config.core.retry_backoff_ms / 1000):
                     while self._node.leadership.current == seen:
                         await self._node.leadership.wait_change()
@@ -443,7 +443,7 @@ class Quorum(Generic[Outcome]):
             raise QuorumStoppedError("this node is stopping, and nothing was appended")
 
     def _check_call(self, *, timeout_ms: int) -> None:
-        """Of one that may take so long."""
+        """Check the arguments of a call that waits at most `timeout_ms`."""
         self._check_running()
         check_duration("timeout_ms", timeout_ms)
 
@@ -534,7 +534,7 @@ class _ForkedQuorum(Quorum[Outcome]):
 
 @asynccontextmanager
 async def _single_errors() -> AsyncGenerator[None, None]:
-    """What the block raised (an interrupt, say), without the group that the nursery makes of it."""
+    """Raise a single error of the block (an interrupt, say) without the group of its nursery."""
     try:
         yield
     except BaseExceptionGroup as group:

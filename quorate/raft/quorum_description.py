@@ -45,7 +45,7 @@ class _Times:
 
 
 class ReplicaTimes:
-    """Kept by the leader, for its epoch only, and for so many replicas at most."""
+    """The times of the replicas, kept by the leader for its epoch, and for a thousand of them at most."""
 
     __slots__ = ("_epoch", "_times")
 
@@ -54,7 +54,8 @@ class ReplicaTimes:
         self._times: dict[ReplicaKey, _Times] = {}
 
     def note_fetch(self, request: FetchRequest, core: Core, *, now_ms: int) -> bool:
-        """`request` was stepped. Counts only if this node leads in its epoch and took it: returns whether."""
+        """Record a request after the core has stepped it. Returns whether it counts: this node leads in its
+        epoch and took it."""
         if not _was_taken(request, core):
             return False
         if core.epoch != self._epoch:
@@ -75,7 +76,7 @@ class ReplicaTimes:
         return True
 
     def describe(self, core: Core, own: ReplicaKey, *, now_ms: int) -> QuorumDescription:
-        """This node leads."""
+        """Return the leader's view. This node must lead."""
         ends = core.replica_end_offsets()
         if core.epoch != self._epoch:
             self._times.clear()
@@ -119,7 +120,7 @@ class ReplicaTimes:
 
 
 def _was_taken(request: FetchRequest, core: Core) -> bool:
-    """Whether the leader counted it: meant for it, in its epoch, and of a log that does not diverge."""
+    """Return whether the leader counted the request: for it, in its epoch, and of a log that matches."""
     if (
         core.role is not Role.LEADER
         or request.epoch != core.epoch

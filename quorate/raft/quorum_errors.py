@@ -20,7 +20,7 @@ class NotLeaderError(QuorumError):
         endpoint: Endpoint | None = None,
         problem: str | None = None,
     ) -> None:
-        """`problem`: why no leader is known, in place of that none is."""
+        """`problem`: the reason why no leader is known."""
         self.leader = leader
         self.epoch = epoch
         self.endpoint = endpoint
@@ -75,9 +75,9 @@ class StateMachineError(QuorumError):
     def __init__(self, message: str, *, offset: int, epoch: Epoch) -> None:
         super().__init__(message)
         self.offset = offset
-        """Base offset of the batch that was being applied; of a snapshot, its end offset."""
+        """The base offset of the batch that was being applied, or the end offset of the snapshot."""
         self.epoch = epoch
-        """Of that batch, or of the last record that the snapshot holds."""
+        """The epoch of that batch, or of the last record in the snapshot."""
 
 
 class SkipRefusedError(QuorumError):

@@ -48,7 +48,8 @@ from quorate.types import Epoch, Offset
 log = get_logger(__name__)
 
 _EVENTS_MAX = 1000
-"""Behind a barrier; who asks for more is not listened to until it has passed."""
+"""The most events that wait behind a barrier. Above it, connections are not read until the barrier is
+complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +150,12 @@ class Driver:
         self._timers: Timers[Timer] = Timers(lambda timer: self.deliver(TimerFired(timer)))
         self._routes = routes
         self._runs = False
-        """Until then events queue up."""
+        """True once `run` has begun. Before, events queue up."""
         self._events: deque[Event] = deque()
         self._effects: deque[Effect] = deque()
-        """Those that wait behind a barrier."""
+        """The effects that wait behind a barrier."""
         self._fetched = False
-        """Records of the leader's were appended in this step, and are to be synced."""
+        """True if this step appended records of the leader, which must be synced."""
         self._stepping = False
         self._blocked = False
         self._barrier_wake = trio.Event()
@@ -192,14 +193,14 @@ class Driver:
     # Events in
 
     def deliver(self, event: Event) -> None:
-        """Step the core with `event`, now unless a barrier is under way. Never raises: what goes wrong
+        """Step the core with `event`: now, or after the barrier that is under way. Never raises: an error
         stops the node."""
         self._events.append(event)
         self._process_events()
 
     def propose(self, append: QueuedAppend) -> None:
-        """Queue an append; `commit_waiting` or `commit_soon` proposes what has queued up. The one way into
-        the queue, and so the log. Raises `InvalidAppendError` when the state machine refuses the records."""
+        """Queue an append, for `commit_waiting` or `commit_soon` to propose. There is no other way into the
+        queue, and so into the log. Raises `InvalidAppendError` when the state machine refuses the records."""
         if self._check_records is not None:
             self._check_records(append.records)
         self.appends.add(append)
@@ -210,6 +211,7 @@ class Driver:
         return Offset(self.core.log_end_offset + self.appends.waiting_records)
 
     def commit_waiting(self) -> None:
+        """Propose the queued appends now."""
         if self.appends.has_waiting:
             self._process_events()
 
@@ -241,9 +243,8 @@ class Driver:
         self._times.add_work(started)
 
     def _acknowledge_records(self) -> bool:
-        """A follower's answer to records is its next Fetch, once they are durable. Where a sync holds up the
-        loop anyway it is done here and now, because the leader waits for it. False if it has to wait for
-        another thread's sync."""
+        """Sync the fetched records, and let the core acknowledge them with its next Fetch, for which the
+        leader waits. False: the disk syncs in another thread, and `_run_syncs` does it."""
         self._fetched = False
         end_offset = self.log.sync_at_once()
         if end_offset is None:
@@ -257,7 +258,7 @@ class Driver:
     def _step_all(self) -> None:
         core, events = self.core, self._events
         while self._carry_out_all():
-            # `next_offset` promised what waits its place: a voter set of our own goes behind it.
+            # `next_offset` has promised the queued appends their places: our own voter set goes behind them.
             if (
                 self.appends.has_waiting
                 and not self.requests.holds_appends_back
@@ -271,7 +272,7 @@ class Driver:
                 return
 
     def _carry_out_all(self) -> bool:
-        """Carry out effects; False if a barrier stopped it."""
+        """Carry out the effects. False: a barrier is the next one."""
         effects = self._effects
         while effects:
             effect = effects[0]
@@ -286,7 +287,7 @@ class Driver:
     # Effects out
 
     def _carry_out(self, effect: Effect) -> None:
-        # Each case costs those below it: what a commit is made of comes first, the most frequent on top.
+        # Each case costs those below it. So the effects of a commit come first, the most frequent on top.
         match effect:
             case fx.ArmTimer(timer, min_ms, max_ms):
                 milliseconds = min_ms if min_ms == max_ms else self._runtime.entropy.between(min_ms, max_ms)
@@ -391,7 +392,7 @@ class Driver:
         )
         self._announcer.note_role(effect)
 
-    # What waits for the disk
+    # Waits for the disk
 
     async def _run_barriers(self) -> None:
         while True:
@@ -422,14 +423,14 @@ class Driver:
                 assert_never(barrier)
 
     async def wait_unblocked(self) -> None:
-        """Return when no barrier is under way: what is delivered before the next await is stepped at once.
-        No checkpoint if that is so."""
+        """Return when no barrier is under way: events delivered before the next await are stepped at once. No
+        checkpoint if that is so."""
         while self._blocked:
             await self._unblocked.wait()
 
     async def wait_room(self) -> None:
-        """Return when what others ask for may be delivered: neither do too many appends wait for their
-        commit, nor too many events behind a barrier. No checkpoint if that is so."""
+        """Return when requests of other nodes may be delivered: not too many appends wait for their commit,
+        and not too many events behind a barrier. No checkpoint if that is so."""
         await self.appends.wait_room()
         while len(self._events) > _EVENTS_MAX and self._blocked:
             await self._unblocked.wait()
@@ -480,7 +481,7 @@ class Driver:
     # Failure
 
     def fail(self, error: BaseException) -> None:
-        """Stop the node because of `error`; the first one counts."""
+        """Stop the node because of `error`. A later error has no effect."""
         if self._failure is None:
             self._failure = error
             self._failed.set()
@@ -490,8 +491,8 @@ class Driver:
         raise present(self._failure, "the failure that stops the node")
 
     def stop(self, error: QuorumStoppedError) -> None:
-        """Fail what waits for an answer; nothing is stepped afterwards. What may have happened all the same
-        ends in `OutcomeUnknownError`."""
+        """Fail every operation that waits. No event is stepped afterwards. An operation that may have
+        happened ends in `OutcomeUnknownError`."""
         self.fail(error)
         self.appends.fail_all(error)
         self.requests.stop(error)

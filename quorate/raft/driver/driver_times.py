@@ -10,6 +10,8 @@ _ASKING_ROLES = (Role.CANDIDATE, Role.PROSPECTIVE)
 
 
 class DriverTimes:
+    """Measures the driver's work and waits, and elections, for the telemetry."""
+
     __slots__ = ("_asking_since", "_busy_seconds", "_now", "_reported_at", "_telemetry")
 
     def __init__(self, telemetry: Telemetry, now: Callable[[], float]) -> None:
@@ -20,8 +22,8 @@ class DriverTimes:
         self._busy_seconds = 0.0
 
     def add_work(self, started: float) -> None:
-        """Since `started`, until now. The telemetry hears of it now and then, because a step takes less than
-        telling it."""
+        """Add the time since `started` as work. The telemetry gets the sum every 100 ms, because a report
+        takes longer than a step."""
         ended = self._now()
         self._busy_seconds += ended - started
         since = ended - self._reported_at
@@ -31,7 +33,7 @@ class DriverTimes:
             self._busy_seconds = 0.0
 
     def note_role(self, effect: RoleChanged) -> None:
-        """An election is from becoming a candidate to learning of a leader, or becoming it."""
+        """Measure an election: from candidacy until this node leads or learns of a leader."""
         now = self._now()
         if effect.role in _ASKING_ROLES:
             if effect.role is Role.CANDIDATE and self._asking_since is None:

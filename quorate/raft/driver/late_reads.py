@@ -11,7 +11,7 @@ from quorate.types import Epoch
 
 
 class LateReads:
-    """One read at a time, in the order in which they were asked for."""
+    """Reads from the disk for one Fetch at a time, in their order."""
 
     def __init__(
         self,
@@ -20,8 +20,8 @@ class LateReads:
         generation: Callable[[Epoch], int | None],
         answer: Callable[[SendRecords, Buffer], None],
     ) -> None:
-        """`generation`: of the log, while this node leads in that epoch; what was read in an earlier one may
-        since have been cut off, and is not sent. `answer` sends."""
+        """`generation`: returns the log's generation while this node leads in that epoch. Records read in an
+        earlier generation may have been cut off, so they are not sent. `answer`: sends the records."""
         self._log = log
         self._generation = generation
         self._answer = answer
@@ -48,8 +48,7 @@ class LateReads:
         try:
             records = await self._log.read(effect.start_offset, max_bytes)
         except OffsetOutOfRangeError:
-            # The log start moved, or the log was cut. Told nothing, the follower asks again, and is told what
-            # to do.
+            # The log start moved, or the log was cut. The follower asks again, and then learns what to do.
             records = b""
         if generation is not None and self._generation(epoch) == generation:
             self._answer(effect, records)

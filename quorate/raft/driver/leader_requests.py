@@ -1,6 +1,6 @@
 """The leader's operations besides appends: prove its leadership, change voters, transfer leadership.
 
-Each is an event for the core, and later an effect that says how it ended; this is who waits in between.
+Each is an event for the core, and later an effect with its outcome. The waits between the two are here.
 """
 
 from collections.abc import Callable
@@ -40,17 +40,17 @@ class LeaderRequests:
         self._deliver = deliver
         self._round = 0
         self._under_way: list[IndexWaiter] = []
-        """Of the last round."""
+        """The waiters of the round that is under way."""
         self._next_round: list[IndexWaiter] = []
         self._number = 0
         self._changes: dict[int, TaskWaiter[None]] = {}
         self._transfers: dict[NodeId, TaskWaiter[None]] = {}
 
-    # Read index. One round is under way at a time, and whoever comes meanwhile shares the next one: a
-    # round takes every follower's parked Fetch, so a second one would only wait for the first.
+    # Read index. One round is under way at a time. Later requests share the next one: a round takes every
+    # follower's parked Fetch, so a second round would only wait for the first.
 
     def read_index(self, waiter: IndexWaiter) -> None:
-        """Tell `waiter` what must be applied to see everything committed before this call."""
+        """Find the offset that must be applied to see all that was committed before this call."""
         self._next_round.append(waiter)
         if not self._under_way:
             self._begin_round()
@@ -141,7 +141,7 @@ class LeaderRequests:
 
     @property
     def holds_appends_back(self) -> bool:
-        """Nothing may be proposed while a successor catches up."""
+        """True while a successor catches up: nothing may be proposed then."""
         return bool(self._transfers)
 
     def end_transfer(self, effect: TransferEnded) -> None:
@@ -152,13 +152,13 @@ class LeaderRequests:
     # All of it
 
     def end_transfers(self) -> None:
-        """A transfer that was under way has done what it can."""
+        """End the transfers that are under way: this node does not lead any more."""
         transfers, self._transfers = self._transfers, {}
         for waiting in transfers.values():
             waiting.passed(None)
 
     def stop(self, error: QuorumError) -> None:
-        """Nothing will be answered any more."""
+        """Fail every request that waits."""
         waiters = self._under_way + self._next_round
         self._under_way, self._next_round = [], []
         for index_waiter in waiters:

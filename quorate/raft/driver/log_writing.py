@@ -12,7 +12,7 @@ from quorate.types import Epoch, Offset
 
 
 class LogWriter:
-    """Carries out what appends. Syncing is the driver's."""
+    """Carries out the appending effects. The driver syncs."""
 
     __slots__ = ("_appends", "_clock", "_log", "_measured_offset", "_now", "_telemetry")
 
@@ -31,7 +31,7 @@ class LogWriter:
         self._clock = clock
         self._telemetry = telemetry
         self._measured_offset = Offset(0)
-        """Commits below have been told to the telemetry."""
+        """The telemetry knows the commits below this offset."""
 
     def append_proposal(self, effect: fx.AppendProposal) -> None:
         proposal = self._appends.take(effect.proposal)
@@ -49,7 +49,7 @@ class LogWriter:
             values=proposal.records(),
         )
         proposal.batch_bytes = len(batch)
-        # Before it is: a write that fails may have left it there, and who waits has to hear that.
+        # Before the write: one that fails may still have put it there, and its waiters must learn that.
         self._appends.in_log.append(proposal)
         self._log.append_own(
             batch, base_offset=effect.base_offset, end_offset=effect.end_offset, epoch=effect.epoch
@@ -93,11 +93,11 @@ class LogWriter:
         self.report_log_end()
 
     def report_log_end(self) -> None:
-        """To the telemetry, after it grew or shrank."""
+        """Report the log end offset to the telemetry."""
         self._telemetry.log_end_offset(self._log.end_offset, self._log.last_epoch)
 
     def measure_commits(self, high_watermark: Offset) -> None:
-        """Measure what was appended here and is now below the high watermark."""
+        """Report the latency of the proposals that the high watermark has passed."""
         for proposal in self._appends.in_log:
             if proposal.end_offset > high_watermark:
                 break

@@ -17,12 +17,13 @@ _INTERVAL_SECONDS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """While there is a later snapshot, one and the log below its end go when either is exceeded."""
+    """The limits of a folder. Above either of them, the oldest of several snapshots is deleted, and the log
+    below the next one."""
 
     max_bytes: int
-    """Of the log from its start on, and the snapshots."""
+    """The size of the log from its start on, and of the snapshots."""
     max_ms: int
-    """Age of the last record in the snapshot."""
+    """The age of the last record in a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +33,9 @@ class CleaningHooks:
     wait_unblocked: Callable[[], Awaitable[None]]
     """Return when no barrier is under way: the log is not being cut or replaced until the next await."""
     latest: Callable[[], SnapshotId | None]
-    """The core's: a fetched one that is not installed is none of this log's."""
+    """Return the core's latest snapshot. A fetched one that is not installed is not of this log."""
     start_moved: Callable[[EpochEnd], None]
-    """The log is about to begin there. The core must know before the records are gone."""
+    """Tell the core that the log begins there, before the records are removed."""
 
 
 class SnapshotCleaner:
@@ -57,11 +58,12 @@ class SnapshotCleaner:
         self._wake = trio.Event()
 
     def clean_soon(self) -> None:
-        """There is one snapshot more."""
+        """Clean at the next occasion, because there is a new snapshot."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Clean now and then, and when asked. Until cancelled; raises `DiskError`, `LogError`."""
+        """Clean every minute, and after `clean_soon`. Runs until cancelled. Raises `DiskError`,
+        `LogError`."""
         while True:
             await self._remove_prefix()
             with trio.move_on_after(_INTERVAL_SECONDS):
@@ -81,7 +83,7 @@ class SnapshotCleaner:
         await self._delete_old()
 
     def _next_start(self) -> SnapshotId | None:
-        """The end of the second-oldest snapshot, if the oldest has to go."""
+        """Return the second-oldest snapshot, if a limit is exceeded: the log shall start at its end."""
         latest = self._hooks.latest()
         if latest is None:
             return None
@@ -96,7 +98,7 @@ class SnapshotCleaner:
         return held[1] if too_much else None
 
     def _log_bytes(self) -> int:
-        """From the log start on: what is below it in its segment is not to be had back."""
+        """Return the size from the log start on. The part of the segment below it can't be freed."""
         first = self._log.slice_of(self._log.log_start_offset, 1)
         return 0 if first is None else self._log.size_bytes - first.position
 

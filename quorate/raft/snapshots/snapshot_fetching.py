@@ -38,7 +38,7 @@ class SnapshotReceiver:
         checked: Callable[[SnapshotChecked | SnapshotDamaged], None],
         replaced: Callable[[SnapshotContents], None],
     ) -> None:
-        """`checked` gets what the core is to be told of a `CheckSnapshot`; `replaced` is called when the
+        """`checked`: gets the core's event for the outcome of a `CheckSnapshot`. `replaced`: called when the
         state is that of a snapshot."""
         self._state_machine = state_machine
         self._applier = applier
@@ -47,32 +47,33 @@ class SnapshotReceiver:
         self._checked = checked
         self._replaced = replaced
         self._wanted: SnapshotId | None = None
-        """To be checked, or loaded and not installed yet."""
+        """The snapshot to check, or the loaded one that is not installed yet."""
         self._wake = trio.Event()
         self._loading = trio.CancelScope()
         self._loaded: LoadedSnapshot | None = None
 
     async def load_latest(self) -> None:
-        """At a start: the state is that of the latest snapshot when this returns. Raises
+        """Load the latest snapshot at a start. Raises
         `StateMachineError`, `DamagedSnapshotError`, `DiskError`."""
         latest = self._store.latest
         if latest is not None:
             self._install_state(await load_snapshot(self._state_machine, self._store, latest, urgent=True))
 
     def store_chunk(self, effect: StoreSnapshotChunk) -> None:
-        """Raises `DiskError`."""
+        """Write a fetched chunk to the partial snapshot. Raises `DiskError`."""
         if effect.position == 0:
             self._drop_loaded()
         self._store.write_part(effect.snapshot, effect.position, effect.chunk)
 
     def check(self, effect: CheckSnapshot) -> None:
-        """Answered by `checked` some time later, unless it is dropped before."""
+        """Begin to check and load a fetched snapshot. `checked` gets the outcome, unless it is dropped
+        before."""
         self._drop_loaded()
         self._wanted = effect.snapshot
         self._wake.set()
 
     def drop_below(self, high_watermark: Offset) -> None:
-        """A loaded state that the log has overtaken is not going to be installed."""
+        """Drop a loaded state that the log has overtaken, because it will not be installed."""
         if self._loaded is not None and self._loaded.contents.snapshot.end_offset <= high_watermark:
             self._drop_loaded()
 
@@ -81,7 +82,8 @@ class SnapshotReceiver:
         self._loading.cancel()
 
     async def run(self) -> None:
-        """Check what `check` was asked for. Until cancelled; raises `StateMachineError`, `DiskError`."""
+        """Check the snapshots passed to `check`. Runs until cancelled. Raises `StateMachineError`,
+        `DiskError`."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
@@ -91,7 +93,7 @@ class SnapshotReceiver:
 
     async def _check_part(self, snapshot: SnapshotId) -> None:
         try:
-            # Not to be stopped halfway: it may already have its name.
+            # Not cancelled halfway: it may already have its name.
             contents = await self._store.complete_part(snapshot)
             if self._wanted != snapshot:
                 return
@@ -109,13 +111,13 @@ class SnapshotReceiver:
             self._checked(SnapshotChecked(snapshot, contents.voters))
 
     async def _load_part(self, snapshot: SnapshotId) -> LoadedSnapshot | None:
-        """None if it was dropped meanwhile."""
+        """Load the snapshot. None: it was dropped meanwhile."""
         with trio.CancelScope() as self._loading:
             return await load_snapshot(self._state_machine, self._store, snapshot, urgent=False)
         return None
 
     async def install(self, effect: InstallSnapshot) -> None:
-        """The log begins anew, and the state with it. A crash halfway is finished by the next start. Raises
+        """Empty the log and install the loaded state. The next start completes it after a crash. Raises
         `StateMachineError`, `LogError`, `DiskError`."""
         snapshot = effect.snapshot
         await self._log.reset(EpochEnd(snapshot.epoch, snapshot.end_offset))

@@ -40,12 +40,11 @@ class SnapshotDriver(Protocol):
     def deliver(self, event: Event) -> None: ...
 
     def answer_snapshot_fetch(self, response: FetchSnapshotResponse) -> None:
-        """Send it, if this node still leads in its epoch."""
+        """Send the response, if this node still leads in its epoch."""
         ...
 
     async def wait_unblocked(self) -> None:
-        """Return when no barrier is under way: what is delivered before the next await is stepped at
-        once."""
+        """Return when no barrier is under way: events delivered before the next await are stepped at once."""
         ...
 
     async def make_durable(self, end_offset: Offset) -> None:
@@ -105,7 +104,7 @@ class Snapshots:
 
     @property
     def ids(self) -> tuple[SnapshotId, ...]:
-        """Those of this node's log, ascending."""
+        """The snapshots of this node's log, in ascending order."""
         latest = self._driver.core.snapshot
         return () if latest is None else tuple(one for one in self._store.ids if one <= latest)
 
@@ -126,7 +125,7 @@ class Snapshots:
         await self._receiver.load_latest()
 
     async def run(self) -> None:
-        """Everything that goes on in the background. Until cancelled; raises what stops the node."""
+        """Run the tasks of the parts until cancelled. Raises the error that stops the node."""
         async with trio.open_nursery() as nursery:
             for task in (self._taker.run, self._cleaner.run, self._receiver.run, self._sender.run):
                 nursery.start_soon(task)
@@ -148,7 +147,7 @@ class Snapshots:
         """Carry out the barrier `InstallSnapshot`."""
         await self._receiver.install(effect)
 
-    # What one part has to do with another
+    # Calls from one part to another
 
     def _report_taken(self, contents: SnapshotContents) -> None:
         self._driver.deliver(SnapshotTaken(contents.snapshot))

@@ -17,7 +17,7 @@ class LoadedSnapshot:
     _loader: SnapshotLoader
 
     def install(self) -> None:
-        """It becomes the state. Raises `StateMachineError`."""
+        """Replace the running state. Raises `StateMachineError`."""
         try:
             self._loader.install()
         except Exception as error:
@@ -27,7 +27,7 @@ class LoadedSnapshot:
 async def load_snapshot(
     state_machine: StateMachine[object], store: SnapshotStore, snapshot: SnapshotId, *, urgent: bool
 ) -> LoadedSnapshot:
-    """Fill a second state, in slices of the loop; `urgent` when nothing else is to be done. Raises
+    """Fill a second state, in slices of the event loop. `urgent`: without rests, at a start. Raises
     `StateMachineError`, `DamagedSnapshotError`, `SnapshotMissingError`, `DiskError`."""
     contents = store.contents(snapshot)
     slices = SnapshotSlices(rests=not urgent)

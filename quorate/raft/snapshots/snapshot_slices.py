@@ -7,10 +7,10 @@ _SLICE_BYTES = 1024 * 1024
 
 
 class SnapshotSlices:
-    """One piece of work's. `pause` is called after each step of it.
+    """The slices of one long work, which calls `pause` after each of its steps.
 
-    A commit takes several passes of the loop, each of which may find a slice in its way: so a slice is
-    shorter than what would be bearable once, and work that isn't urgent rests as long as it ran.
+    A commit takes several passes of the event loop, and may wait for a slice in each. So slices are short,
+    and work that is not urgent rests as long as it ran.
     """
 
     __slots__ = ("_bytes", "_rests", "_started")

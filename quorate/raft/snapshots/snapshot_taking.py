@@ -28,9 +28,9 @@ class SnapshotTriggers:
     """The two triggers of the next snapshot: size and time."""
 
     max_new_bytes: int
-    """Bytes of the log applied since the last one."""
+    """The size of the log that was applied since the last snapshot."""
     max_interval_ms: int
-    """Time since the last one, if anything was applied; 0 for never."""
+    """The time since the last snapshot, if a record was applied meanwhile. 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +42,11 @@ class TakingHooks:
     make_durable: Callable[[Offset], Awaitable[None]]
     """Return when the core knows that the local log is durable below this offset."""
     taken: Callable[[SnapshotContents], None]
-    """A snapshot is complete and durable."""
+    """Report a snapshot that is complete and durable."""
 
 
 class SnapshotTaker:
-    """Owns what is known of the last snapshot."""
+    """Takes snapshots, and owns the position of the last one."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class SnapshotTaker:
         self._one_at_a_time = trio.Lock()
         self._last: SnapshotId | None = None
         self._last_bytes = 0
-        """`applied_bytes` at its end."""
+        """The applier's `applied_bytes` at its end."""
         self._last_at = trio.current_time()
 
     async def run(self) -> None:
-        """Take one whenever it is due. Runs until cancelled."""
+        """Take a snapshot whenever one is due. Runs until cancelled."""
         while True:
             await self._wait_due()
             try:
@@ -85,13 +85,14 @@ class SnapshotTaker:
                 await trio.sleep(_RETRY_SECONDS)
 
     def replace_state(self, snapshot: SnapshotId) -> None:
-        """The state was loaded from `snapshot`. One of an older state that is being taken is given up."""
+        """Note that the state was loaded from `snapshot`. A snapshot of an older state is abandoned."""
         self._note_snapshot(snapshot, self._applier.applied_bytes)
 
     async def take(self) -> SnapshotId:
-        """Take one of all that is applied now, unless the last one has it; its id. Durable when it returns.
+        """Return the id of a snapshot of all that is applied now: a new one, unless the last one has it. It
+        is durable.
 
-        If cancelled, there may be one or not. Raises `SnapshotNotTakenError`: nothing was taken.
+        If cancelled, it may exist or not. Raises `SnapshotNotTakenError`: it does not.
         """
         wanted = self._applier.applied_offset
         if wanted == 0:
@@ -136,7 +137,7 @@ class SnapshotTaker:
         self._hooks.taken(contents)
 
     async def _write_chunks(self, writer: SnapshotWriter, chunks: Iterator[bytes]) -> SnapshotContents | None:
-        """None if a later snapshot arrived meanwhile."""
+        """Write the chunks and complete the snapshot. None: a later snapshot arrived meanwhile."""
         end = writer.snapshot.end_offset
         slices = SnapshotSlices(rests=True)
         for chunk in chunks:
@@ -145,7 +146,7 @@ class SnapshotTaker:
             await writer.keep_up()
             if self._is_held(end):
                 return None
-        # Applied, and so committed: but by others, perhaps, and not yet on this node's device.
+        # The records are applied, and so committed, but maybe not yet durable on this node.
         await self._hooks.make_durable(end)
         if self._is_held(end):
             return None
@@ -168,7 +169,7 @@ class SnapshotTaker:
         while True:
             with trio.move_on_at(self._last_at + interval):
                 await applier.wait_bytes(self._last_bytes + triggers.max_new_bytes)
-            # One may have been taken by request, or loaded, while this waited.
+            # A snapshot may have been requested, or loaded, during the wait.
             if applier.applied_bytes - self._last_bytes >= triggers.max_new_bytes:
                 return
             await applier.wait_bytes(self._last_bytes + 1)
@@ -177,7 +178,7 @@ class SnapshotTaker:
 
 
 def _close_iterator(chunks: Iterator[bytes]) -> None:
-    """A generator that is dropped halfway tidies up now, not when it is collected."""
+    """Let a generator that is dropped halfway clean up now, not when it is collected."""
     close = getattr(chunks, "close", None)
     if close is not None:
         close()

@@ -35,7 +35,7 @@ class Proposal:
     timestamp_ms: int = 0
     appended_at: float = 0.0
     batch_bytes: int = 0
-    """Of the batch in the log."""
+    """The size of the batch in the log."""
 
     def records(self) -> list[bytes]:
         if len(self.appends) == 1:
@@ -83,7 +83,7 @@ class AppendQueue:
         self._proposed: dict[int, Proposal] = {}
         self._next_id = 0
         self.in_log: deque[Proposal] = deque()
-        """In offset order, contiguous, all of the epoch in which this node leads."""
+        """The proposals in the log, in offset order and contiguous, all of the epoch that this node leads."""
 
     def add(self, append: QueuedAppend) -> None:
         """Queue an append. The caller must check by `wait_room` that there is room."""
@@ -92,12 +92,12 @@ class AppendQueue:
         self._pending_bytes += append.size
 
     async def wait_room(self) -> None:
-        """Return when less than `max_pending_bytes` is on its way. No checkpoint if that is so."""
+        """Return when less than `max_pending_bytes` wait for their commit. No checkpoint if that is so."""
         while self._pending_bytes >= self._max_pending_bytes:
             await self._room.wait()
 
     async def wait_empty(self) -> None:
-        """Return when none is on its way. No checkpoint if that is so."""
+        """Return when no append waits for its commit. No checkpoint if that is so."""
         while self._pending_bytes:
             self._emptied = trio.Event()
             await self._emptied.wait()
@@ -136,17 +136,17 @@ class AppendQueue:
         return self._next_id, proposal
 
     def take(self, number: int) -> Proposal:
-        """The proposal that the core has decided on."""
+        """Take out the proposal that the core has decided on."""
         return self._proposed.pop(number)
 
     def resolve_first(self, results: Sequence[object]) -> None:
-        """The first batch in the log is applied."""
+        """Resolve the first proposal in the log, which is applied."""
         proposal = self.in_log.popleft()
         self._release_bytes(proposal.size)
         proposal.resolve(results)
 
     def reject(self, number: int, error: QuorumError) -> None:
-        """The core did not append it."""
+        """Fail a proposal that the core did not append."""
         proposal = self.take(number)
         self._release_bytes(proposal.size)
         proposal.fail(error)
@@ -158,8 +158,8 @@ class AppendQueue:
             proposal.fail(error)
 
     def fail_all(self, error: QuorumStoppedError) -> None:
-        """Nothing that waits will be answered otherwise. What is in the log, or may be, may yet be committed:
-        only what is certainly not hears `error`."""
+        """Fail all appends: with `error` if they are certainly not in the log, else with
+        `OutcomeUnknownError`, because they may still be committed."""
         waiting, self._waiting = self._waiting, deque()
         self._waiting_records = 0
         proposed, self._proposed = self._proposed, {}

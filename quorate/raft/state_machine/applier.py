@@ -2,7 +2,7 @@
 
 On the leader the proposals are still in memory when they commit, and applying is part of the step that
 committed them, for as long as a step may take. A follower applies what is in the log's memory, once it has
-answered. A task of its own goes on from there, and reads back from the log what is in no memory.
+answered. A task continues from there, and reads the records that are not in memory from the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,11 +43,11 @@ class Applier:
         self._high_watermark = Offset(0)
         self._wake = trio.Event()
         self.applied_offset: Offset = log.log_start_offset
-        """Everything below is applied (exclusive). Always the end of a batch, or of a snapshot."""
+        """The exclusive end of the applied records: always the end of a batch, or of a snapshot."""
         self.applied_bytes = 0
-        """Of the log's batches, since the process started."""
+        """The size of the log's batches that were applied since the process started."""
         self.last_timestamp_ms = 0
-        """Of the last applied batch; 0 before the first."""
+        """The timestamp of the last applied batch. 0: there is none."""
         self._awaited_bytes = _NEVER
         self._bytes_wake = trio.Event()
 
@@ -71,7 +71,7 @@ class Applier:
             self._wake.set()
 
     def replace_state(self, end_offset: Offset, *, last_timestamp_ms: int) -> None:
-        """The state is now that of a snapshot that ends at `end_offset`, above what was applied."""
+        """Note that the state is that of a snapshot ending at `end_offset`, above the applied offset."""
         self.applied_offset = end_offset
         self.last_timestamp_ms = last_timestamp_ms
         self._on_applied(end_offset, (), end_offset)
@@ -94,15 +94,15 @@ class Applier:
             self._bytes_wake.set()
 
     def _apply_from_memory(self) -> None:
-        """One slice of what is next in memory."""
+        """Apply one slice of the proposals in memory."""
         proposal = self._next_in_memory()
         if proposal is None:
             return
         slice_end = trio.current_time() + SLICE_SECONDS
         while True:
-            # Taken off only when applied: if that raises, those who wait have to hear of it.
+            # Removed only when applied: if `apply` raises, the waiters must still get the error.
             self._appends.resolve_first(self._apply_proposal(proposal))
-            # Looked up each time: whom a result wakes may make this node fail the rest.
+            # Looked up each time: a task that a result wakes may make this node fail the rest.
             proposal = self._next_in_memory()
             if proposal is None or trio.current_time() >= slice_end:
                 return
@@ -164,20 +164,21 @@ class Applier:
         return results
 
     def _apply_from_tail(self) -> None:
-        """One slice of what is next in the log's memory."""
+        """Apply one slice of the log's memory."""
         if self.applied_offset < self._log.log_start_offset:
             return  # a snapshot has taken the log's place
         records = self._log.read_tail(self.applied_offset, _READ_BYTES, end_offset=self._high_watermark)
         slice_end = trio.current_time() + SLICE_SECONDS
         for batch in read_batches(records or b""):
             if self._next_in_memory() is not None:
-                return  # those who wait for it are told from there
+                return  # it is applied from there, for its waiters
             self._apply_batch(batch)
             if trio.current_time() >= slice_end:
                 return
 
     async def run(self) -> None:
-        """Apply what has to be read from the log. Runs until cancelled; raises `StateMachineError`."""
+        """Apply the records that must be read from the log. Runs until cancelled. Raises
+        `StateMachineError`."""
         while True:
             self._wake = trio.Event()
             while self.applied_offset < self._high_watermark:
@@ -207,7 +208,7 @@ class Applier:
             if number:
                 await slices.pause()
             if self._next_in_memory() is not None:
-                break  # those who wait for it are told from there
+                break  # it is applied from there, for its waiters
             # Otherwise it was applied from memory meanwhile.
             if batch.header.base_offset == self.applied_offset:
                 self._apply_batch(batch)

@@ -16,9 +16,9 @@ class CommittedBatch:
 
     base_offset: Offset
     epoch: Epoch
-    """Of the leader that appended them."""
+    """The epoch of the leader that appended them."""
     timestamp_ms: int
-    """That leader's wall clock when it appended them."""
+    """The time of that leader's wall clock when it appended them."""
     records: Sequence[bytes]
 
 
@@ -122,4 +122,4 @@ class Appended(Generic[Outcome]):
     base_offset: Offset
     epoch: Epoch
     results: tuple[Outcome, ...]
-    """What `apply` returned for each record, on this node."""
+    """The results of `apply` on this node, one for each record."""

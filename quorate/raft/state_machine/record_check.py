@@ -9,8 +9,8 @@ Check = Callable[[Sequence[bytes]], None]
 
 
 def record_check(state_machine: StateMachine[object]) -> Check | None:
-    """The state machine's `check`, raising `InvalidAppendError` whatever it raises itself. None for a state
-    machine without `check`, which takes all records."""
+    """Return the state machine's `check`, with `InvalidAppendError` in place of every error that it raises.
+    None: it has no `check`, and takes all records."""
     check = getattr(state_machine, "check", None)
     if check is None:
         return None

@@ -11,11 +11,11 @@ _METHODS: Final = (
     ("load_snapshot", ("snapshot",), True),
     ("check", ("records",), False),
 )
-"""Name, what it is called with, and whether it must be there."""
+"""The name, the arguments, and whether the method is required."""
 
 
 def check_shape(state_machine: object) -> None:
-    """Raises `QuorumConfigError` for one that lacks a method of `StateMachine`, or has one that can't be
+    """Check the methods of a state machine. Raises `QuorumConfigError` if one of them is missing, or can't be
     called as the quorum calls it: the node would stop at its first record, or its first snapshot."""
     if isinstance(state_machine, type):
         raise QuorumConfigError(

@@ -1,4 +1,4 @@
-"""Committed batches that this node leaves out, because an operator said so: the file that names them."""
+"""The file with the committed batches that this node skips on an operator's command."""
 
 import json
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class SkippedBatch:
 
 
 class SkippedBatches:
-    """Those of one node, as the applier asks for them."""
+    """The skipped batches of one node."""
 
     __slots__ = ("_epochs",)
 
@@ -58,7 +58,7 @@ class SkippedBatches:
 
 
 def load_skipped(disk: Disk, log_folder: str) -> SkippedBatches:
-    """None of them if there is no file. Raises `UnreadableStateError`."""
+    """Read the skipped batches: none if there is no file. Raises `UnreadableStateError`."""
     path = f"{log_folder}/{SKIPPED_BATCHES}"
     try:
         data = read_file(disk, path)
@@ -86,7 +86,7 @@ def _whole_number(value: object) -> int:
 
 
 async def store_skipped(disk: Disk, log_folder: str, skipped: tuple[SkippedBatch, ...]) -> None:
-    """Durable when it returns."""
+    """Write the skipped batches. They are durable when this returns."""
     content = {
         "version": _VERSION,
         "skipped": [{"offset": each.offset, "epoch": each.epoch} for each in skipped],

@@ -18,9 +18,9 @@ LOG_FOLDER = "__cluster_metadata-0"
 LOCK_FILE = ".lock"
 _BOOTSTRAP_FILES = (name_of(BOOTSTRAP), name_of(BOOTSTRAP) + PART_SUFFIX)
 _WRITTEN_BY_FORMAT = frozenset(("quorum-state", "quorum-state.tmp", *_BOOTSTRAP_FILES))
-"""What a crash in the middle of formatting leaves; nothing was said on the strength of it."""
+"""The files that a crash during formatting leaves. The node has not answered any request from them."""
 _BATCH_OVERHEAD = 1024 * 1024
-"""Headers and varints of a batch whose records fill `max_batch_bytes`."""
+"""The size of the headers and varints of a batch with `max_batch_bytes` of records."""
 _RESERVE_BYTES = 4 * 1024 * 1024
 """Room made ahead in the log, because a sync of a file that grows costs more (docs/explanation/log.md)."""
 
@@ -35,9 +35,9 @@ class Storage:
     election: ElectionState
     log: Log
     snapshots: SnapshotStore
-    """Reads and syncs off the event loop, wherever the log does."""
+    """The snapshots. Their reads and syncs are off the event loop."""
     recovered: RecoveredLog
-    """What the core is told of the two above."""
+    """The state of log and snapshots, for the core."""
     watermark: WatermarkCheckpoint
     skipped: SkippedBatches
 
@@ -76,14 +76,14 @@ async def format_folder(
     await QuorumStateFile(disk, log_folder, cluster_id=cluster_id, node=node_id).store(
         ElectionState(Epoch(0))
     )
-    # Last, because it is what makes the folder count as formatted.
+    # Last, because it makes the folder count as formatted.
     meta = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id)
     await store_meta_properties(disk, folder, meta)
     return meta
 
 
 def _first_voters(voters: VoterSet, node: NodeId, drawn: uuid.UUID) -> tuple[VoterSet, uuid.UUID]:
-    """The set with all its directory ids, and this node's: `drawn` unless it is in the set."""
+    """Return the set with all its directory ids, and this node's: `drawn` unless the set has one."""
     endpoint = voters.endpoint_of(node)
     if endpoint is not None:
         named = next(voter.key.directory_id for voter in voters if voter.key.id == node)

@@ -30,8 +30,8 @@ class WatermarkCheckpoint:
     __slots__ = ("_disk", "_high_watermark", "_interval_ms", "_path", "_stored", "_wake")
 
     def __init__(self, disk: Disk, log_folder: str, *, end_offset: Offset, interval_ms: int = 1000) -> None:
-        """`end_offset`: the log's. A file that can't be read, or says more than that, counts as none, with a
-        warning, and is written anew as soon as the high watermark is known: no vote, commit or apply goes by
+        """`end_offset`: the log's. An unreadable file, or one with an offset above that, is ignored with a
+        warning and overwritten as soon as the high watermark is known: no vote, commit or apply depends on
         it. Raises `UnreadableCheckpointError` for one that a newer quorate wrote, and `DiskError`."""
         self._disk = disk
         self._path = f"{log_folder}/{HIGH_WATERMARKS}"
@@ -40,14 +40,15 @@ class WatermarkCheckpoint:
         self._wake = trio.Event()
 
     def note_high_watermark(self, high_watermark: Offset) -> None:
-        """The high watermark (exclusive) is known to be here. It is durable in the log on a majority, and
-        need not yet be so in this node's. Costs nothing; never goes back."""
+        """Note the high watermark (exclusive). The records below it are durable on a majority, maybe not yet
+        on this node. A lower one has no effect."""
         if self._high_watermark is None or high_watermark > self._high_watermark:
             self._high_watermark = high_watermark
             self._wake.set()
 
     async def run(self) -> None:
-        """Write at most once per interval, when it moved. Until cancelled; raises `DiskError`."""
+        """Write the high watermark when it has moved, once per interval. Runs until cancelled. Raises
+        `DiskError`."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
@@ -55,8 +56,8 @@ class WatermarkCheckpoint:
             await trio.sleep(self._interval_ms / 1000)
 
     async def store(self) -> None:
-        """Write it now if it moved: at shutdown. Durable when it returns; raises `DiskError`. If cancelled,
-        the file says what it said before, or the newer offset."""
+        """Write the high watermark now, if it has moved. It is durable when this returns. If cancelled, the
+        file has the old or the new offset. Raises `DiskError`."""
         high_watermark = self._high_watermark
         if high_watermark is not None and high_watermark != self._stored:
             await store_offsets(self._disk, self._path, {METADATA_PARTITION: high_watermark})
@@ -78,8 +79,7 @@ def _load_believable(disk: Disk, log_folder: str, end_offset: Offset) -> Offset 
     else:
         if stored is None or stored <= end_offset:
             return stored
-        # A power loss may do that, and so may a flipped bit. Kept, it would be told to readers until the
-        # high watermark passes it.
+        # After a power loss, or a flipped bit. Readers would get it until the high watermark passes it.
         problem = f"it says {stored}, and the log ends at {end_offset}"
     log.warning(
         "the stored high watermark can't be believed, and is written anew once the quorum tells it",

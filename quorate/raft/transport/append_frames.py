@@ -31,8 +31,7 @@ _LEADER: Final = optional(NODE)
 _BASE_OFFSET: Final = optional(OFFSET)
 _MESSAGE_CHARS = 1000
 _RECORD_OVERHEAD = 20
-"""At least what a record takes in a batch beside its value, so that a batch of no end of empty records is as
-large as it counts."""
+"""The least size of a record in a batch beside its value. So empty records are limited too."""
 
 
 class AppendError(enum.IntEnum):
@@ -40,7 +39,7 @@ class AppendError(enum.IntEnum):
 
     NONE = 0
     REFUSED = 1
-    """A change of the voters, or a transfer: Kafka's code stands where an append's base offset does."""
+    """The refusal of a voter change or a transfer. Kafka's code is in the place of the base offset."""
     SNAPSHOT_NOT_TAKEN = 2
     NOT_LEADER = 6
     OUTCOME_UNKNOWN = 7
@@ -49,7 +48,7 @@ class AppendError(enum.IntEnum):
 
 
 def size_of(records: Sequence[bytes]) -> int:
-    """Bytes that count towards `max_batch_bytes`: no less than the records take in a batch, or in a frame."""
+    """Return the size that counts towards `max_batch_bytes`: at least the size in a batch or a frame."""
     return sum(map(len, records)) + _RECORD_OVERHEAD * len(records)
 
 
@@ -83,7 +82,7 @@ def encode_outcome(
     *more: object,
     payload: Sequence[Buffer] = (),
 ) -> list[Buffer]:
-    """The answer to a request of `kind` to the leader: it is done."""
+    """Encode the success of a request of `kind`."""
     fields = [AppendError.NONE.value, None, epoch or 0, offset, None, *more]
     return encode_frame(kind + RESPONSE, correlation, fields, payload)
 
@@ -91,8 +90,8 @@ def encode_outcome(
 def encode_success(
     correlation: int, base_offset: Offset, epoch: Epoch, batch_end_offset: Offset
 ) -> list[Buffer]:
-    """`batch_end_offset`: everything below is committed, and a batch ends there, which the high watermark
-    must not cut in two."""
+    """`batch_end_offset`: the exclusive end of the committed batch, which the high watermark must not cut in
+    two."""
     return encode_outcome(FrameKind.APPEND, correlation, epoch, base_offset, batch_end_offset)
 
 
@@ -123,7 +122,7 @@ class Success(NamedTuple):
     base_offset: Offset
     epoch: Epoch
     batch_end_offset: Offset
-    """Exclusive end of the batch that it is in."""
+    """The exclusive end of its batch."""
 
 
 def decode_response(frame: Frame) -> Success:
@@ -143,8 +142,8 @@ def decode_application_response(frame: Frame) -> bytes:
 
 
 def decode_outcome(frame: Frame, kind: FrameKind) -> tuple[FieldReader, Epoch, Offset | None]:
-    """The reader at the message, the epoch and the offset of the answer to a request of `kind`. Raises what
-    the leader answered as a `QuorumError`, or `PeerProtocolError`."""
+    """Return a reader at the message, the epoch and the offset of the answer to a request of `kind`. Raises
+    the leader's error as a `QuorumError`, or `PeerProtocolError`."""
     if frame.kind != kind + RESPONSE:
         raise PeerProtocolError(f"a request of kind {kind} was answered with a frame of kind {frame.kind}")
     read = FieldReader(frame)
@@ -162,13 +161,13 @@ def decode_outcome(frame: Frame, kind: FrameKind) -> tuple[FieldReader, Epoch, O
     if code == AppendError.SNAPSHOT_NOT_TAKEN:
         raise SnapshotNotTakenError(message)
     if code == AppendError.STOPPED and kind == FrameKind.APPEND:
-        # It did not get into the log there; who leads next may take it.
+        # It is not in that leader's log. The next leader may take it.
         raise NotLeaderError(leader=None, epoch=epoch)
     raise OutcomeUnknownError(message)
 
 
 class _Remote:
-    """Whoever waits, at the other end of a connection."""
+    """A waiter at the other end of a connection."""
 
     __slots__ = ("_correlation", "_dirty", "_outbox")
 

@@ -1,4 +1,4 @@
-"""A connection of which some bytes were read, for the next reader to begin with."""
+"""A connection whose first bytes were read, for another reader."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from quorate.runtime import Buffer, Stream
 
 
 class BegunStream:
-    """`Stream`: first `began`, then what comes."""
+    """A `Stream` with the bytes `began` before those of `stream`."""
 
     __slots__ = ("_began", "_stream")
 

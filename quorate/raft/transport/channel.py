@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 
 class _Answer:
-    """What one request waits for."""
+    """The answer that one request waits for."""
 
     __slots__ = ("count", "event", "frame", "since", "success")
 
     def __init__(self) -> None:
         self.event = trio.Event()
         self.count = 0
-        """Records in the frame, of all appends that share it."""
+        """The number of records in the frame, of all appends that share it."""
         self.frame: Frame | None = None
         self.since = trio.current_time()
         self.success: Success | None = None
@@ -102,9 +102,9 @@ class Channel:
         """Connect to `address`. Raises `NetworkError`, also when there is no connection within
         `connect_timeout_ms`: the operating system would try for minutes.
 
-        `silence_timeout_ms`: a connection on which requests wait and nothing comes for so long is closed.
-        A leader that can't commit resigns in less, and answers then. `on_committed` is told what each
-        append's answer says: the epoch, and the end of what is committed."""
+        `silence_timeout_ms`: a connection is closed if requests wait and nothing arrives for so long. A
+        leader that can't commit resigns and answers earlier. `on_committed`: called for each append that is
+        answered, with the epoch and the end of the committed records."""
         with trio.move_on_after(connect_timeout_ms / 1000):
             return cls(
                 Outbox(await network.connect(address)),
@@ -118,7 +118,7 @@ class Channel:
         raise NetworkError(f"no connection to {address} within {connect_timeout_ms / 1000:g} s")
 
     async def run(self) -> None:
-        """Serve requests until the connection breaks, which fails what is under way with
+        """Serve requests until the connection breaks. Requests under way then fail with
         `OutcomeUnknownError`."""
         outbox = self._outbox
         try:
@@ -156,7 +156,7 @@ class Channel:
             log.warning("closed a connection", address=str(self.address), reason=str(error))
 
     async def _close_when_silent(self) -> None:
-        """The other end may be gone without a word, and nothing else would ever notice."""
+        """Close the connection if the other end is lost without a sign, which nothing else would notice."""
         while True:
             await trio.sleep(self._silence_s / 2)
             oldest = next(iter(self._answers.values()), None)
@@ -167,8 +167,9 @@ class Channel:
                     self.close()
 
     async def append(self, records: Sequence[bytes]) -> tuple[Offset, Epoch]:
-        """Base offset and epoch once committed. Raises what the leader answers, or `OutcomeUnknownError`
-        when the connection breaks. If cancelled, the append may or may not happen."""
+        """Append the records, and return base offset and epoch when they are committed. Raises the leader's
+        error, or `OutcomeUnknownError` when the connection breaks. If cancelled, the append may or may not
+        happen."""
         size = size_of(records)
         if self._joined and self._joined_size + size > self._max_append_bytes:
             self._send_joined_now()
@@ -178,7 +179,7 @@ class Channel:
         self._joined.extend(records)
         self._joined_size += size
         if not self._answers:
-            # Nobody to share a frame with was here a moment ago: a lone append should not wait for a pass.
+            # No other append is under way to share a frame with: a lone one should not wait for a pass.
             self._send_joined_now()
         elif not position:
             self._wake.set()
@@ -190,7 +191,7 @@ class Channel:
             except InvalidAppendError:
                 if answer.count == len(records):
                     raise
-                # Somebody else's records, maybe: nothing happened, so each is asked for by itself.
+                # Maybe because of another append in the frame. Nothing happened, so each is sent alone.
                 success, position = await self._append_alone(records), 0
         return Offset(success.base_offset + position), success.epoch
 
@@ -210,8 +211,8 @@ class Channel:
         return success
 
     async def request(self, payload: bytes) -> bytes:
-        """Send one of the application's requests; its response. Raises `NotLeaderError` when nobody serves
-        such requests there, and nothing happened, or `OutcomeUnknownError`."""
+        """Send a request of the application, and return its response. Raises `NotLeaderError` if that node
+        serves no such requests (nothing happened), or `OutcomeUnknownError`."""
         return await self._request(FrameKind.APPLICATION, decode_application_response, payload=payload)
 
     async def read_index(self) -> Offset:

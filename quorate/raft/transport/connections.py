@@ -1,5 +1,4 @@
-"""The connections that a listener has accepted: who has to go when there are too many, and which of them an
-answer goes to."""
+"""The connections of a listener: the one to close when there are too many, and the one for an answer."""
 
 from collections import OrderedDict
 from typing import Final
@@ -9,13 +8,13 @@ from quorate.types import NodeId
 
 CONNECTIONS_MAX: Final = 1000
 PLACES_PER_VOTER: Final = 8
-"""Connections under one voter's id that nobody displaces. A node needs two, and may leave two behind."""
+"""The connections of one voter that are not displaced. A node needs two, and may leave two behind."""
 _OWED_MAX: Final = 1000
-"""Answers that the core owes one connection. A node waits for one at a time."""
+"""The answers that the core may owe one connection. A node waits for one at a time."""
 
 
 class PeerConnection:
-    """One that was accepted. Not known to be anybody's until it says so. It is the `Caller` of what comes on
+    """An accepted connection, and the `Caller` of its requests. Its node is unknown until a request names
     it."""
 
     __slots__ = ("is_closed", "node", "outbox", "owed")
@@ -23,15 +22,15 @@ class PeerConnection:
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
         self.node: NodeId | None = None
-        """The voter that it last said it is."""
+        """The voter that its last request named as sender."""
         self.owed: dict[int, int] = {}
-        """Correlations of its requests that the core has, oldest first."""
+        """The correlations of its requests that the core has not answered, by number, oldest first."""
         self.is_closed = False
 
 
 class Connections:
-    """Ordered by when they were last heard. The one that has been silent for longest, and is no voter's,
-    makes room for the next: so those who hold connections without using them keep nobody out."""
+    """The accepted connections, in the order of their last frames. The one that has been silent for longest,
+    and is not of a voter, is displaced by a new one. So unused connections do not keep new ones out."""
 
     def __init__(self) -> None:
         self._silent_first: OrderedDict[PeerConnection, None] = OrderedDict()
@@ -55,9 +54,8 @@ class Connections:
         connection.owed.clear()
 
     def add_request(self, connection: PeerConnection, correlation: int) -> int:
-        """A request for the core came on it. Returns the number that takes the place of its correlation
-        there: who sends a request draws its correlation, so anybody may draw the same. Whoever asks without
-        end loses its own oldest answers."""
+        """Note a request for the core. Returns a number to pass to the core as its correlation, because two
+        senders may choose the same one. A connection with too many requests loses its oldest answers."""
         self._last_asked = number = self._last_asked + 1
         owed = connection.owed
         if len(owed) >= _OWED_MAX:
@@ -68,22 +66,17 @@ class Connections:
         return number
 
     def take_request(self, number: int) -> tuple[PeerConnection, int] | None:
-        """The connection that the request came on, and its correlation there; None if that is gone."""
+        """Return the connection of the request and its correlation there. None: that is closed."""
         connection = self._owed.pop(number, None)
         return None if connection is None else (connection, connection.owed.pop(number))
 
-    @property
-    def owing(self) -> int:
-        """Requests that the core has."""
-        return len(self._owed)
-
     def note_heard(self, connection: PeerConnection) -> None:
-        """Something came on it."""
+        """Note a received frame."""
         if connection in self._silent_first:
             self._silent_first.move_to_end(connection)
 
     def assign_voter(self, connection: PeerConnection, voter: NodeId | None) -> None:
-        """It says that it is `voter`'s; None: no voter's."""
+        """Note the voter that the connection belongs to. None: no voter."""
         if connection.node == voter:
             return
         self._release_place(connection)
@@ -92,11 +85,11 @@ class Connections:
             places = self._of_voter.setdefault(voter, {})
             places[connection] = None
             if len(places) > PLACES_PER_VOTER:
-                # The oldest of them has no place of its own any more.
+                # The oldest of them loses its place.
                 self._release_place(next(iter(places)))
 
     def displace(self) -> PeerConnection | None:
-        """Take out who has to make room, to be closed; None if all have places of their own."""
+        """Remove a connection that the caller closes, to make room. None: all are of voters."""
         for connection in self._silent_first:
             if connection.node is None:
                 self.remove(connection)

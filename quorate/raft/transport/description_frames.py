@@ -1,9 +1,9 @@
-"""DESCRIBE_QUORUM: what a node knows of its quorum, for those who ask from outside (KIP-836).
+"""DESCRIBE_QUORUM: a node's knowledge of its quorum, for clients (KIP-836).
 
 The request names the cluster, or leaves its id empty to learn it. The response's payload is a CBOR array, as
 its fields would not fit a header: cluster id, leader, epoch, the leader's endpoint, whether the node that
-answers is the leader, if it is, the high watermark, the voters and the observers, and last who it is that
-answers.
+answers is the leader, if so the high watermark, the voters and the observers, and last the key of the
+node that answers.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class QuorumView:
     description: QuorumDescription | None
     """None from a node that does not lead."""
     node: ReplicaKey | None = None
-    """Who answers; None from versions that did not say."""
+    """The node that answers. None: its version does not say."""
 
 
 def encode_view(correlation: int, view: QuorumView) -> list[Buffer]:

@@ -1,7 +1,7 @@
 """The check that a node answers at its new endpoint, before the voter set names it (KIP-853).
 
-KRaft asks the new voter's endpoint for its API versions. Here it is asked who it is, so that another node's
-address, or another cluster's, is refused too.
+KRaft asks the new voter's endpoint for its API versions. This check also asks for its identity, so that the
+address of another node, or of another cluster, is refused.
 """
 
 import trio
@@ -23,7 +23,7 @@ class EndpointCheck:
     def __init__(
         self, network: Network, *, node_id: NodeId, cluster_id: str, connect_timeout_ms: int, timeout_ms: int
     ) -> None:
-        """`timeout_ms` bounds the whole of it."""
+        """`timeout_ms`: the limit for connection and answer together."""
         self._network = network
         self._node_id = node_id
         self._cluster_id = cluster_id
@@ -31,8 +31,8 @@ class EndpointCheck:
         self._timeout_ms = timeout_ms
 
     async def check(self, change: VoterChange) -> None:
-        """Ask the endpoint that `change` would write down, if any. Raises `RequestRefusedError`, with
-        REQUEST_TIMED_OUT if nobody answers there and INVALID_REQUEST if another does."""
+        """Ask the endpoint in `change`, if it has one. Raises `RequestRefusedError`: with REQUEST_TIMED_OUT
+        if no node answers there, with INVALID_REQUEST if another one does."""
         match change:
             case AddVoter(voter) | UpdateVoter(voter) if voter.key.id != self._node_id:
                 await self._check_voter(voter)
@@ -59,7 +59,7 @@ class EndpointCheck:
             )
 
     def _identity_problem(self, view: QuorumView, voter: Voter) -> str:
-        """Empty if there is none."""
+        """Return the difference between the node that answers and `voter`. Empty: there is none."""
         if view.cluster_id != self._cluster_id:
             return f"cluster {view.cluster_id} answers there; see who it is"
         if view.node is None:

@@ -12,10 +12,10 @@ from quorate.types import Epoch, NodeId, Offset
 
 
 class Forwarder:
-    """Keeps one channel to the leader, and the local results of what was forwarded.
+    """Keeps one channel to the leader, and the local results of forwarded appends.
 
-    An append that another node took is answered here with what this node's own state machine returned for
-    it, so results are kept that an append under way may yet ask for: those since the oldest was forwarded.
+    A forwarded append is answered with the results of this node's own state machine. So it keeps all results
+    since the oldest append under way was forwarded.
     """
 
     def __init__(
@@ -29,8 +29,8 @@ class Forwarder:
         silence_timeout_ms: int,
         on_committed: Callable[[Epoch, Offset], None],
     ) -> None:
-        """`on_committed` is told what a leader's answer says: of which epoch, and the end of what is
-        committed."""
+        """`on_committed`: called for each append that a leader answers, with the epoch and the end of the
+        committed records."""
         self._network = network
         self._tasks = Tasks()
         self._on_committed = on_committed
@@ -44,7 +44,8 @@ class Forwarder:
         self._losses = 0
         self._lost = trio.Event()
         self._under_way: dict[int, Offset] = {}
-        """By number, oldest first: what was applied when an append was forwarded. Its records come later."""
+        """The applied offset when each append was forwarded, by number, oldest first. Its records come
+        later."""
         self._idle = trio.Event()
         self._forwarded = 0
         self._stopped: QuorumError | None = None
@@ -71,7 +72,7 @@ class Forwarder:
         progress.set()
 
     def stop(self, error: QuorumError) -> None:
-        """Nothing more will be applied: who waits for it gets `error`."""
+        """Fail the waiters with `error`: nothing more will be applied."""
         self._stopped = self._stopped or error
         self._notify()
 
@@ -129,7 +130,7 @@ class Forwarder:
             self._on_committed(epoch, batch_end_offset)
 
     def _drop_results(self) -> None:
-        """Results that nothing under way can ask for."""
+        """Drop the results that no append under way can need."""
         oldest = next(iter(self._under_way.values()), None)
         if oldest is None:
             self._results.clear()
@@ -177,7 +178,7 @@ class Forwarder:
             lost.set()
 
     async def losses(self) -> AsyncIterator[None]:
-        """Yield whenever the channel has broken; once for all that broke since the last time."""
+        """Yield when the channel has broken, once for several breaks since the last yield."""
         seen = self._losses
         while True:
             while self._losses == seen:

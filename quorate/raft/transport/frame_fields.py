@@ -29,7 +29,7 @@ QUORUM_CODES: Final = frozenset(
         ErrorCode.VOTER_NOT_FOUND,
     }
 )
-"""What the quorum's nodes answer with. They take no other code from each other."""
+"""The error codes in answers of the quorum's nodes. A node accepts no others."""
 
 FRAME: Final = Arrays(
     {
@@ -45,7 +45,7 @@ FRAME: Final = Arrays(
     },
     flat=[ReplicaKey],
 )
-"""The fields of frames by their types, if nothing else is written on these."""
+"""The fields of frames by their types, unless a field's own type says otherwise."""
 
 INT32: Final = FRAME.kind(int, Integer(low=0))
 INT64: Final = FRAME.kind(int)

@@ -44,14 +44,14 @@ class FrameKind(enum.IntEnum):
     """Add, remove or update one voter, or adopt a static set (KIP-853)."""
     TRANSFER_LEADERSHIP = 20
     DESCRIBE_QUORUM = 22
-    """What a node knows of its quorum: who leads it and where, and if itself, how far its replicas are
-    (KIP-836). The one request that may leave the cluster id empty, to ask for it."""
+    """A node's knowledge of its quorum: the leader and its endpoint, and on the leader the progress of its
+    replicas (KIP-836). Only this request may leave the cluster id empty, to learn it."""
     TAKE_SNAPSHOT = 24
     """Take a snapshot of the state of the node that is asked (KIP-630)."""
     LIST_SNAPSHOTS = 26
     """The snapshots of the node that is asked."""
     READ_SNAPSHOT = 28
-    """A piece of one of them. It changes nothing, and no replica is known by it."""
+    """A piece of one of them. It changes nothing, and its sender does not count as a replica."""
 
 
 RESPONSE = 1
@@ -93,7 +93,8 @@ def decode_frame(body: memoryview) -> Frame:
 
 
 def load(data: bytes) -> object:
-    """The plain value that `data` is: tags refused, depth and size bounded. Raises `PeerProtocolError`."""
+    """Decode `data` to a plain value: tags are refused, depth and size limited. Raises
+    `PeerProtocolError`."""
     try:
         return cbor.load(data, max_bytes=_MAX_LOADED_BYTES, max_depth=MAX_DEPTH, text_keys=True)
     except cbor.SchemaError as error:
@@ -101,7 +102,7 @@ def load(data: bytes) -> object:
 
 
 class OtherProtocolError(PeerProtocolError):
-    """A connection began with another protocol than the quorum's. `began` is what came of it."""
+    """A connection began with another protocol than the quorum's. `began`: its first bytes."""
 
     def __init__(self, began: bytes) -> None:
         super().__init__(
@@ -113,7 +114,7 @@ class OtherProtocolError(PeerProtocolError):
 
 class FrameReader:
     """Takes every whole frame of a receive at once. Memory is bounded by the largest frame, and by twice what
-    has arrived of it: a length alone makes nobody allocate."""
+    has arrived of it: a length alone allocates nothing."""
 
     __slots__ = ("_buffer", "_max_frame_bytes", "_stream")
 
@@ -135,9 +136,9 @@ class FrameReader:
         return True
 
     async def receive(self) -> list[Frame]:
-        """The frames that are there, at least one; empty at the end of the stream.
+        """Return the frames that have arrived, at least one. Empty: the stream has ended.
 
-        Raises `PeerProtocolError` for what is not a frame, `NetworkError` when the connection breaks.
+        Raises `PeerProtocolError` for bytes that are not a frame, `NetworkError` when the connection breaks.
         """
         while True:
             if self._buffer and (frames := self._whole_frames()):

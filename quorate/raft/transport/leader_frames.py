@@ -1,5 +1,5 @@
-"""Requests to the leader that append nothing: which offset to wait for before a read, a change of the voters,
-a transfer of leadership.
+"""Requests to the leader that append nothing of the user: the read index, a change of the voters, a transfer
+of leadership.
 
 Each names its cluster first. The responses have the fields of an append's (`append_frames`): a read
 index stands where the base offset does.
@@ -24,7 +24,7 @@ class _Change(enum.IntEnum):
 
 
 def voter_change_fields(change: VoterChange) -> list[object]:
-    """What follows the cluster id in a CHANGE_VOTERS request."""
+    """Return the fields after the cluster id of a CHANGE_VOTERS request."""
     match change:
         case AddVoter(voter):
             return [_Change.ADD.value, *_encode_voter(voter)]
@@ -123,5 +123,5 @@ def decode_snapshot(frame: Frame) -> SnapshotId:
 
 
 def encode_done(frame: Frame) -> list[Buffer]:
-    """The answer to `frame`: it is done."""
+    """Encode the success of the request `frame`."""
     return encode_outcome(frame.kind, frame.correlation)

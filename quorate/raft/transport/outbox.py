@@ -11,7 +11,7 @@ _CROWDED_BYTES = 1024 * 1024
 
 
 class Outbox:
-    """Queues buffers and sends what the socket takes at once; a task sends the rest.
+    """Queues buffers. A flush sends as much as the socket takes at once, a task sends the rest.
 
     The commit path pays one system call per flush and no task switch. A peer that takes nothing for so long
     that the queue is full is disconnected.
@@ -34,7 +34,7 @@ class Outbox:
         return self.stream.peer
 
     def push(self, buffers: Sequence[Buffer]) -> None:
-        """Queue for the next flush."""
+        """Queue buffers for the next flush."""
         if self.closed:
             return
         self._queue.extend(buffers)
@@ -43,7 +43,7 @@ class Outbox:
             self.close()
 
     def flush(self) -> None:
-        """Send now what can be sent without waiting. A broken connection is left to its reader to notice."""
+        """Send as much as goes without waiting. The reader notices a broken connection."""
         if self._waiting or self.closed or not self._queue:
             return
         try:
@@ -60,8 +60,8 @@ class Outbox:
         self._wake.set()
 
     async def wait_room(self) -> None:
-        """Return when little is queued, or the connection is closed: who answers requests reads no more of
-        them until the answers to the last ones are on their way. No checkpoint if there is room."""
+        """Return when little is queued, or the connection is closed. A server stops reading requests until
+        earlier answers are being sent. No checkpoint if there is room."""
         self.flush()
         while self._queued_bytes > _CROWDED_BYTES and not self.closed:
             self._drained = trio.Event()

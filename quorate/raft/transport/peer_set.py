@@ -20,11 +20,12 @@ class PeerSet:
         self._make = make
         self._peers: dict[NodeId, Peer] = {}
         self._asked: list[Peer] = []
-        """Those with a request that waits for the next flush."""
+        """The peers with a request that waits for the next flush."""
         self._voters: VoterSet = core.voters
 
     def send(self, message: Message) -> None:
-        """Queue a request; `flush` sends it. It fails at once when nobody knows where its destination is."""
+        """Queue a request; `flush` sends it. It fails at once if the endpoint of its destination is
+        unknown."""
         peer = self._peers.get(message.destination)
         endpoint = self._core.endpoint_of(message.destination)
         if peer is None or peer.endpoint != endpoint:

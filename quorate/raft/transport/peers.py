@@ -31,8 +31,8 @@ _REFUSED_WAIT_SECONDS = 1.0
 class Peer:
     """One other node, as a client of it.
 
-    A `node` below 0 stands for whoever listens at a bootstrap server's address: its answers are delivered as
-    from that id, because it is what the core asked.
+    A `node` below 0 is the unknown node at a bootstrap server's address. Its answers are delivered with that
+    id as their source, because the core asked that id.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Peer:
         self._down = False
         self._scope = trio.CancelScope()
         self._refused = False
-        """The last connection ended with a breach of the protocol, of which the log tells."""
+        """True if the last connection ended with a breach of the protocol, which is logged."""
         self._foreign = False
-        """The last answer was that we are of another cluster, of which the log tells."""
+        """True if the last answer was that we are of another cluster, which is logged."""
 
     def send(self, message: Message) -> None:
         """Queue a request; `flush` sends it. Its response, or its failure, is delivered."""

@@ -59,7 +59,7 @@ from quorate.types import Epoch, NodeId, SnapshotId
 log = get_logger(__name__)
 
 _FIRST_FRAME_SECONDS = 10
-"""A connection that has asked for nothing after so long is closed."""
+"""A connection without a request after so long is closed."""
 _FIRST_OF_KAFKA: Final = 0
 """The first byte of a request of Kafka's protocol: its length is less than 16 MiB."""
 _SLOW_KINDS: Final = (
@@ -151,7 +151,8 @@ class Server:
                     stream.close()
 
     def _make_room(self, stream: Stream) -> bool:
-        """Makes it, if there is a connection that is silent and no voter's."""
+        """Make room for a new connection, by displacing one that is silent and not of a voter. Returns
+        whether there is room."""
         if len(self._connections) < CONNECTIONS_MAX:
             self._full = False
             return True
@@ -207,7 +208,7 @@ class Server:
                         self._handle_frame(frame, connection)
                 self._inbound.commit_waiting()
                 self.flush()
-                # Whoever asks for more than is done, or doesn't take the answers, is not listened to.
+                # No more requests are read from a sender that is ahead of the answers, or does not take them.
                 await self._inbound.wait_room()
                 await outbox.wait_room()
                 frames = await reader.receive()
@@ -231,7 +232,7 @@ class Server:
             self._check_cluster(decode_cluster_id(frame))
             self._inbound.read_index(RemoteIndexWaiter(outbox, frame.correlation, self._dirty))
         elif frame.kind == FrameKind.DESCRIBE_QUORUM:
-            # Who asks from outside may know nothing but an address.
+            # A client may know nothing but an address.
             self._check_cluster(decode_cluster_id(frame) or self._cluster_id)
             outbox.push(encode_view(frame.correlation, self._inbound.view))
             self._dirty[outbox] = None
@@ -282,19 +283,19 @@ class Server:
     async def _start_slow(
         self, frame: Frame, connection: PeerConnection, limit: trio.CapacityLimiter, nursery: trio.Nursery
     ) -> None:
-        """Answer it in a task of its own: by the application, or after a commit or an election."""
+        """Start a task that answers: with the application, or after a commit or an election."""
         answer = self._decode_slow(frame, connection)
         borrower = object()
         try:
             limit.acquire_on_behalf_of_nowait(borrower)
         except trio.WouldBlock:
-            # What goes on may be waiting for an append that came with it.
+            # The requests under way may wait for an append that came with this one.
             self._inbound.commit_waiting()
             await limit.acquire_on_behalf_of(borrower)
         nursery.start_soon(self._answer_slow, frame, answer, connection.outbox, limit, borrower)
 
     def _decode_slow(self, frame: Frame, connection: PeerConnection) -> Callable[[], Awaitable[list[Buffer]]]:
-        """What to do for it. Raises `PeerProtocolError` for what can't be decoded."""
+        """Decode a slow request, and return the function that answers it. Raises `PeerProtocolError`."""
         match frame.kind:
             case FrameKind.CHANGE_VOTERS:
                 cluster_id, change = decode_voter_change(frame)
@@ -349,7 +350,7 @@ class Server:
         except QuorumError as error:
             answer = encode_failure(frame.correlation, error, kind=kind)
         except Exception as error:
-            # The application's mistake must not stop the quorum, nor what else this connection carries.
+            # An error of the application must not stop the quorum, nor the other requests here.
             log.exception("the application failed to answer a request", peer=outbox.peer)
             failure = OutcomeUnknownError(f"the application failed to answer ({type(error).__name__})")
             answer = encode_failure(frame.correlation, failure, kind=kind)

@@ -1,4 +1,4 @@
-"""LIST_SNAPSHOTS and READ_SNAPSHOT: the snapshots of a node, for those who read its metadata from outside.
+"""LIST_SNAPSHOTS and READ_SNAPSHOT: the snapshots of a node, for clients that read its metadata.
 
 Each names the cluster first. The list is the response's payload, as it would not fit a header: an array of
 `[[end offset, epoch], size, timestamp of the last record]`. A chunk is a payload too; the size of the whole
@@ -26,7 +26,7 @@ class ListedSnapshot:
     snapshot: SnapshotId
     size_bytes: int
     last_timestamp_ms: int
-    """Of the last record that it holds."""
+    """The timestamp of the last record that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ _LISTED: Final = sequence(FRAME.kind(ListedSnapshot), most=MAX_LISTED)
 
 
 def snapshot_read_fields(snapshot: SnapshotId, position: int, max_bytes: int) -> list[object]:
-    """What follows the cluster id in a READ_SNAPSHOT request."""
+    """Return the fields after the cluster id of a READ_SNAPSHOT request."""
     return [_SNAPSHOT.encode(snapshot), position, max_bytes]
 
 
@@ -55,7 +55,7 @@ def decode_snapshot_read(frame: Frame) -> SnapshotRead:
 
 
 def encode_listed(correlation: int, listed: tuple[ListedSnapshot, ...]) -> list[Buffer]:
-    """The answer to a LIST_SNAPSHOTS request; of too many the newest."""
+    """Encode the answer to a LIST_SNAPSHOTS request: the newest, if there are too many."""
     payload = dump(_LISTED.encode(listed[-MAX_LISTED:]))
     return encode_outcome(FrameKind.LIST_SNAPSHOTS, correlation, payload=[payload])
 

@@ -20,16 +20,16 @@ PAUSE_SECONDS: Final = {
     FrameKind.TRANSFER_LEADERSHIP: 1.0,
     FrameKind.TAKE_SNAPSHOT: 0.0,
 }
-"""From the end of one to the next of its kind."""
+"""The pause between two requests of a kind."""
 WAITING_MAX: Final = 20
-"""Of a kind; more are refused."""
+"""The most requests of a kind that wait. More are refused."""
 
 
 class Turnstile:
-    """Lets one administrative request of a kind through at a time, however many ask. Whoever reaches the
-    listener may ask (there is no authentication yet), and must not keep the quorum busy with it.
+    """Lets one administrative request of a kind through at a time. There is no authentication yet, so any
+    client that reaches the listener may send them, and must not keep the quorum busy.
 
-    Each request leaves one log line, with who asked and how it ended; repeated ones (a node that asks until
+    Each request leaves one log line, with its sender and its outcome. Repeated ones (a node that asks until
     it may join) leave one until something changes.
     """
 
@@ -41,8 +41,8 @@ class Turnstile:
     async def pass_through(
         self, kind: FrameKind, what: str, peer: str, act: Callable[[], Awaitable[Answer]]
     ) -> Answer:
-        """Call `act` when the turn of `kind`, one of `PAUSE_SECONDS`, has come. Raises what it raises, or
-        `RequestRefusedError` when too many wait."""
+        """Call `act` when it is the turn of this request of `kind`, one of `PAUSE_SECONDS`. Raises the errors
+        of `act`, or `RequestRefusedError` if too many wait."""
         lock = self._locks[kind]
         try:
             if lock.statistics().tasks_waiting >= WAITING_MAX:

@@ -8,14 +8,14 @@ from quorate.types import Epoch, Offset
 
 
 class Freshness:
-    """Records when the last answered Fetch was sent. Its answer was made later, by who led then or had led
-    less than 1.5 fetch timeouts before: a leader without its majority resigns (KIP-595). So everything that
-    was committed by that much before the Fetch was sent is below the answer's high watermark."""
+    """Records when the last answered Fetch was sent. The node that answered it led at that time, or at most
+    1.5 fetch timeouts before: a leader without its majority resigns (KIP-595). So the answer's high watermark
+    is above all that was committed 1.5 fetch timeouts before the Fetch."""
 
     __slots__ = ("_answered_at", "_asked_at", "_correlation", "_epoch", "_leader_lag_ms", "_now")
 
     def __init__(self, *, fetch_timeout_ms: int, now: Callable[[], float]) -> None:
-        """`now`: seconds; may be read from another thread."""
+        """`now`: a clock in seconds, which other threads may read."""
         self._now = now
         self._leader_lag_ms = fetch_timeout_ms * 3 // 2
         self._correlation = -1
@@ -33,7 +33,7 @@ class Freshness:
         return self._asked_at if response.correlation == self._correlation else None
 
     def note_answer(self, response: FetchResponse, asked_at: float | None, core: Core) -> None:
-        """After the core took it."""
+        """Record an answer after the core has taken it."""
         if (
             asked_at is not None
             and response.error is ErrorCode.NONE
@@ -48,7 +48,8 @@ class Freshness:
             self._epoch = response.epoch
 
     def staleness_ms(self, core: Core, applied_offset: Offset) -> int | None:
-        """An upper bound; None if none is known: not following, or behind what is known to be committed."""
+        """Return an upper bound of the state's age. None: no bound is known, because this node does not
+        follow, or has not applied all that it knows to be committed."""
         if core.role is Role.LEADER:
             start = core.epoch_start_offset
             known = core.high_watermark is not None and start is not None and core.high_watermark > start

@@ -22,11 +22,11 @@ _ANSWERS = (FetchResponse, FetchSnapshotResponse)
 
 
 class Hearing:
-    """Owns the times. A node that has heard nothing for the fetch timeout is *silent*: it may know who led
-    last, but not who leads. A leader becomes so before it resigns, which takes 1.5 fetch timeouts.
+    """Owns the times of these signs. A node without one for the fetch timeout is *silent*: it may know the
+    last leader, but not the present one. A leader becomes silent before it resigns, after 1.5 fetch timeouts.
 
-    `now`: seconds; may be read from another thread. `changed` is called when the node becomes silent, or
-    hears again.
+    `now`: a clock in seconds, which other threads may read. `changed`: called when the node becomes silent,
+    or hears again.
     """
 
     __slots__ = (
@@ -48,16 +48,16 @@ class Hearing:
         self._now = now
         self._changed = changed
         self._heard_at = now()
-        """Of the leader, if this node is not it; at first, of the start."""
+        """The time of the leader's last sign, if this node is not it. At first the time of the start."""
         self._voters_at: dict[NodeId, float] = {}
-        """As leader: when each voter fetched last in this epoch."""
+        """As leader: the time of each voter's last Fetch in this epoch."""
         self._term: tuple[Epoch, NodeId | None] = (Epoch(-1), None)
         self.silent = False
-        """As far as `changed` was told."""
+        """The value at the last call of `changed`."""
 
     def note_new_leader(self, epoch: Epoch, leader: NodeId | None) -> None:
-        """A leader that is new here counts as heard: somebody has heard of it. One that is gone back to,
-        after a pre-vote in vain, does not."""
+        """Note the leader. A new one counts as heard, because another node has heard it. A leader that the
+        node returns to after a lost pre-vote does not."""
         if leader is not None and (epoch, leader) != self._term:
             self._term = epoch, leader
             self._voters_at.clear()
@@ -76,7 +76,7 @@ class Hearing:
             self._note_leader(message.source, message.epoch)
 
     def _note_fetch(self, source: NodeId) -> None:
-        # Who has been a voter in this epoch is found at once; the times of one that is removed aren't read.
+        # A voter of this epoch is found at once. The times of a removed one aren't read.
         if source in self._voters_at or source in self._core.voters:
             self._voters_at[source] = self._now()
             if self.silent:
@@ -93,12 +93,13 @@ class Hearing:
 
     @property
     def silence_ms(self) -> int:
-        """Since the leader was heard, or as leader a majority of the voters; since the start, if never."""
+        """The time since the last sign of the leader, or as leader of a majority. At first since the
+        start."""
         return int((self._now() - self._last_heard()) * 1000)
 
     @property
     def is_silent(self) -> bool:
-        """Now, whatever `changed` was told."""
+        """True if the node is silent now, even if `changed` was not called yet."""
         return self._now() >= self._last_heard() + self._timeout_s
 
     def _last_heard(self) -> float:
@@ -120,7 +121,7 @@ class Hearing:
             self._changed()
 
     async def run(self) -> None:
-        """Notice silence. Until cancelled."""
+        """Notice silence. Runs until cancelled."""
         while True:
             self._update_silence()
             rest_s = self._last_heard() + self._timeout_s - self._now()

@@ -1,7 +1,7 @@
 """Warnings about messages that only a wrong configuration explains.
 
-Each mistake is logged once, with its remedy. Nothing is refused for it: the protocol bears a voter that comes
-back with another disk, or a set of voters that is not yet everybody's, and can't tell them apart in time.
+Each mistake is logged once, with its remedy. No message is refused for it: the protocol tolerates a voter
+with a replaced disk, and a voter set that not all nodes have yet, and can't tell these from mistakes in time.
 """
 
 from quorate.log.batches import Batch, ControlType, control_records_of, read_leader_change
@@ -37,7 +37,7 @@ class Misconfiguration:
         self._reported_static = False
         self._configured = tuple(sorted(configured.ids))
         self._directories: dict[NodeId, list[str | None]] = {}
-        """That each node fetched with, the latest last."""
+        """The directories that each node has fetched with, the latest last."""
         self._reported_ids: dict[NodeId, None] = {}
         self._reported_voters: tuple[int, ...] | None = None
 
@@ -67,8 +67,7 @@ class Misconfiguration:
             )
 
     def check_voters_in_log(self, voters: VoterSet) -> None:
-        """The log, or a snapshot, holds this set, and who votes is no more a matter of configuration
-        (KIP-853)."""
+        """Check the configured set against that of the log or a snapshot, which counts (KIP-853)."""
         if self._reported_static or not self._static:
             return
         self._reported_static = True
@@ -116,7 +115,7 @@ class Misconfiguration:
 
 
 def _list_voters(voters: VoterSet) -> list[str]:
-    """As controller.quorum.voters has them, by id. Directory ids are the log's alone."""
+    """Return the voters in the form of controller.quorum.voters, by id, without directory ids."""
     return [
         f"{voter.key.id}@{voter.endpoint.host}:{voter.endpoint.port}"
         for voter in sorted(voters, key=lambda voter: voter.key.id)
