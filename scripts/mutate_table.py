@@ -201,11 +201,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     _explorer(
         "a diverging log counts towards the high watermark",
         "roles/leader.py",
-        "        if snapshot is not None or diverging is not None:\n            # Says",
+        "        if snapshot is not None or diverging is not None:\n            # The offset",
         "        if diverging is not None:\n            replica.end_offset = request.offset\n"
         "            self._replicas.voter_end_offsets[request.source] = request.offset\n"
         "            self._advance_high_watermark(node)\n"
-        "        if snapshot is not None or diverging is not None:\n            # Says",
+        "        if snapshot is not None or diverging is not None:\n            # The offset",
         "KAFKA-13141",
         "divergence",
     ),

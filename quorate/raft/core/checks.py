@@ -13,10 +13,10 @@ from quorate.raft.core.shared_state import FIRST_BOOTSTRAP, NodeState
 
 
 def request_error(node: NodeState, request: Request) -> ErrorCode:
-    """INCONSISTENT_CLUSTER_ID, INVALID_REQUEST for values that no correct peer sends, or NONE."""
+    """Return INCONSISTENT_CLUSTER_ID, INVALID_REQUEST for values that no correct peer sends, or NONE."""
     if request.cluster_id != node.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
-    # A bootstrap server is asked before anybody knows its id.
+    # A bootstrap server is asked before its id is known.
     is_for_us = request.destination == node.id or (
         isinstance(request, FetchRequest) and request.destination <= FIRST_BOOTSTRAP
     )
@@ -49,8 +49,7 @@ def _is_fetch_valid(request: FetchRequest) -> bool:
 
 
 def _is_vote_valid(request: VoteRequest) -> bool:
-    # A candidate's log is of earlier epochs than the one it opens. Who asks for a pre-vote has opened none
-    # yet.
+    # A candidate's log is of earlier epochs than the one it opens. A prospective node has opened none yet.
     last_epoch_max = request.epoch if request.pre_vote else request.epoch - 1
     return (
         request.source >= 0

@@ -1,4 +1,4 @@
-"""The one door into the protocol: an event in, effects out, in order."""
+"""The entry into the protocol: an event in, effects out, in order."""
 
 from collections.abc import Hashable, Mapping
 from typing import assert_never
@@ -131,8 +131,7 @@ class Core:
             node.persist(ElectionState(log.last_epoch))
         elif not node.is_sole_voter:
             if stored.leader == node.id:
-                # Nobody's offsets are known here; the order of ids still keeps the others from standing at
-                # once.
+                # No offsets are known here. The order of ids still keeps the others from standing at once.
                 successors = tuple(voter.id for voter in node.others)
                 return self._roles.begin(Resigned(preferred_successors=successors))
             has_voted_for_itself = stored.voted is not None and stored.voted.matches(node.key)
@@ -206,17 +205,17 @@ class Core:
         return roles.take_effects()
 
     def clone(self) -> "Core":
-        """An independent copy. Cheap: what is immutable is shared."""
+        """Return an independent copy. Immutable values are shared."""
         twin = type(self).__new__(type(self))
         twin._roles = self._roles.clone()
         twin._node = twin._roles.node
         return twin
 
     def key(self) -> Hashable:
-        """Equal for two cores exactly if they behave alike from here on."""
+        """Return a key that is equal for two cores exactly if they behave alike from here on."""
         return self._node.state_key(), self._roles.role.state_key()
 
-    # --- what can be seen from outside: values, or copies ---
+    # --- the state as others see it: values, or copies ---
 
     @property
     def node_id(self) -> NodeId:
@@ -269,23 +268,23 @@ class Core:
 
     @property
     def high_watermark(self) -> Offset | None:
-        """The highest known since the process started (exclusive), at least the end of the latest snapshot;
-        None before the first."""
+        """The highest high watermark (exclusive) known since the process started, at least the end of the
+        latest snapshot. None: none is known yet."""
         return self._node.high_watermark
 
     @property
     def epoch_start_offset(self) -> Offset | None:
-        """On the leader: the offset of this epoch's LeaderChange record."""
+        """The offset of this epoch's LeaderChange record. None: this node does not lead."""
         return self._roles.role.epoch_start_offset if isinstance(self._roles.role, Leader) else None
 
     @property
     def snapshot(self) -> SnapshotId | None:
-        """The latest complete one of this node's log."""
+        """The latest complete snapshot of this node's log."""
         return self._node.log.snapshot
 
     @property
     def voters(self) -> VoterSet:
-        """The latest in the log, committed or not; that of the configuration if the log has none."""
+        """The latest voter set in the log, committed or not. Without one, the configured set."""
         return self._node.voters
 
     @property
@@ -294,8 +293,8 @@ class Core:
         return self._node.log.voters.is_dynamic
 
     def voters_at(self, end_offset: Offset) -> VoterSet | None:
-        """The set that a snapshot ending at `end_offset` must hold; None at kraft.version 0. Known from the
-        log start on."""
+        """Return the voter set that a snapshot ending at `end_offset` must hold. None: kraft.version 0. It is
+        known from the log start on."""
         return self._node.log.voters.at(end_offset)
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
@@ -308,13 +307,14 @@ class Core:
         return self._node.is_voter
 
     def refusal_of(self, change: VoterChange) -> Refused | None:
-        """Why `ChangeVoters` would be refused now; None if it would not."""
+        """Return the refusal that `ChangeVoters` would get now. None: it would be carried out."""
         if isinstance(self._roles.role, Leader):
             return self._roles.role.refusal_of(self._node, change)
         return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead; ask the leader")
 
     def replica_end_offsets(self) -> Mapping[ReplicaKey, Offset]:
-        """On the leader: each replica's last valid fetch offset, and its own durable end. Otherwise empty."""
+        """Return, on the leader, each replica's last valid fetch offset, and its own durable end. Otherwise
+        empty."""
         role = self._roles.role
         return role.replica_end_offsets(self._node) if isinstance(role, Leader) else {}
 
@@ -370,7 +370,7 @@ class Core:
     def _snapshot_checked(self, event: SnapshotChecked) -> None:
         incoming = self._node.incoming
         if incoming is None or incoming.id != event.snapshot or incoming.arrival is not Arrival.CHECKING:
-            return  # not wanted any more
+            return  # another one is wanted by now
         incoming.arrival = Arrival.CHECKED
         incoming.voters = event.voters
         if isinstance(self._roles.role, Follower):

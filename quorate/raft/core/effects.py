@@ -196,7 +196,7 @@ class RoleChanged(_Other):
     leader: NodeId | None
     voted: NodeId | None
     epoch_start_offset: Offset | None = None
-    """As leader: where its LeaderChange record is."""
+    """As leader: the offset of its LeaderChange record."""
 
 
 @value(frozen=True, slots=True)
@@ -212,8 +212,8 @@ class VotersChanged(_Other):
 
 @value(frozen=True, slots=True)
 class ReadIndexConfirmed(_Other):
-    """This node still led after every `ReadIndex` up to `read_round` was asked for: who has applied
-    everything below `read_index` sees what was committed then."""
+    """This node still led after every `ReadIndex` up to `read_round` was asked for. A state with everything
+    below `read_index` applied has all that was committed then."""
 
     read_round: int
     read_index: Offset

@@ -19,8 +19,8 @@ class TimerKind(enum.Enum):
     CHECK_QUORUM = "check-quorum"
     """The leader has not been fetched from by a majority."""
     BEGIN_QUORUM = "begin-quorum"
-    """A period of the leader's ends: voters that did not fetch in it are told who leads, and observers that
-    are silent for long have to catch up again."""
+    """A period of the leader ends. It names itself to voters that did not fetch in it, and observers that
+    were silent for long have to catch up again."""
     FETCH_WAIT = "fetch-wait"
     """A parked Fetch of `Timer.node` has waited for as long as it asked to."""
     BACKOFF = "backoff"
@@ -114,7 +114,7 @@ class AddVoter:
 
 @value(frozen=True, slots=True)
 class RemoveVoter:
-    """Exactly this one: the directory id must match."""
+    """Remove exactly this voter: the directory id must match."""
 
     key: ReplicaKey
 

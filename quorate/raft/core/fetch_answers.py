@@ -23,7 +23,7 @@ def answer_fetch(
         correlation=request.correlation,
         epoch=node.election.epoch,
         leader=node.id,
-        # Who asks for records knows where we are, and is spared decoding it with every commit.
+        # A follower knows our endpoint, and need not decode it with every commit.
         leader_endpoint=None if request.max_bytes > 0 else node.endpoint,
         high_watermark=high_watermark,
         log_start_offset=node.log.start_offset,
@@ -39,5 +39,5 @@ def answer_fetch(
 
 
 def refuse_fetch(node: NodeState, request: FetchRequest) -> None:
-    """It waited for records, and this node leads no more."""
+    """Refuse a Fetch that waited for records, because this node does not lead any more."""
     node.send(FetchResponse(**node.answer_to(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)))

@@ -33,7 +33,7 @@ class Response:
     correlation: int
     error: ErrorCode = ErrorCode.NONE
     epoch: Epoch
-    """The responder's epoch, and the leader it knows in it."""
+    """The responder's epoch. `leader` is the one that it knows in this epoch."""
     leader: NodeId | None = None
     leader_endpoint: Endpoint | None = None
 
@@ -41,18 +41,18 @@ class Response:
 @value(frozen=True, slots=True, kw_only=True)
 class VoteRequest(Request):
     voter: ReplicaKey
-    """Whose vote is asked for."""
+    """The voter that is asked for its vote."""
     candidate: ReplicaKey
     epoch: Epoch
     """The candidate's epoch; for a pre-vote the epoch it is in, not the next one."""
     last_epoch: Epoch
-    """Epoch of the candidate's last record."""
+    """The epoch of the candidate's last record."""
     end_offset: Offset
     """The candidate's log end offset."""
     pre_vote: bool = False
     leader_resigned: bool = False
-    """Of a pre-vote: the leader of `epoch` told the candidate that it resigned. Whoever has not heard so yet
-    need not refuse because it heard from that leader a moment ago (KAFKA-20895)."""
+    """In a pre-vote: the leader of `epoch` told the candidate that it resigned. So a voter that heard that
+    leader a moment ago need not refuse (KAFKA-20895)."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class BeginQuorumEpochRequest(Request):
     voter: ReplicaKey
     epoch: Epoch
     endpoint: Endpoint | None = None
-    """The leader's."""
+    """The leader's endpoint."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -94,11 +94,11 @@ class FetchRequest(Request):
     offset: Offset
     """The follower's log end offset: everything below it is durable there."""
     last_fetched_epoch: Epoch
-    """Epoch of the record below `offset`."""
+    """The epoch of the record below `offset`."""
     max_wait_ms: Int32
     max_bytes: Int32
     high_watermark: Offset | None
-    """The follower's, so that the leader answers when it has a newer one."""
+    """The follower's high watermark. The leader answers as soon as it has a higher one."""
     read_round: int = 0
     """The read-index round in this leader's last answer of this epoch; 0 if none."""
 
@@ -109,13 +109,13 @@ class FetchResponse(Response):
     log_start_offset: Offset = Offset(0)
     diverging: EpochEnd | None = None
     snapshot: SnapshotId | None = None
-    """Load this one with FetchSnapshot, and fetch from its end: what was asked for is below the log start,
-    or would take a whole log."""
+    """The snapshot to load with FetchSnapshot, before the next Fetch from its end: the asked offset is below
+    the log start, or at the beginning of a long log."""
     read_round: int = 0
     """The leader's latest read-index round that is under way, to be echoed by the next Fetch; 0 if none."""
     batches: tuple[BatchSpan, ...] = ()
     records: bytes | memoryview = b""
-    """The batches' bytes. Opaque to the core, which goes by `batches`; the driver has checked CRCs."""
+    """The bytes of the batches. The core reads only `batches`; the driver has checked the CRCs."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class FetchSnapshotRequest(Request):
     """The leader's epoch as the follower knows it."""
     snapshot: SnapshotId
     position: int
-    """Bytes of it that the follower has."""
+    """The number of bytes of it that the follower has."""
     max_bytes: Int32
 
 
@@ -133,11 +133,11 @@ class FetchSnapshotRequest(Request):
 class FetchSnapshotResponse(Response):
     snapshot: SnapshotId
     size: int = 0
-    """Bytes of the whole snapshot."""
+    """The size of the whole snapshot in bytes."""
     position: int = 0
-    """Of the first byte of `chunk`."""
+    """The position of the first byte of `chunk`."""
     length: int = 0
-    """Bytes in `chunk`: all that the core goes by."""
+    """The number of bytes in `chunk`. The core does not read the bytes."""
     chunk: bytes | memoryview = b""
 
 

@@ -12,11 +12,11 @@ from quorate.types import NodeId, ReplicaKey, SnapshotId
 
 
 def ask_vote(node: NodeState, voter: ReplicaKey, *, pre_vote: bool, leader_resigned: bool = False) -> None:
-    """The log we stand with is the durable part of ours, where the paper says all of it.
+    """Ask for a vote with the durable part of our log, where the paper uses all of it.
 
-    A voter that granted us its vote says so again when asked again in the same epoch (its answer may have
-    been lost), without a second look at the log. A candidate that lost an unsynced tail in between,
-    restarted, and asked again would win with a log nobody judged, and may lack what a majority holds.
+    A voter repeats a vote in the same epoch (its answer may have been lost) without a second look at the log.
+    A candidate that lost an unsynced tail, restarted and asked again would win with a log that no voter has
+    judged. It may lack records that a majority holds.
     """
     node.send(
         VoteRequest(
@@ -63,9 +63,9 @@ def end_epoch(node: NodeState, voter: NodeId, *, preferred_successors: tuple[Nod
 
 
 def fetch(node: NodeState, peer: NodeId, *, max_wait_ms: int, max_bytes: int, read_round: int = 0) -> None:
-    """Ask for what follows our log. This is the acknowledgement of all of it, so all of it must be durable.
+    """Ask for the records after our log. It acknowledges all of the log, which must be durable.
 
-    `max_bytes` 0 asks only who leads. `read_round` is that of the leader's last answer.
+    `max_bytes` 0 asks only for the leader. `read_round`: that of the leader's last answer.
     """
     node.send(
         FetchRequest(
@@ -88,7 +88,7 @@ def fetch(node: NodeState, peer: NodeId, *, max_wait_ms: int, max_bytes: int, re
 def fetch_snapshot(
     node: NodeState, leader: NodeId, snapshot: SnapshotId, *, position: int, max_bytes: int
 ) -> None:
-    """Ask for `snapshot` from byte `position` on. `max_bytes` 0 only shows that we are still here."""
+    """Ask for `snapshot` from byte `position` on. `max_bytes` 0 only shows that this node is alive."""
     node.send(
         FetchSnapshotRequest(
             source=node.id,

@@ -40,7 +40,7 @@ def answer_fetch_snapshot(roles: RoleHolder, request: FetchSnapshotRequest) -> N
     error = _leader_error(roles, request)
     if error is ErrorCode.NONE:
         if request.snapshot.end_offset <= 0:
-            error = ErrorCode.SNAPSHOT_NOT_FOUND  # the bootstrap's is everybody's own
+            error = ErrorCode.SNAPSHOT_NOT_FOUND  # each node has its own bootstrap snapshot
         elif request.position < 0:
             error = ErrorCode.POSITION_OUT_OF_RANGE
     if error is ErrorCode.NONE and isinstance(roles.role, Leader):
@@ -80,8 +80,8 @@ def answer_vote(roles: RoleHolder, request: VoteRequest) -> None:
         up_to_date = _is_up_to_date(roles, request)
         is_asked = request.voter.matches(node.key)
         if request.epoch > node.epoch:
-            # True of a pre-vote too: its epoch is one that somebody opened before. A vote is given in the
-            # same breath, because each Persist costs a sync in the middle of an election.
+            # A pre-vote too is of an epoch that a candidate has opened. A vote is given in the same step,
+            # because each Persist costs a sync in the middle of an election.
             gives = is_asked and up_to_date and not request.pre_vote
             roles.go(ToUnattached(epoch=request.epoch, voted=request.candidate if gives else None))
         if not is_asked:
@@ -106,7 +106,7 @@ def _grants_outside_id(roles: RoleHolder, request: VoteRequest) -> bool:
     up_to_date = _is_up_to_date(roles, request)
     if request.epoch == node.epoch and not request.pre_vote and node.election.voted is not None:
         return node.election.voted.matches(request.candidate)  # asked again
-    # Who does not stand itself could never bring the others to the epoch, and would be left behind in it.
+    # A node that may not stand could never bring the others to the epoch, and would be left behind in it.
     if not node.may_stand or not request.voter.matches(node.key):
         return False
     if not is_heeded(node, role, request.epoch):
@@ -140,7 +140,7 @@ def answer_begin_epoch(roles: RoleHolder, request: BeginQuorumEpochRequest) -> N
 
 
 def _ask_outside_id(roles: RoleHolder, request: BeginQuorumEpochRequest) -> None:
-    """It says that it leads. If we look for a leader, we ask whether it does."""
+    """Ask an outside id that says that it leads, if this node looks for a leader."""
     node, role = roles.node, roles.role
     if request.endpoint is None or not is_heeded(node, role, request.epoch):
         return
@@ -153,9 +153,9 @@ def _ask_outside_id(roles: RoleHolder, request: BeginQuorumEpochRequest) -> None
 
 
 def _claim_error(roles: RoleHolder, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
-    """Its source says that it leads, or led, the epoch. A voter, or who was one, is believed; one that
-    names itself in an epoch of which we know the leader stops this node (a vote was given twice), but who
-    is no voter any more was not elected, and must not."""
+    """Check the claim of the source that it leads, or led, the epoch. A present or former voter is believed.
+    If another leader of the epoch is known, a voter's claim stops this node, because a vote was given twice.
+    A former voter was not elected, so its claim is refused."""
     node = roles.node
     if request.epoch < node.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

@@ -8,9 +8,9 @@ from quorate.raft.core.role_holder import RoleHolder
 from quorate.types import NodeId
 
 TELLS_EPOCH: Final = (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""Answers whose epoch and leader are to be believed."""
+"""The answers with a valid epoch and leader."""
 SNAPSHOT_ERRORS: Final = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE)
-"""Answers that end the fetch of a snapshot, and say nothing of the leader."""
+"""The answers that end the fetch of a snapshot, and say nothing of the leader."""
 
 
 def take_response(roles: RoleHolder, response: Response) -> None:
@@ -32,7 +32,7 @@ def take_response(roles: RoleHolder, response: Response) -> None:
             node.resume(source)
         roles.hear_of(response.epoch, response.leader, response.leader_endpoint, first_hand=first_hand)
         if roles.role is not before:
-            return  # what was asked for was the old role's
+            return  # the request was of the old role
     # Granting the pre-vote of an outside id does not raise the epoch.
     is_pre_vote = isinstance(response, VoteResponse) and response.pre_vote and response.granted
     is_of_now = response.epoch == node.epoch or (is_pre_vote and response.epoch < node.epoch)
@@ -45,7 +45,7 @@ def take_response(roles: RoleHolder, response: Response) -> None:
         node.pause(source, failed=False)
         roles.go(roles.role.on_refused(node, response))
     else:
-        # Behind us, another cluster's, shutting down, or at odds with us about who we are: all may pass.
+        # The peer is behind us, of another cluster, stopping, or expects another id here: all may pass.
         # Kafka dies of INVALID_REQUEST; we don't let a peer's bug stop this node.
         node.pause(source, failed=False)
         roles.go(roles.role.on_unanswered(node, source))

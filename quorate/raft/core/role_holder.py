@@ -1,4 +1,4 @@
-"""The node and the role it is in, and how it goes from one role to the next."""
+"""The node, its role, and the transitions from one role to the next."""
 
 from typing import assert_never
 
@@ -42,7 +42,7 @@ class RoleHolder(Cloneable):
         return self.take_effects()
 
     def go(self, transition: Transition | None) -> None:
-        """Store first, then end the old role, then begin the new, which may ask to go on at once."""
+        """Carry out a transition: store, end the old role, begin the new one. That may ask for the next."""
         node = self.node
         while transition is not None:
             before = self.role
@@ -64,7 +64,7 @@ class RoleHolder(Cloneable):
             transition = after.enter(node)
 
     def _build_role(self, transition: Transition) -> RoleState:
-        """Persist what the transition decides, and build the role."""
+        """Persist the decision of the transition, and build the role."""
         node = self.node
         stored = node.election
         match transition:
@@ -125,7 +125,8 @@ class RoleHolder(Cloneable):
         first_hand: bool,
         resigned: bool = False,
     ) -> None:
-        """Somebody says that `leader` (or nobody yet) leads `epoch`, which is ours or later."""
+        """Take in a statement that `leader` leads `epoch`, which is ours or later. None: it has no leader
+        yet."""
         node = self.node
         lost_rounds = 0
         if leader == node.id and node.election.leader != node.id:
@@ -149,12 +150,12 @@ class RoleHolder(Cloneable):
             if first_hand and endpoint is not None and leader == node.leader:
                 node.leader_endpoint = endpoint
             if leader == node.id or resigned or isinstance(self.role, Follower):
-                return  # nothing new; or nobody to follow any more, and our own timer runs
+                return  # nothing new, or a resigned leader, after which our own timer runs
             if known is not None and not first_hand and not isinstance(self.role, Unattached):
-                return  # we knew, and ask for votes because we don't hear it
+                return  # known, and we ask for votes because we don't hear it
             if isinstance(self.role, Unattached) and not first_hand:
                 if self.role.leader_resigned:
-                    return  # who says so has not heard yet
+                    return  # the sender does not know that it resigned
                 lost_rounds = self.role.lost_rounds
         where = endpoint if endpoint is not None else node.endpoint_of(leader)
         if where is not None:

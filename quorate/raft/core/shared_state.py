@@ -31,7 +31,7 @@ FIRST_BOOTSTRAP = NodeId(-2)
 
 
 class ResponseFields(TypedDict):
-    """Those of `Response`."""
+    """The fields of `Response`."""
 
     source: NodeId
     destination: NodeId
@@ -103,32 +103,32 @@ class NodeState(Cloneable, derived=_DERIVED):
         self.bootstrap = bootstrap
         """Servers to ask for the leader: destinations -2, -3, ..."""
         self.election = election
-        """What is on disk, or will be before anything later in the effects happens."""
+        """The state on disk, or on its way there before any later effect."""
         self.leader: NodeId | None = None
-        """Whom we tell others to ask. Not us once we have resigned."""
+        """The leader that this node names to others. None once it has resigned itself."""
         self.leader_endpoint: Endpoint | None = None
         self.heard_of: tuple[NodeId, Endpoint] | None = None
         """An id outside the voter sets that claims to lead, and its endpoint. It is asked for the leader."""
         self.log = log
         self.high_watermark = log.snapshot.end_offset if log.snapshot is not None else None
-        """The highest seen since the process started, where a snapshot of what is committed counts as seen;
-        never goes back."""
+        """The highest since the process started, at least the end of the latest snapshot. It never goes
+        back."""
         self.incoming: IncomingSnapshot | None = None
-        """Kept over roles, so that a fetch of it goes on where it was."""
+        """The snapshot that is being fetched. It outlives a role, so that its fetch can continue."""
         self.correlation = correlation
         self.in_flight: dict[NodeId, int] = {}
         self.paused: dict[NodeId, bool] = {}
-        """Not to be asked until their BACKOFF timer fires; and whether because they gave no answer."""
+        """The peers that are not asked until their BACKOFF timer fires. True: a request to it failed."""
         self.out: list[Effect] = []
         self.voters: VoterSet
         self.is_voter: bool
         self.others: tuple[ReplicaKey, ...]
         self.may_know_leader: tuple[NodeId, ...]
-        """Whom to ask: the other voters, the bootstrap servers that are none of them, and `heard_of`."""
+        """The nodes to ask for the leader: the other voters, the other bootstrap servers, and `heard_of`."""
         self.look_up_voters()
 
     def hear_of(self, source: NodeId, endpoint: Endpoint) -> None:
-        """One at a time, so that they can't crowd out whom we know."""
+        """Ask this outside id too. Only one is remembered, so that they can't crowd out known nodes."""
         self.heard_of = (source, endpoint)
         self.look_up_voters()
 
@@ -164,9 +164,9 @@ class NodeState(Cloneable, derived=_DERIVED):
 
     @property
     def may_stand(self) -> bool:
-        """Voters, and who is one no more by a set that it does not know to be committed: that may be in its
-        log alone, which then only it can lead to commit (Raft dissertation section 4.2.2). KRaft lets such a
-        node wait; two voters of which the leader removed itself and restarted would wait for ever."""
+        """True for voters, and for a node that an uncommitted voter set removes. That set may be only in its
+        log, and then only it can lead to commit it (Raft dissertation section 4.2.2). In KRaft such a node
+        waits: of two voters, if the leader removed itself and restarted, both would wait for ever."""
         if self.is_voter:
             return True
         history = self.log.voters
@@ -188,7 +188,7 @@ class NodeState(Cloneable, derived=_DERIVED):
         return voter
 
     def persist(self, election: ElectionState) -> None:
-        """Barrier, unless it is what is stored already."""
+        """Store `election`, with a barrier. No effect if it is stored already."""
         if election != self.election:
             invariant(
                 election.epoch >= self.election.epoch,
@@ -229,12 +229,12 @@ class NodeState(Cloneable, derived=_DERIVED):
         self.paused[peer] = failed
 
     def resume_answering(self) -> None:
-        """There is something new to ask: only who failed to answer the last question is still spared."""
+        """End the pauses of the peers that answered their last request, because there is a new one to ask."""
         for peer in [peer for peer, failed in self.paused.items() if not failed]:
             self.resume(peer)
 
     def resume(self, peer: NodeId) -> None:
-        """`peer` spoke as the leader: no reason to spare it any more."""
+        """End the pause of `peer`."""
         if peer in self.paused:
             del self.paused[peer]
             self.out.append(CancelTimer(Timer(TimerKind.BACKOFF, peer)))
@@ -243,7 +243,7 @@ class NodeState(Cloneable, derived=_DERIVED):
         self.out.append(Send(message))
 
     def answer_to(self, request: Request, error: ErrorCode = ErrorCode.NONE) -> ResponseFields:
-        """The fields that every response has."""
+        """Return the fields that every response has."""
         return {
             "source": self.id,
             "destination": request.source,
@@ -255,7 +255,7 @@ class NodeState(Cloneable, derived=_DERIVED):
         }
 
     def arm_election(self) -> None:
-        """Drawn per election from [T, 2T - 1], so that two nodes rarely stand at once."""
+        """Arm the election timer with a time from [T, 2T - 1], so that two nodes rarely stand at once."""
         timeout_ms = self.config.election_timeout_ms
         self.out.append(ArmTimer(ELECTION, timeout_ms, 2 * timeout_ms - 1))
 

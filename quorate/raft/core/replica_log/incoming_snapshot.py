@@ -9,7 +9,7 @@ from quorate.types import SnapshotId, VoterSet
 class Arrival(enum.Enum):
     FETCHING = "fetching"
     CHECKING = "checking"
-    """All its bytes are here, and not yet known to be whole and durable."""
+    """All its bytes have arrived. They are not yet known to be whole and durable."""
     CHECKED = "checked"
 
 
@@ -21,7 +21,7 @@ class IncomingSnapshot(Cloneable):
     def __init__(self, snapshot: SnapshotId) -> None:
         self.id = snapshot
         self.position = 0
-        """Bytes that are here."""
+        """The number of bytes that have arrived."""
         self.arrival = Arrival.FETCHING
         self.voters: VoterSet | None = None
-        """Those in it; meaningful once it is checked."""
+        """The voters in it, once it is checked."""

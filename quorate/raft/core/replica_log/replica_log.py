@@ -33,12 +33,12 @@ class ReplicaLog(Cloneable):
         )
         self.start_offset = recovered.log_start_offset
         self.start_epoch = recovered.start_epoch
-        """Of the record below the log start."""
+        """The epoch of the record below the log start."""
         self.end_offset = recovered.end_offset
         self.durable_end_offset = recovered.end_offset
         self.generation = Generation(0)
         self.snapshot = recovered.snapshot
-        """The latest that this node has of its log; not the bootstrap's."""
+        """The latest snapshot of this node's log, without the bootstrap snapshot."""
         self.voters = VoterHistory(static_voters, recovered.voters)
         self.epochs = EpochHistory(recovered.epochs)
         invariant(
@@ -114,7 +114,7 @@ class ReplicaLog(Cloneable):
         return True
 
     def append_batches(self, batches: tuple[BatchSpan, ...]) -> bool:
-        """Returns whether there was a voter set in them."""
+        """Append fetched batches. Returns whether one of them has a voter set."""
         had_voters = False
         for batch in batches:
             self.append(count=batch.end_offset - batch.base_offset, epoch=batch.epoch)
@@ -124,7 +124,7 @@ class ReplicaLog(Cloneable):
         return had_voters
 
     def note_durable(self, end_offset: Offset) -> bool:
-        """Returns whether the durable end moved."""
+        """Note that the log is durable below `end_offset`. Returns whether the durable end moved."""
         invariant(
             end_offset <= self.end_offset,
             "more became durable than was appended",
@@ -229,7 +229,7 @@ class ReplicaLog(Cloneable):
         """The diverging epoch of a log that ends at `offset` with a record of `epoch` and needs no snapshot.
         None: it is a prefix of this log (docs/reference/kraft-rules.md#fetch)."""
         if offset <= self.end_offset and epoch == self.last_epoch:
-            return None  # what every caught-up follower asks
+            return None  # as for every follower that has caught up
         if offset == 0 and self.start_offset == 0:
             return None
         end = self.end_of(epoch)

@@ -10,8 +10,8 @@ from quorate.types import NodeId, Offset, ReplicaKey, VotersAt, VoterSet
 class VoterHistory(Cloneable):
     """The last set in the log counts, committed or not; a truncation takes it back.
 
-    Without any in the log the static configuration counts (kraft.version 0). Once there is one the
-    configuration is not looked at again, whatever it says.
+    Without a set in the log the static configuration counts (kraft.version 0). Once there is one, the
+    configuration has no effect.
     """
 
     __slots__ = ("_entries", "_static")

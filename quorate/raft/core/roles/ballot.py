@@ -7,7 +7,8 @@ from quorate.types import NodeId, ReplicaKey
 
 
 class Ballot(Cloneable):
-    """One round: it starts with our own vote alone, if we have one, and ends with the role that holds it."""
+    """One round of votes. It begins with our own vote, if we have one, and ends with the role that holds
+    it."""
 
     __slots__ = ("_granted", "_leader_resigned", "_refused", "pre_vote")
 
@@ -27,7 +28,7 @@ class Ballot(Cloneable):
             requests.ask_vote(node, voter, pre_vote=self.pre_vote, leader_resigned=self._leader_resigned)
 
     def ask_again(self, node: NodeState, peer: NodeId) -> None:
-        """`peer` refused, and has reason to think again."""
+        """Ask `peer` again, if it has refused."""
         for voter in node.others:
             if voter.id == peer and peer in self._refused:
                 self._refused.discard(peer)

@@ -13,7 +13,8 @@ from quorate.types import NodeId
 
 
 class Candidate(RoleState):
-    """Leads with a majority of votes. If it lost, it waits out its timer, so that another may win first."""
+    """Becomes leader with a majority of votes. If it lost, it waits for its timer, so that another may
+    win."""
 
     __slots__ = ("_ballot",)
 

@@ -22,7 +22,7 @@ from quorate.raft.core.shared_state import FETCH, NodeState
 from quorate.types import EpochEnd, NodeId, Offset, SnapshotId
 
 LOST_ROUNDS_MAX = 10
-"""Where counting stops: 2**10 times any wait is beyond its bound."""
+"""The end of the count: 2**10 times any wait is beyond its limit."""
 RIVALS_WAITS = 4
 """Times `broken_connection_wait_ms`: the longest wait for a rival whose pre-vote was granted."""
 
@@ -31,9 +31,9 @@ class Follower(RoleState):
     """Fetches, appends, and fetches again once what it appended is durable: that fetch is the
     acknowledgement.
 
-    Where the leader's log begins above ours, or parts from it below its start, a snapshot takes its place
-    (KIP-630). Until that is whole, checked and durable nothing changes here. While it is checked no election
-    is started: we are too far behind to win one, and would only have to fetch it again.
+    If the leader's log begins above ours, or differs from it below its start, a snapshot replaces our log
+    (KIP-630). Until that is whole, checked and durable nothing changes here. While it is checked the node
+    starts no election: it is too far behind to win one, and would have to fetch the snapshot again.
     """
 
     __slots__ = (
@@ -53,14 +53,14 @@ class Follower(RoleState):
         self.leader = leader
         self._has_fetched = False
         self._leader_lost = leader_resigned
-        """It resigned, or its connection broke and it has not answered since."""
+        """True if the leader resigned, or its connection broke and it has not answered since."""
         self._leader_resigned = leader_resigned
-        """Nothing can be fetched from it in this epoch any more."""
+        """True if the leader resigned: nothing can be fetched from it in this epoch."""
         self._lost_rounds = min(lost_rounds, LOST_ROUNDS_MAX)
         self._loading = False
-        """`node.incoming` is fetched from this leader, or checked, to be installed."""
+        """True if `node.incoming` is fetched from this leader, or checked, to be installed."""
         self._fits = False
-        """Our log is known to be a prefix of this leader's: it has answered without asking for a cut."""
+        """True if our log is a prefix of this leader's: it has answered without asking for a truncation."""
         self._read_round = 0
         """The read-index round in the leader's last answer."""
 
@@ -73,8 +73,7 @@ class Follower(RoleState):
         return (TimerKind.FETCH,)
 
     def enter(self, node: NodeState) -> Transition | None:
-        # An observer that asks around disturbs nobody and wins nothing by it: it gives the leader its time to
-        # answer.
+        # An observer has nothing to win by asking other nodes. It gives the leader its time to answer.
         if self._lost_rounds and node.may_stand:
             self._arm_short(node)
         else:
@@ -90,8 +89,8 @@ class Follower(RoleState):
             return None
         if node.may_stand:
             return ToProspective(lost_rounds=self._lost_rounds, leader_resigned=self._leader_resigned)
-        # A voter that has not noticed yet may name the same leader again: later and later, as a voter would
-        # ask for votes.
+        # A voter that has not noticed yet may name the same leader again. So the waits grow, as those of a
+        # voter do.
         return ToUnattached(epoch=node.epoch, lost_rounds=min(self._lost_rounds + 1, LOST_ROUNDS_MAX))
 
     def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
@@ -167,7 +166,7 @@ class Follower(RoleState):
             self._fetch(node)
 
     def on_snapshot_damaged(self, node: NodeState) -> None:
-        """It begins anew, after a pause."""
+        """Pause before the fetch of the snapshot begins again."""
         if self._loading:
             node.pause(self.leader, failed=False)
 
@@ -175,9 +174,9 @@ class Follower(RoleState):
         return False
 
     def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
-        # Who hears the leader refuses, so nobody can be elected while a majority does (KIP-996). Once the
-        # leader has resigned or can't be reached we no longer hear it, and need not wait out our own timer to
-        # say so.
+        # A follower that hears the leader refuses, so no other node is elected while a majority hears it
+        # (KIP-996). Once the leader has resigned or can't be reached, the follower grants before its own
+        # timer ends.
         return up_to_date and (self._leader_lost or not self._has_fetched or request.leader_resigned)
 
     def on_pre_vote_granted(self, node: NodeState) -> None:
@@ -197,8 +196,8 @@ class Follower(RoleState):
         node.out.append(ArmTimer(FETCH, timeout_ms, timeout_ms))
 
     def _arm_short(self, node: NodeState) -> None:
-        """Ask for votes, or an observer for the leader, soon; later and later as rounds are lost, because the
-        leader may be well and only we cut off."""
+        """Arm the timer for a soon start of a pre-vote, or of an observer's search for the leader. The wait
+        grows with the lost rounds, because the leader may be well and only this node cut off."""
         wait_ms = self._short_wait_ms(node)
         # The draw keeps voters from standing at once; an observer only needs to be slower each time.
         least_ms = wait_ms // 2 if self._lost_rounds and not node.may_stand else 0
@@ -234,7 +233,7 @@ class Follower(RoleState):
     # --- the log ---
 
     def _take_records(self, node: NodeState, response: FetchResponse) -> bool:
-        """False, and no change, if the answer makes no sense with our log."""
+        """Take in the answer of a Fetch. False, and no change: it does not fit our log."""
         self._read_round = response.read_round
         if response.snapshot is not None:
             return self._begin_load(node, response.snapshot)
@@ -248,7 +247,7 @@ class Follower(RoleState):
         return True
 
     def _append(self, node: NodeState, response: FetchResponse) -> bool:
-        """False, and no change, if the batches don't continue our log."""
+        """Append the fetched batches. False, and no change: they don't continue our log."""
         log = node.log
         if not log.follows(response.batches, leader_epoch=node.epoch):
             return False
@@ -259,8 +258,8 @@ class Follower(RoleState):
         return True
 
     def _truncate(self, node: NodeState, diverging: EpochEnd) -> bool:
-        """Cut to the last point that our log and the leader's may share (KIP-595). False if that is no
-        cut."""
+        """Truncate to the last point that our log and the leader's may share (KIP-595). False: nothing is to
+        be cut."""
         log = node.log
         end = Offset(min(diverging.end_offset, log.end_of(diverging.epoch).end_offset))
         if end >= log.end_offset:
@@ -289,12 +288,12 @@ class Follower(RoleState):
         return self._loading and incoming is not None and incoming.arrival is Arrival.CHECKING
 
     def _begin_load(self, node: NodeState, snapshot: SnapshotId) -> bool:
-        """Begin to fetch it, or go on where an earlier fetch of it ended. False if it holds nothing that we
-        lack."""
+        """Begin to fetch the snapshot, or continue an earlier fetch of it. False: it has nothing that the log
+        lacks."""
         log = node.log
         floor = log.start_offset if node.high_watermark is None else node.high_watermark
-        # Not the log end: what parts from the leader's log below its start is longer than the snapshot,
-        # perhaps.
+        # Not the log end: a log that differs from the leader's below its start may be longer than the
+        # snapshot.
         if snapshot.end_offset <= floor or snapshot.epoch > node.epoch:
             return False
         incoming = node.incoming
@@ -306,10 +305,10 @@ class Follower(RoleState):
         return True
 
     def _take_chunk(self, node: NodeState, response: FetchSnapshotResponse) -> bool:
-        """False if it says nothing, or is not what was asked for."""
+        """Take in a chunk. False: it is empty, or not the one that was asked for."""
         incoming = node.incoming
         if not self._loading or incoming is None or incoming.arrival is not Arrival.FETCHING:
-            return True  # asked for nothing but an answer, while it was checked
+            return True  # the request only showed that this node is alive
         end = response.position + response.length
         if response.snapshot != incoming.id or response.position != incoming.position or end > response.size:
             self._drop_incoming(node)
@@ -324,7 +323,7 @@ class Follower(RoleState):
         return True
 
     def _show_presence(self, node: NodeState) -> None:
-        """A leader that needs us for its majority must not resign because a check takes long."""
+        """Show the leader that this node is alive, so that it does not resign during a long check."""
         incoming = node.incoming
         if self.leader in node.in_flight or self._leader_resigned:
             self._leader_lost = True

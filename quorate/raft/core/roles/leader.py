@@ -65,9 +65,9 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
 
     def __init__(self, node: NodeState, *, granting_voters: tuple[NodeId, ...]) -> None:
         self.epoch_start_offset = node.log.end_offset
-        """Where the LeaderChange record is."""
+        """The offset of the LeaderChange record."""
         self.high_watermark: Offset | None = None
-        """None until a record of this epoch is committed; what we commit before is not known to be so
+        """None until a record of this epoch is committed. Before, no record is known to be committed
         (KIP-595)."""
         self._granting_voters = granting_voters
         self._replicas = Replicas(node)
@@ -87,7 +87,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
 
     def enter(self, node: NodeState) -> Transition | None:
         log = node.log
-        # What only the bootstrap snapshot says must get into the log, for those who start without it.
+        # A voter set of the bootstrap snapshot must get into the log, for nodes that start without it.
         voter_set = node.voters if log.voters.latest_offset == -1 else None
         base_offset = log.append(count=1 if voter_set is None else 3, epoch=node.epoch)
         invariant(
@@ -121,7 +121,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         self._changes.fail(node)
         self._read_index.fail(node)
 
-    # --- what is asked of a leader ---
+    # --- requests to a leader ---
 
     def on_propose(self, node: NodeState, event: Propose) -> None:
         invariant(event.count > 0, "a proposal has records", proposal=event.proposal, count=event.count)
@@ -163,7 +163,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         return self._next_transition(node)
 
     def on_fetch(self, node: NodeState, request: FetchRequest) -> Transition | None:
-        """A Fetch of this epoch, well-formed."""
+        """Handle a well-formed Fetch of this epoch."""
         replica = self._find_replica(node, request)
         if replica.is_voter:
             self._read_index.count_round(request.source, request.read_round)
@@ -173,7 +173,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         if snapshot is None:
             diverging = log.divergence(offset=request.offset, epoch=request.last_fetched_epoch)
         if snapshot is not None or diverging is not None:
-            # Says nothing of what the replica has in common with us (KAFKA-13141).
+            # The offset does not say up to where the logs are equal (KAFKA-13141).
             answer_fetch(
                 node,
                 request,
@@ -197,7 +197,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         return self._next_transition(node)
 
     def on_fetch_snapshot(self, node: NodeState, request: FetchSnapshotRequest) -> None:
-        """A FetchSnapshot of this epoch, well-formed."""
+        """Handle a well-formed FetchSnapshot of this epoch."""
         replica = self._find_replica(node, request)
         if replica.is_voter:
             self._count_for_quorum(node, replica)
@@ -206,7 +206,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         )
         node.out.append(SendSnapshotChunk(response, request.max_bytes))
 
-    # --- what happens to a leader ---
+    # --- other events of a leader ---
 
     def on_durable(self, node: NodeState) -> Transition | None:
         if node.is_voter:
@@ -236,7 +236,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         return None
 
     def resign(self) -> Transition:
-        """The chosen successor first, if there is one, then the others by what they have."""
+        """Resign. The preferred successors are the chosen one, if any, then the others by their log ends."""
         by_offset = self._replicas.by_offset()
         chosen = tuple(node for node in by_offset if node == self._transfer.successor)
         return ToResigned(preferred_successors=(*chosen, *(node for node in by_offset if node not in chosen)))
@@ -258,13 +258,14 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         return False
 
     def replica_end_offsets(self, node: NodeState) -> Mapping[ReplicaKey, Offset]:
-        """The last valid fetch offset of each replica, 0 before the first; our own is what is durable."""
+        """Return the last valid fetch offset of each replica, 0 before the first, and our own durable end."""
         return {**self._replicas.end_offsets(), node.key: node.log.durable_end_offset}
 
     # --- replicas ---
 
     def _find_replica(self, node: NodeState, request: FetchRequest | FetchSnapshotRequest) -> ReplicaProgress:
-        """The replica that asks: it knows who leads, and no longer waits for what it asked before."""
+        """Return the replica that asks. It knows the leader, and does not wait for its earlier Fetch any
+        more."""
         replica, evicted = self._replicas.find(request.replica)
         if evicted is not None:
             self._forget(node, evicted)
@@ -288,8 +289,8 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
 
     def _advance_high_watermark(self, node: NodeState) -> None:
         end = self._replicas.majority_end_offset(epoch_start=self.epoch_start_offset)
-        # Less than before only if a voter lost its log (KAFKA-12181), or the voters are others; committed is
-        # committed.
+        # Lower than before only if a voter lost its log (KAFKA-12181), or the voters changed. Committed
+        # records stay committed.
         if end is None or (self.high_watermark is not None and end <= self.high_watermark):
             return
         self.high_watermark = end
@@ -301,7 +302,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
                 self._tell_high_watermark(node, replica)
 
     def _next_transition(self, node: NodeState) -> Transition | None:
-        """Leadership ends when another has the whole log to go on with, or our removal is committed."""
+        """Resign when the chosen successor has the whole log, or our removal from the voters is committed."""
         if not node.is_voter and self.high_watermark is not None:
             offset = node.log.voters.latest_offset
             if offset is not None and offset < self.high_watermark:
@@ -310,7 +311,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         return self.resign() if is_due else None
 
     def _count_new_voters(self, node: NodeState) -> None:
-        """The set that was just appended counts from here on, committed or not."""
+        """Count by the voter set that was just appended, committed or not."""
         had_followers, had_periods = bool(self._replicas.followers), self._replicas.need_periods
         changed_role = node.look_up_voters()
         for removed in self._replicas.set_voters(node):
@@ -337,7 +338,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
     # --- answers ---
 
     def _offer(self, node: NodeState) -> None:
-        """There are new records."""
+        """Answer the parked Fetches, because there are new records."""
         for replica in self._replicas:
             if replica.parked is not None:
                 self._answer_parked(node, replica)

@@ -14,7 +14,8 @@ from quorate.raft.core.shared_state import NodeState
 from quorate.types import Epoch, NodeId
 
 EPOCHS_MAX: Final = 1000
-"""The most epochs that an outside id may be ahead. Epochs are elections, so an honest one is a few ahead."""
+"""The most epochs that an outside id may be ahead. An epoch is an election, so an honest one is a few
+ahead."""
 
 
 def is_outside_id(node: NodeState, source: NodeId) -> bool:

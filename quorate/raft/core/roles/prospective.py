@@ -1,4 +1,4 @@
-"""A voter that asks whether it could win, before it disturbs anybody by a new epoch (KIP-996)."""
+"""A voter that asks whether it could win, before it disturbs the quorum by a new epoch (KIP-996)."""
 
 from typing import ClassVar
 

@@ -3,7 +3,7 @@
 A Fetch that arrives after a read was asked for may have been sent before it, by a follower that has since
 helped to elect another leader: it proves nothing. So each round of reads has a number, which the
 leader's answers carry and the next Fetch echoes. A follower that echoes it was in this epoch after the read
-was asked for, and once a majority was, nobody can have been elected before.
+was asked for. Once a majority was, no other leader can have been elected before.
 """
 
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ from quorate.types import NodeId, Offset
 class _Round:
     round: int
     read_index: Offset | None
-    """The high watermark when it was asked for; None while this epoch had none."""
+    """The high watermark at the request. None: this epoch had none yet."""
 
 
 class ReadIndexRounds(Cloneable):
-    """Those under way in one epoch. Each passes by itself: a newer one never holds an older one up."""
+    """The rounds under way in one epoch. A newer one never delays an older one."""
 
     __slots__ = ("_pending", "_returned")
 
     def __init__(self) -> None:
         self._pending: list[_Round] = []
-        """By round, which only grows."""
+        """The rounds, in ascending order."""
         self._returned: dict[NodeId, int] = {}
         """The highest round that each voter has echoed, while any is under way."""
 
@@ -45,9 +45,8 @@ class ReadIndexRounds(Cloneable):
             self._returned[voter] = read_round
 
     def check(self, node: NodeState, *, high_watermark: Offset | None) -> None:
-        """Confirm rounds by the echoes of the current voters. True if one was confirmed. `high_watermark` is
-        the leader's of this epoch: until that is known it may lack what was committed before (Raft section
-        8)."""
+        """Confirm rounds by the echoes of the current voters. `high_watermark`: the leader's of this epoch.
+        Until it is known, the leader may not know earlier commits (Raft section 8)."""
         if not self._pending or high_watermark is None:
             return
         needed = node.voters.majority - (1 if node.is_voter else 0)
@@ -64,7 +63,7 @@ class ReadIndexRounds(Cloneable):
         node.out.append(ReadIndexConfirmed(last.round, index))
 
     def fail(self, node: NodeState) -> None:
-        """This node leads no more."""
+        """Fail the rounds, because this node does not lead any more."""
         if self._pending:
             node.out.append(ReadIndexFailed(self._pending[-1].round, node.leader, node.epoch))
             self._pending.clear()

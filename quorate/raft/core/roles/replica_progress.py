@@ -8,7 +8,7 @@ from quorate.raft.core.messages import FetchRequest
 from quorate.types import Offset, ReplicaKey
 
 SILENT_PERIODS_MAX: Final = 2
-"""Where counting stops: a replica that has not fetched for so many periods is not known to be alive."""
+"""The end of the count: a replica that has not fetched for so many periods is not known to be alive."""
 
 
 class ReplicaProgress(Cloneable, derived={"fetch_wait": "named by the key"}):
@@ -30,23 +30,22 @@ class ReplicaProgress(Cloneable, derived={"fetch_wait": "named by the key"}):
         self.key = key
         self.is_voter = is_voter
         self.end_offset = Offset(0)
-        """Of its last valid fetch."""
+        """The offset of its last valid Fetch."""
         self.caught_up = False
-        """It had everything that was then known to be committed, and has not been silent since."""
+        """True if it had all that was known to be committed at a Fetch, and has not been silent since."""
         self.fetched_as: ReplicaKey | None = None
         """The key in its last Fetch: with a directory id, also where the voter set has none."""
         self.acknowledged = False
-        """It knows who leads."""
+        """True if it knows the leader."""
         self.silent_periods = SILENT_PERIODS_MAX
-        """Half fetch timeouts that have ended without a valid Fetch of it since the last one; 0 if it has
-        fetched in this one."""
+        """The number of periods (half fetch timeouts) that ended since its last valid Fetch."""
         self.parked: FetchRequest | None = None
-        """Waits for records or a newer high watermark."""
+        """Its Fetch that waits for records or a newer high watermark."""
         self.fetch_wait = Timer(TimerKind.FETCH_WAIT, key.id)
 
     @property
     def is_alive(self) -> bool:
-        """It fetched in this period or the one before: less than a fetch timeout ago."""
+        """True if it fetched in this period or the one before: less than a fetch timeout ago."""
         return self.silent_periods < SILENT_PERIODS_MAX
 
     def end_period(self) -> None:

@@ -1,4 +1,4 @@
-"""A node that led this epoch and will not again: it gave up, or it restarted."""
+"""A node that led this epoch and does not lead it again: it resigned, or it restarted."""
 
 from typing import ClassVar
 
@@ -13,10 +13,10 @@ from quorate.types import Epoch, NodeId
 
 
 class Resigned(RoleState):
-    """Tells every voter until it has heard, for one election timeout at most.
+    """Tells every voter until it has answered, for one election timeout at most.
 
-    A restarted leader is one of these because records it had not synced may be gone, and would be written
-    again at the same offsets of the same epoch (KAFKA-10527).
+    A restarted leader takes this role, because its unsynced records may be lost. Otherwise it would write
+    other records at the same offsets of the same epoch (KAFKA-10527).
     """
 
     __slots__ = ("_acknowledged", "_preferred_successors")

@@ -21,20 +21,21 @@ class RoleState(Cloneable, ABC):
 
     @property
     def heeds_outside_ids(self) -> bool:
-        """No leader is heard and no election is under way that an outside id would disturb (see
+        """True if no leader is heard and no election is under way that an outside id would disturb (see
         `quorate.raft.core.roles.outside_ids`)."""
         return False
 
     def timers(self, node: NodeState) -> tuple[TimerKind, ...]:
-        """The timers that this role keeps armed; those the next role does not keep are cancelled for it."""
+        """Return the timers that this role keeps armed. Those that the next role does not keep are
+        cancelled."""
         return ()
 
     @abstractmethod
     def enter(self, node: NodeState) -> Transition | None:
-        """The role begins. What it stands on (epoch, vote, leader) is already asked to be durable."""
+        """Begin the role. The effects already make its epoch, vote and leader durable."""
 
     def leave(self, node: NodeState) -> None:
-        """The role ends. The node's epoch and leader are already the next role's."""
+        """End the role. The node's epoch and leader are already those of the next role."""
 
     def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         return None

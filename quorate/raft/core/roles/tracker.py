@@ -10,7 +10,7 @@ from quorate.raft.core.shared_state import NodeState
 from quorate.types import NodeId, Offset, ReplicaKey, VoterSet
 
 OBSERVERS_MAX: Final = 1000
-"""Observers remembered; the one not heard of for longest makes room for the next."""
+"""The most observers that are remembered. The one that was silent for longest makes room for the next."""
 
 
 class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"}):
@@ -65,7 +65,7 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
         return tuple(before.values())
 
     def find(self, key: ReplicaKey) -> tuple[ReplicaProgress, ReplicaProgress | None]:
-        """The replica that fetches with `key`, and the one that had to make room for it, if any.
+        """Return the replica that fetches with `key`, and the one that it displaced, if any.
 
         A voter's id with another directory is an observer: it does not have what the voter acknowledged.
         """
@@ -89,8 +89,8 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
         return bool(self.followers) or any(observer.caught_up for observer in self.observers.values())
 
     def lacks_majority_of(self, node: NodeState, voters: VoterSet) -> tuple[NodeId, ...]:
-        """Those of `voters` that have not fetched lately, if without them there is no majority: a change to
-        that set could not be committed. Empty if it can."""
+        """Return those of `voters` that have not fetched lately, if the others are no majority: a change to
+        that set could not be committed. Empty: it could."""
         silent = tuple(voter.key.id for voter in voters if not self._is_alive(node, voter.key))
         return silent if len(voters) - len(silent) < voters.majority else ()
 
@@ -101,7 +101,7 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
         return any(each is not None and each.key.matches(key) and each.is_alive for each in known)
 
     def voter_fetched(self, voter: NodeId) -> bool:
-        """Returns whether a majority has now fetched in this period of check-quorum."""
+        """Note a voter's Fetch. Returns whether a majority has now fetched in this period of check-quorum."""
         self._fetched.add(voter)
         return len(self._fetched) >= self._fetched_needed
 
@@ -112,7 +112,7 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
         return majority_end_offset(self.voter_end_offsets.values(), epoch_start=epoch_start)
 
     def by_offset(self) -> tuple[NodeId, ...]:
-        """The other voters by what they have, the most up to date first; equals by id."""
+        """Return the other voters by their log ends, the highest first, then by id."""
         ordered = sorted(self.followers.values(), key=lambda replica: (-replica.end_offset, replica.key.id))
         return tuple(replica.key.id for replica in ordered)
 

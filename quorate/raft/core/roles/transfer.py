@@ -15,11 +15,11 @@ class Transfer(Cloneable):
 
     def __init__(self) -> None:
         self.successor: NodeId | None = None
-        """None while leadership is not to change."""
+        """The chosen successor. None: no transfer is under way."""
 
     def ask(self, node: NodeState, replicas: Replicas, successor: NodeId) -> None:
-        """In place of any that is under way, if `successor` is another voter and fetches: appends wait
-        meanwhile, which they must not for one that is down."""
+        """Begin a transfer in place of a running one. The successor must be another voter that fetches,
+        because appends wait meanwhile."""
         follower = replicas.followers.get(successor)
         if follower is None or not follower.is_alive:
             error = ErrorCode.INVALID_VOTER_KEY if follower is None else ErrorCode.REQUEST_TIMED_OUT

@@ -25,13 +25,13 @@ ALLOWED: Final[Mapping[Role, tuple[Role, ...]]] = {
 class ToUnattached:
     epoch: Epoch
     leader: NodeId | None = None
-    """Known by id, but not where it is. In the same epoch what was known stays known."""
+    """The leader, if only its id is known. In the same epoch a known leader stays."""
     voted: ReplicaKey | None = None
-    """Whom we vote for on the way; in the same epoch a vote once given stays."""
+    """The candidate that gets our vote. In the same epoch a vote stays."""
     leader_resigned: bool = False
-    """The epoch's leader said itself that it leads no more; it never will again."""
+    """The epoch's leader said that it resigned. It does not lead the epoch again."""
     lost_rounds: int = 0
-    """How often the epoch's leader was followed in vain since it was last heard."""
+    """The number of times that the epoch's leader was followed in vain since it was last heard."""
     lost_election: bool = False
     """The known voters had their turn, so an id outside the voter sets may be heeded though we voted."""
 
@@ -42,17 +42,17 @@ class ToFollower:
     leader: NodeId
     endpoint: Endpoint
     lost_rounds: int = 0
-    """How many pre-vote rounds were lost since the leader was last heard; of an observer, how often it was
-    looked for."""
+    """The number of pre-vote rounds lost since the leader was last heard; of an observer, the number of
+    searches for it."""
     resigned: bool = False
-    """The leader said so; there is nothing to fetch from it."""
+    """The leader said that it resigned, so nothing can be fetched from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToProspective:
     lost_rounds: int = 0
     leader_resigned: bool = False
-    """The leader that was followed said so."""
+    """The leader that was followed said that it resigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A node that knows an epoch but nobody to follow in it."""
+"""A node that knows an epoch but no leader to follow in it."""
 
 from typing import ClassVar
 
@@ -17,12 +17,13 @@ HURRIED_WAITS = 4
 
 class Unattached(RoleState):
     """Looks for the leader by asking the voters, then the bootstrap servers, in turn (KAFKA-17030), and
-    stands for election when its timer ends, if it is a voter. An observer only ever looks.
+    stands for election when its timer ends, if it is a voter. An observer only looks.
 
-    A voter that has heard from a majority that nobody is known to lead does not wait the timer out: there is
-    no leader whom its pre-vote could disturb. So a cluster that starts has a leader at once.
+    A voter that heard from a majority that no leader is known does not wait for the timer: its pre-vote can't
+    disturb a leader. So a cluster that starts has a leader at once.
 
-    A leader that told us itself that it resigned is not followed again in its epoch, whoever still names it.
+    A leader that told this node of its resignation is not followed again in its epoch, even if others name
+    it.
     """
 
     __slots__ = ("_heeds_outside_ids", "_hurried", "_leaderless", "_next", "leader_resigned", "lost_rounds")
@@ -35,7 +36,7 @@ class Unattached(RoleState):
         self.leader_resigned = leader_resigned
         self.lost_rounds = lost_rounds
         self._next = 0
-        """Index of the peer to ask next."""
+        """The index of the peer to ask next."""
         self._leaderless: tuple[NodeId, ...] = ()
         """Voters that know of no leader in this epoch, in order."""
         self._hurried = False
@@ -72,7 +73,7 @@ class Unattached(RoleState):
     def on_not_leader(self, node: NodeState, peer: NodeId) -> Transition | None:
         if peer in node.voters and peer not in self._leaderless:
             self._leaderless = tuple(sorted((*self._leaderless, peer)))
-        # Who has voted in this epoch knows of an election under way, and lets it end.
+        # A node that has voted in this epoch knows of an election under way, and lets it end.
         if (
             not self._hurried
             and node.is_voter
@@ -90,8 +91,7 @@ class Unattached(RoleState):
         return None
 
     def on_response(self, node: NodeState, response: Response) -> Transition | None:
-        # An answer of our epoch that names a leader made us its follower on the way in. This one told us
-        # nothing.
+        # An answer of our epoch that names a leader has already made this node its follower.
         if not isinstance(response, FetchResponse):
             return None
         node.pause(response.source, failed=False)

@@ -22,7 +22,7 @@ class Refused:
 class _Pending:
     request: int
     offset: Offset
-    """Of the KRaftVoters record."""
+    """The offset of the KRaftVoters record."""
 
 
 class VoterChanges(Cloneable):
@@ -34,8 +34,8 @@ class VoterChanges(Cloneable):
         self._pending: _Pending | None = None
 
     def make(self, node: NodeState, request: int, voters: VoterSet) -> bool:
-        """Append the set that `outcome` gave, or find that nothing changes. Returns whether the voters are
-        others now."""
+        """Append the voter set that `outcome` returned, unless it changes nothing. Returns whether the voters
+        changed."""
         if voters == node.voters and node.log.voters.is_dynamic:
             node.out.append(VotersChanged(request, ErrorCode.NONE))
             return False
@@ -45,7 +45,7 @@ class VoterChanges(Cloneable):
     def outcome(
         self, node: NodeState, replicas: Replicas, change: VoterChange, *, high_watermark: Offset | None
     ) -> VoterSet | Refused:
-        """The set that `change` would make now, or why it may not. `high_watermark` is the leader's of this
+        """Return the voter set after `change`, or its refusal. `high_watermark`: the leader's of this
         epoch."""
         refused = self._refusal_now(node, change, high_watermark=high_watermark)
         if refused is not None:
@@ -56,13 +56,13 @@ class VoterChanges(Cloneable):
         return outcome
 
     def note_commit(self, node: NodeState, high_watermark: Offset) -> None:
-        """The high watermark moved."""
+        """End the pending change if the high watermark has passed it."""
         if self._pending is not None and self._pending.offset < high_watermark:
             node.out.append(VotersChanged(self._pending.request, ErrorCode.NONE))
             self._pending = None
 
     def fail(self, node: NodeState) -> None:
-        """This node leads no more; whether the change commits is for others to say."""
+        """End the pending change as unknown: the next leader may commit it or not."""
         if self._pending is not None:
             node.out.append(
                 VotersChanged(
@@ -110,7 +110,7 @@ class VoterChanges(Cloneable):
 
 
 def _apply_change(node: NodeState, replicas: Replicas, change: VoterChange) -> VoterSet | Refused:
-    """The set that `change` makes of the current one."""
+    """Return the voter set after `change`, or its refusal."""
     voters = node.voters
     match change:
         case AddVoter(voter):
@@ -156,7 +156,7 @@ def _add_voter(node: NodeState, replicas: Replicas, voter: Voter) -> VoterSet | 
 
 
 def _adopt_voters(node: NodeState, replicas: Replicas) -> VoterSet | Refused:
-    """The static set, with the directories that its voters fetch with."""
+    """Return the static set with the directories that its voters fetch with, or the refusal."""
     adopted: list[Voter] = []
     for voter in node.voters:
         replica = replicas.followers.get(voter.key.id)
