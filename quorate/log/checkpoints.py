@@ -22,9 +22,9 @@ CLEANED = "cleaner-offset-checkpoint"
 """The name of the file with the ends of what is compacted, of a directory's partitions."""
 _VERSION = "0"
 _DIGITS_MAX = 18
-"""So many are always an int64."""
+"""The most digits of a number. So it is always an int64."""
 _SHOWN_MAX = 60
-"""Characters of a line that are told."""
+"""The most characters of a line in a message."""
 
 TopicPartition = tuple[str, int]
 

@@ -1,5 +1,5 @@
-"""The codecs of record batches, as Kafka's clients write and read them. All bounded: what comes out of a
-decompression never takes more memory than was allowed, whatever the input claims.
+"""The codecs of record batches, as Kafka's clients write and read them. The output of a decompression never
+takes more memory than allowed, even if the input claims another size.
 
 gzip is the standard library's, the others are cramjam's. All release the interpreter lock. A node
 imports cramjam, 1.6 MB, with the first batch that needs it.
@@ -81,7 +81,7 @@ def decompress_within(codec: Codec, data: Buffer, size: int) -> RecordBytes | No
 
 
 def _decompress_into(codec: Codec, data: Buffer, output: bytearray | mmap.mmap) -> int | None:
-    """Write to `output`; how much, or None if more comes."""
+    """Write to `output`, and return the number of bytes. None: there are more."""
     match codec:
         case Codec.NONE:
             raise ValueError("nothing is compressed")
@@ -302,7 +302,7 @@ _LZ4_RATIO: Final = 255
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_SINGLE: Final = 0x20
 _ZSTD_RATIO: Final = 32 * 1024
-"""Of a block that is one byte, repeated: three bytes of head and that byte become 128 KiB."""
+"""The ratio of a block of one repeated byte: three bytes of head and that byte become 128 KiB."""
 _FULL: Final = "failed to write whole buffer"
 """The text of cramjam's error when the output buffer is too small."""
 

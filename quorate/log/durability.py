@@ -14,7 +14,7 @@ class Durability(OpenLog):
     """Syncs, and the checkpoints behind them."""
 
     async def sync(self) -> Offset:
-        """Make everything that is in the log at the call durable; its end offset (exclusive).
+        """Make everything that is in the log at the call durable, and return its end offset (exclusive).
 
         A `DiskError` is final: the log must be opened again. If cancelled, the sync may or may not have
         happened.
@@ -112,7 +112,7 @@ class Durability(OpenLog):
             end = self._durable_end_offset
             try:
                 # The epochs and times first: below the recovery point they are not read from the batches.
-                # A log that never had a record has none to lose, and thousands are created at once.
+                # A log that never had a record has no epochs to lose, and thousands are created at once.
                 if end or self._disk.exists(f"{self._folder}/{LEADER_EPOCHS}"):
                     await self._epochs.store(self._disk, self._folder)
                 for segment in [one for one in self._segments if one.indexes.times_unsynced]:
@@ -142,7 +142,7 @@ def _partition_of(folder: str) -> TopicPartition:
 
 
 async def own_recovery_point(disk: Disk, folder: str, log_start_offset: Offset) -> Offset:
-    """The recovery point that the log in `folder` keeps itself; stored if the log is new.
+    """Return the recovery point that the log in `folder` keeps itself, and store one if the log is new.
 
     Raises `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`.
     """

@@ -22,10 +22,10 @@ class EpochCache:
         self._entries = list(entries)
         self._start_epoch = Epoch(0)
         self.dirty = False
-        """Something is not in the checkpoint file yet."""
+        """True if the checkpoint file is not up to date."""
         self.last_epoch = self._entries[-1].epoch if self._entries else Epoch(0)
         self.newest = self.last_epoch if self._entries else -1
-        """As `last_epoch`, but -1 if there is none."""
+        """The same as `last_epoch`, but -1 without an entry."""
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -34,8 +34,8 @@ class EpochCache:
 
     @property
     def start_epoch(self) -> Epoch:
-        """The epoch of the record below the log start, and so of an empty log's last record; 0 if unknown.
-        Not in the checkpoint file."""
+        """The epoch of the record below the log start, and so of an empty log's last record. 0: unknown. It
+        is not in the checkpoint file."""
         return self._start_epoch
 
     @start_epoch.setter

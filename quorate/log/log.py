@@ -157,7 +157,7 @@ class Log(Appends, Reads, Removals):
         are closed in any case."""
         try:
             if self._failure is None:
-                # Before the sync: after a clean shutdown nobody looks for a reserve.
+                # Before the sync: a start after a clean shutdown does not look for a reserve.
                 self._active.release_reserve()
                 await self.flush()
                 self._active.indexes.save()

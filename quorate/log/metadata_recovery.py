@@ -69,8 +69,8 @@ async def recovered_log(opened: Log, snapshots: SnapshotStore) -> RecoveredLog:
 
 
 async def _find_start(disk: Disk, folder: str, snapshots: SnapshotStore) -> SnapshotId | None:
-    """The snapshot at whose end the log starts. None at offset 0, or if none ends at or above the first
-    segment's base: then the log was about to be dropped, or the snapshot is lost."""
+    """Return the snapshot at whose end the log starts. None: offset 0, or no snapshot ends at or above the
+    first segment's base, because the log was about to be dropped, or the snapshot is lost."""
     bases = segment_bases(disk, folder)
     if bases:
         return next((one for one in snapshots.ids if bases[0] and one.end_offset >= bases[0]), None)
@@ -115,7 +115,7 @@ async def _reconcile(opened: Log, snapshots: SnapshotStore) -> None:
 
 
 def _covers_damaged(opened: Log, damaged: SnapshotId, latest: SnapshotId | None) -> bool:
-    """Whether an older snapshot and the log have all that the damaged one had."""
+    """Return whether an older snapshot and the log have all records of the damaged one."""
     start = opened.log_start_offset
     return (
         (start == 0 or (latest is not None and latest.end_offset >= start))

@@ -36,9 +36,9 @@ class OpenLog:
         self._epochs: EpochCache = files.epochs
         self._tail = Tail(config.tail_bytes)
         self._generation = 0
-        """Counts when records are forgotten."""
+        """Counts the removals of records."""
         self._layout = 0
-        """Counts when records are forgotten, and when others files hold them."""
+        """Counts the removals of records, and their moves to other files."""
         self._folder_writes = 0
         self._folder_synced = 0
         self._durable_end_offset = files.end_offset
@@ -50,11 +50,11 @@ class OpenLog:
         self._bytes_above_recovery_point = 0
         self.log_start_offset = log_start_offset
         self.durable_log_start_offset = base_of(files.segments[0])
-        """The next start finds at least this log start. Behind `log_start_offset` while the segments below
-        that are being removed, and until the owner has stored one in the middle of a segment."""
+        """The log start that the next start finds at least. It is below `log_start_offset` while segments are
+        being removed, and until the owner has stored a log start in the middle of a segment."""
         self.end_offset = files.end_offset
         self.high_watermark = log_start_offset
-        """Kept by the owner. Nothing below is ever truncated (KAFKA-12460)."""
+        """The high watermark, which the owner sets. Nothing below is ever truncated (KAFKA-12460)."""
         self.recovered: RecoveryReport = files.report
 
     @property
@@ -63,8 +63,7 @@ class OpenLog:
 
     @property
     def first_base_offset(self) -> Offset:
-        """The base offset of the first segment: the log start, if nothing says otherwise. The log's end while
-        it begins anew and has none."""
+        """The base offset of the first segment. Without one, during a reset, the log's end."""
         return base_of(self._segments[0]) if self._segments else self.end_offset
 
     @property
@@ -73,7 +72,7 @@ class OpenLog:
         return isinstance(self._failure, trio.Cancelled)
 
     def _begin_at(self, log_start_offset: Offset, epoch: Epoch) -> None:
-        """What is below `log_start_offset`, the last of it of `epoch`, is no longer in the log."""
+        """Drop everything below `log_start_offset`. The last dropped record is of `epoch`."""
         self.log_start_offset = log_start_offset
         self.high_watermark = max(self.high_watermark, log_start_offset)
         self._epochs.trim(log_start_offset)

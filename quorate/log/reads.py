@@ -34,7 +34,7 @@ class FileSlice:
 
 
 class Reads(OpenLog):
-    """From memory if the tail reaches back far enough, else from the files."""
+    """Reads from memory if the tail reaches back far enough, else from the files."""
 
     def read_tail(
         self, offset: int, max_bytes: int, *, end_offset: int | None = None, min_one_batch: bool = True
@@ -75,8 +75,8 @@ class Reads(OpenLog):
     def slice_of(
         self, offset: int, max_bytes: int, *, end_offset: int | None = None, min_one_batch: bool = True
     ) -> FileSlice | None:
-        """Where `read` would read; None where it would return nothing. Never spans segments. May read a few
-        pages of the file, and wait for the device: `read` does not."""
+        """Return the range that `read` would read, within one segment. None: it would return nothing. It may
+        read a few pages of the file, and so wait for the device, which `read` does not."""
         return read_now(self._locate(offset, max_bytes, end_offset, min_one_batch))
 
     def _locate(
@@ -124,7 +124,7 @@ class Reads(OpenLog):
         return found
 
     def max_timestamp(self) -> int | None:
-        """The newest timestamp (ms) of any record; None for an empty log."""
+        """Return the newest timestamp (ms) of any record. None: the log is empty."""
         newest = max((segment.max_timestamp for segment in self._segments), default=-1)
         return None if newest < 0 else newest
 
@@ -159,11 +159,10 @@ class Reads(OpenLog):
             if spot is not None and layout == self._layout and spot.end_offset > self.log_start_offset:
                 return Offset(max(spot.base_offset, start, self.log_start_offset))
 
-    # What a scrub asks for: it changes nothing but index files that are wrong
+    # The scrub, which changes only index files that are wrong
 
     def bases(self, *, closed: bool = True) -> list[Offset]:
-        """The base offsets of the segments, in ascending order. `closed`: without the one that is appended
-        to."""
+        """Return the base offsets of the segments, in ascending order. `closed`: without the active one."""
         return [base_of(each) for each in self._segments if not closed or each is not self._active]
 
     async def verify_segment(self, base_offset: Offset, *, pace: Pace) -> SegmentFindings | None:

@@ -2,15 +2,15 @@
 
 Below the recovery point everything was durable once: what can't be read there is damage, and an error.
 Above it, anything may be missing, torn or out of order after a power loss: batches are kept up to the first
-bad one, and the rest is cut. What is kept may be in the page cache only (a process may have died after a
-sync that failed), so it is written again and synced before anybody is told of it.
+bad one, and the rest is cut. The kept batches may be in the page cache only (a process may have died after a
+sync that failed), so they are written again and synced before the log is used.
 
 Zeros to the end of a file are room that was reserved for appends (`LogConfig.reserve_bytes`): they are cut
 off without a word. No batch is zeros: each has a length and a magic.
 
-Where the power was not lost, nothing is missing but the end of an append that a kill tore. If somebody counts
-on such a log, a start that would make it shorter is an error (`IncompleteLogError`): a replica that led with
-fewer records than it acknowledged would have the others cut theirs.
+Without a power loss only the end of an append that a kill tore is missing. If the partition counts on such a
+log, a start that would make it shorter is an error (`IncompleteLogError`): a replica that led with fewer
+records than it acknowledged would make the others cut theirs.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class RecoveryReport:
     """The result of opening a log, above its recovery point."""
 
     cut_bytes: int = 0
-    """Of torn tails, up to the last byte that is not zero."""
+    """The size of the torn tails, up to the last byte that is not zero."""
     cut_segments: int = 0
     """Whole segments removed, which `cut_bytes` includes."""
     rewritten_bytes: int = 0
@@ -73,7 +73,8 @@ async def recover(
     complete_to: int | None,
     log_start_offset: int | None,
 ) -> RecoveredFiles:
-    """Everything that is left is durable when it returns. `complete_to`: as of `Log.open`. Raises
+    """Recover the files of a log. The rest of the log is durable when it returns. `complete_to`: see
+    `Log.open`. Raises
     `DamagedLogError` or `DiskError`."""
     trusted_end_offset = _ALL if clean_shutdown else recovery_point
     recovery = _Recovery(disk, folder, config, trusted_end_offset, complete_to)
@@ -98,7 +99,7 @@ class _Recovery:
         self._folder = folder
         self._config = config
         self._trusted_end_offset = trusted_end_offset
-        """Below, damage is an error."""
+        """The exclusive end of the part in which damage is an error."""
         self._complete_to = complete_to
         self.segments: list[Segment] = []
         self._epochs = EpochCache()
@@ -137,7 +138,7 @@ class _Recovery:
         return self._result()
 
     def _check_complete(self, end_offset: int) -> None:
-        """Nothing tells that whole batches are missing at the end of a file, but for this."""
+        """Check `complete_to`, the only sign that whole batches are missing at the end of a file."""
         if self._complete_to is not None and end_offset < self._complete_to:
             raise IncompleteLogError(
                 self._folder,
@@ -192,7 +193,7 @@ class _Recovery:
         await self._disk.sync_folder(self._folder)
 
     async def _check_trusted(self, segment: Segment, *, is_last: bool) -> None:
-        """A segment that lies below the recovery point as a whole."""
+        """Check a segment that lies below the recovery point as a whole."""
         if self._config.own_recovery_point:
             await self._verify_durable(segment, may_end_in_zeros=not is_last)
         await read_cold(segment.load_indexes(_ALL))
@@ -215,7 +216,8 @@ class _Recovery:
             raise DamagedLogError(segment.path, 0, "no batch can be found")
 
     async def _check_untrusted(self, segment: Segment, *, is_last: bool) -> str | None:
-        """A segment that the recovery point lies in or below. What is wrong with it, after it was cut."""
+        """Check a segment with or above the recovery point, and cut it at the first bad batch. Returns the
+        problem there."""
         start = await self._verify_durable(segment) if self._config.own_recovery_point else None
         await read_cold(segment.load_indexes(self._trusted_end_offset))
         if start is None:
@@ -259,7 +261,8 @@ class _Recovery:
         return problem
 
     async def _written_end(self, segment: Segment, start: int) -> int:
-        """The end of what is not zero at or after `start`; `start` if there is only reserved space."""
+        """Return the end of the bytes at or after `start` that are not zero, or `start` if all are reserved
+        space."""
         written = position = start
         slices = Slices()
         while position < segment.size:
@@ -272,7 +275,8 @@ class _Recovery:
         return written
 
     def _position_of_recovery_point(self, segment: Segment) -> Steps[int]:
-        """By the headers alone. Sets the end offset, which is smaller if the segment ends before."""
+        """Find the recovery point by the headers. Sets the end offset, which is lower if the segment ends
+        before."""
         wanted = self._trusted_end_offset
         if wanted <= segment.base_offset:
             return 0
@@ -292,7 +296,8 @@ class _Recovery:
         return position
 
     async def _verify_durable(self, segment: Segment, *, may_end_in_zeros: bool = False) -> int:
-        """Check every batch below the recovery point. The position of its end; sets the end offset."""
+        """Check every batch below the recovery point, and return the position of its end. Sets the end
+        offset."""
         reader = BatchReader(segment, 0, segment.size)
         epoch = 0
         while self._end_offset < self._trusted_end_offset and (header := await reader.next()) is not None:
@@ -319,7 +324,7 @@ class _Recovery:
         )
 
     async def _keep_whole(self, segment: Segment, start: int) -> tuple[int, str | None]:
-        """Keep what is whole from `start` on: its end, and what is wrong there."""
+        """Keep the whole batches from `start` on. Returns their end, and the problem there."""
         reader = BatchReader(segment, start, segment.size)
         epoch = 0
         while (header := await reader.next()) is not None:
@@ -372,7 +377,7 @@ class _Recovery:
         await self._disk.sync_folder(self._folder)
 
     async def _rebuild_epochs(self, loaded: list[EpochStart] | None) -> None:
-        """What the checkpoint file says holds below the recovery point only."""
+        """Take the epochs below the recovery point from the checkpoint file, the others from the batches."""
         trusted_end_offset = min(self._trusted_end_offset, self._end_offset)
         if self._config.own_recovery_point:
             loaded = None

@@ -17,10 +17,11 @@ from quorate.types import EpochEnd, Offset
 
 
 class Removals(Durability):
-    """One at a time, and not beside a checkpoint."""
+    """Removals. Only one runs at a time, and none beside a checkpoint."""
 
     async def truncate(self, end_offset: Offset) -> Offset:
-        """Cut the log to `end_offset`, or to the start of the batch that holds it; the new end offset.
+        """Cut the log to `end_offset`, or to the start of the batch that holds it. Returns the new end
+        offset.
 
         Epochs that start at or above it are forgotten even if no record is cut. Durable when it returns.
         If cancelled or failed, the log must be opened again. Raises `OffsetOutOfRangeError` below the log
@@ -69,7 +70,7 @@ class Removals(Durability):
 
     @asynccontextmanager
     async def _changing_log(self) -> AsyncIterator[None]:
-        """No append and no checkpoint meanwhile; a failure or cancellation halfway is final."""
+        """Exclude appends and checkpoints. A failure or a cancellation halfway is final."""
         async with self._maintenance:
             self._changing = True
             try:
@@ -107,7 +108,7 @@ class Removals(Durability):
         self._epochs.start_epoch = start.epoch
 
     async def _lower_recovery_point(self, offset: Offset) -> None:
-        """Before anything is cut: otherwise a crash halfway looks like damage."""
+        """Lower the recovery point before a cut: otherwise a crash halfway looks like damage."""
         if self._recovery_point > offset:
             if self._config.own_recovery_point:
                 await self._store_recovery_point(offset)
@@ -121,7 +122,7 @@ class Removals(Durability):
         self._durable_end_offset = end_offset
 
     async def _remove_segments(self, keep: int) -> None:
-        """Newest first, so that a crash leaves no hole."""
+        """Remove the segments behind the first `keep`, newest first, so that a crash leaves no hole."""
         if len(self._segments) == keep:
             return
         while len(self._segments) > keep:
@@ -132,7 +133,8 @@ class Removals(Durability):
         self._folder_synced = self._folder_writes
 
     async def advance_log_start(self, offset: Offset) -> int:
-        """Move the log start up to `offset` and remove the segments that end at or below it; how many.
+        """Move the log start up to `offset`, remove the segments that end at or below it, and return their
+        number.
 
         The start moves at once. Raises as `raise_log_start` and `remove_below_log_start`.
         """
@@ -183,8 +185,8 @@ class Removals(Durability):
         return base_of(self._active)
 
     def closed_spans(self) -> Sequence[tuple[Segment, Offset]]:
-        """All segments but the one that is appended to, in order, each with its end offset (exclusive). For
-        a compaction: the log goes on owning them."""
+        """Return all segments but the active one, in order, each with its end offset (exclusive). For a
+        compaction: the log stays their owner."""
         return [(one, base_of(following)) for one, following in pairwise(self._segments)]
 
     def holds(self, segments: Sequence[Segment]) -> bool:
@@ -201,8 +203,8 @@ class Removals(Durability):
         return Segment(disk, self._folder, base_offset, self._config, create=True, suffix=CLEANED)
 
     def discard(self, cleaned: Segment) -> None:
-        """Remove what `cleaned_segment` began, unless it is the log's by now. What has to stay for the next
-        start stays."""
+        """Remove the files of `cleaned_segment`, unless they are the log's by now, or the next start needs
+        them."""
         if cleaned in self._segments:
             return
         cleaned.close()
@@ -235,12 +237,12 @@ class Removals(Durability):
         except DiskError as error:
             self._failure = error
             raise
-        # Whoever closed the log meanwhile opens it with the new segment.
+        # If the log was closed meanwhile, its next start takes the new segment.
         self._check_replaceable(sources)
         first = self._segments.index(sources[0])
         self._segments[first : first + len(sources)] = [cleaned]
         self._layout += 1
-        # Otherwise readers near the end would go on seeing what was removed.
+        # Otherwise readers near the end would still get the removed records.
         self._tail.forget_below(self._segments[first + 1].base_offset)
         try:
             for source in sources:
@@ -268,7 +270,7 @@ class Removals(Durability):
     ) -> int:
         """Retention, for partitions only: remove the oldest segments while the log without them is still at
         least `retention_bytes`, or while their newest record is older than `retention_ms`; never
-        above the high watermark, never the active one. How many were removed."""
+        above the high watermark, never the active one. Returns their number."""
         size, now = self.size_bytes, self._now_ms()
         start = self.log_start_offset
         for segment, following in pairwise(self._segments):

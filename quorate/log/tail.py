@@ -18,7 +18,7 @@ class Tail:
         self._start = 0
 
     def add(self, base_offset: int, end_offset: int, batch: bytes) -> None:
-        """A batch that starts where the last one ended."""
+        """Add a batch that starts where the last one ended."""
         if self._first == len(self._ends):
             self.clear()
             self._start = base_offset
@@ -37,7 +37,7 @@ class Tail:
             self._first = 0
 
     def forget_below(self, end_offset: int) -> None:
-        """The batches that end at or below it: the files hold others in their place."""
+        """Drop the batches that end at or below `end_offset`, which the files have replaced."""
         first = self._first
         while first < len(self._ends) and self._ends[first] <= end_offset:
             self._bytes -= len(self._batches[first])
@@ -52,7 +52,7 @@ class Tail:
         self._first = self._bytes = self._start = 0
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> bytes | None:
-        """Whole batches from the one that holds `offset`; None if it is not in memory."""
+        """Return whole batches from the one that holds `offset` on. None: it is not in memory."""
         if offset < self._start or self._first == len(self._ends):
             return None
         ends = self._ends

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 
 class MetricKind(Enum):
-    """What a value is in our spelling. In Strimzi's all but rates and histograms are gauges."""
+    """The kind of a value in our spelling. In Strimzi's, all but rates and histograms are gauges."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -29,7 +29,7 @@ class Declaration:
     """One attribute of one of Kafka's beans."""
 
     mbean: str
-    """As `kafka.server:type=raft-metrics`."""
+    """The bean, such as `kafka.server:type=raft-metrics`."""
     bean: str
     """The attribute, or the bean's `name`."""
     ours: str
@@ -37,7 +37,7 @@ class Declaration:
     help: str
     kind: MetricKind = MetricKind.GAUGE
     scale: float = 1.0
-    """From the bean's unit to ours."""
+    """The factor from the bean's unit to ours."""
 
     @property
     def kafkas(self) -> str:
@@ -48,7 +48,7 @@ class Declaration:
 
     @property
     def is_rate(self) -> bool:
-        """A meter of Kafka's, of which Strimzi's rules export the count."""
+        """True for a meter of Kafka. Strimzi's rules export its count."""
         return self.bean.endswith("PerSec")
 
 
@@ -160,7 +160,7 @@ RAFT: Final = (
         "Share of the time in which the raft loop was idle, in the last 30 to 60 s.",
     ),
 )
-"""KIP-595's table, all sixteen."""
+"""The sixteen metrics of KIP-595."""
 
 SNAPSHOTS: Final = (
     Declaration(
@@ -184,7 +184,7 @@ SNAPSHOTS: Final = (
         scale=_MS,
     ),
 )
-"""KIP-835's of snapshots, which any quorum has."""
+"""The snapshot metrics of KIP-835, which every quorum has."""
 
 
 _applied = partial(_attribute, "kafka.server:type=broker-metadata-metrics", "quorate_broker_metadata")

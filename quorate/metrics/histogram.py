@@ -15,9 +15,9 @@ BOUNDS: Final = (
 )  # fmt: skip
 """Upper bounds of the buckets in seconds (inclusive). Above the last there is one more."""
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""As Strimzi's rules spell Kafka's percentiles."""
+"""Kafka's percentiles, in the spelling of Strimzi's rules."""
 _RECENT: Final = 1028
-"""As many as Kafka's reservoir holds."""
+"""The size of Kafka's reservoir."""
 
 
 class Histogram:
@@ -30,7 +30,7 @@ class Histogram:
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self.count = 0
         self.sum = 0.0
-        """Seconds."""
+        """The sum of all durations in seconds."""
 
     def record(self, seconds: float) -> None:
         self._buckets[bisect_left(BOUNDS, seconds)] += 1
@@ -39,12 +39,12 @@ class Histogram:
         self.sum += seconds
 
     def quantile(self, share: float) -> float:
-        """The duration (s) that this share of the recent ones did not exceed; 0 when there was none."""
+        """Return the duration (s) that this share of the recent ones did not exceed. 0: there was none."""
         ordered = sorted(self._recent)
         return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
     def families(self, declaration: Declaration) -> Iterator[Metric]:
-        """Both spellings. Kafka's is in its unit."""
+        """Yield both spellings. Kafka's is in Kafka's unit."""
         cumulative, buckets = 0, []
         for bound, within in zip((*BOUNDS, float("inf")), self._buckets, strict=True):
             cumulative += within

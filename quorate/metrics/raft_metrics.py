@@ -1,4 +1,4 @@
-"""The raft-manager metrics of KIP-595 and those of snapshots (KIP-835), as a node tells them.
+"""The raft-manager metrics of KIP-595 and those of snapshots (KIP-835) of one node.
 
 Names and spellings are in `quorate.metrics.declarations`. The current state is one series a state in ours,
 and a label in Kafka's.
@@ -11,7 +11,7 @@ In a service of one's own:
         ...
 
 `labels` tell apart several quorums in one registry: give each the same names with other values.
-`serve_metrics` is an endpoint for who has none.
+`serve_metrics` is an endpoint for a service without one.
 """
 
 import threading
@@ -29,7 +29,7 @@ from quorate.types import Epoch, NodeId, Offset
 
 
 def _stopped() -> float:
-    """Before there is a clock, nothing happens."""
+    """A clock for the time before the quorum is opened: it stands still."""
     return 0.0
 
 
@@ -67,7 +67,7 @@ class RaftMetrics(Collector):
             "number-unknown-voter-connections": 0,
         }
         self.leaders_seen = 0
-        """Elections of a leader that this node heard of, its own included."""
+        """The number of elected leaders that this node heard of, itself included."""
         self._last_leader: tuple[Epoch, NodeId] | None = None
         self._snapshots_loaded = 0
         self._snapshot_bytes = 0

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 
 class RegistryMember(Protocol):
-    """Metrics of one quorum. The same families, with other labels than the others'."""
+    """The metrics of one quorum: the same families as the others', with other labels."""
 
     @property
     def labels(self) -> dict[str, str]: ...
@@ -65,7 +65,7 @@ def join(registry: CollectorRegistry, member: RegistryMember) -> None:
 
 
 def leave(registry: CollectorRegistry, member: RegistryMember) -> None:
-    """Show `member` no more. No effect if it is not shown."""
+    """Remove `member` from `registry`. No effect if it is not there."""
     together = _collector_of(registry)
     if together is None:
         return

@@ -1,4 +1,4 @@
-"""The `meta.properties` file: whose directory this is (Kafka's version 1)."""
+"""The `meta.properties` file: the identity of a directory (Kafka's version 1)."""
 
 import uuid
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from quorate.runtime import Disk, parse_uuid, read_file, uuid_text, write_file_a
 META_PROPERTIES = "meta.properties"
 """The name of the file with the identity of a directory."""
 _NODE_ID_DIGITS = 10
-"""`int` refuses thousands of them."""
+"""The most digits of a node id. `int` refuses thousands of them."""
 _RESTORE = "Restore it: version=1 and the cluster.id, node.id and directory.id that the other nodes know."
 
 

@@ -1,4 +1,4 @@
-"""Why a node refuses to start on what its directory says about itself.
+"""The errors for which a node refuses to start with its directory.
 
 None of these is ever answered with a reset: a node that forgets its vote may vote twice in one epoch.
 """
@@ -11,7 +11,7 @@ REPLACE = (
 
 
 _SHOWN_MAX = 300
-"""Characters of what is wrong: some of them are the file's own."""
+"""The most characters of a problem, which may quote the file."""
 
 
 class QuorumStateError(Exception):
@@ -23,7 +23,7 @@ class QuorumStateError(Exception):
 
 
 def _shown(problem: str) -> str:
-    """As one line that does nothing to a terminal."""
+    """Return the problem as one line without control characters."""
     shown = problem if len(problem) <= _SHOWN_MAX else f"{problem[:_SHOWN_MAX]}..."
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)
 

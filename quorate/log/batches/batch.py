@@ -55,7 +55,7 @@ class BatchHeader:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """The size of the whole batch in bytes."""
         return self.length + LENGTH_END
 
     @property
@@ -116,7 +116,7 @@ def first_timestamp_of(attributes: int, base_timestamp: int, max_timestamp: int)
 
 
 def with_delete_horizon(attributes: int) -> int:
-    """`attributes` of a batch whose base timestamp is its delete horizon."""
+    """Return `attributes` for a batch whose base timestamp is its delete horizon."""
     return attributes | _DELETE_HORIZON
 
 
@@ -125,7 +125,7 @@ def attributes_of(*, control: bool, transactional: bool) -> int:
 
 
 def attributes_with(attributes: int, *, codec: int, log_append_time: bool) -> int:
-    """`attributes`, but for the compression and the kind of timestamp."""
+    """Return `attributes` with another compression and another kind of timestamp."""
     kept = attributes & ~(_CODEC | _TIMESTAMP_TYPE)
     return kept | codec | (_TIMESTAMP_TYPE if log_append_time else 0)
 
@@ -180,7 +180,7 @@ def read_header(
 
 
 def peek(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Size and codec of the batch at `position`, which is known to be whole; nothing is checked."""
+    """Return size and codec of the whole batch at `position`, unchecked."""
     length, attributes = _PEEKED.unpack_from(buffer, position)
     return length + LENGTH_END, attributes & _CODEC
 
@@ -207,7 +207,7 @@ def read_headers(
 
 
 def runs_of(buffer: Buffer, *, most: int) -> Iterator[memoryview]:
-    """`buffer` in runs of at most so many whole batches, unchecked: where the lengths make no sense, the rest
+    """Yield `buffer` in runs of at most `most` whole batches, unchecked. From an invalid length on, the rest
     is one run."""
     view = memoryview(buffer)
     size = len(view)
@@ -240,20 +240,20 @@ def read_batches(buffer: Buffer, *, check_crc: bool = True) -> Iterator[Batch]:
 
 
 def stamp(base_offset: int, length: int, epoch: int) -> bytes:
-    """The first 16 bytes of a batch: what a leader writes instead of the client's."""
+    """Return the first 16 bytes of a batch, which a leader writes in place of the client's."""
     return _STAMP.pack(base_offset, length, epoch)
 
 
 def bare_header(*, base_offset: int, end_offset: int, epoch: int, max_timestamp: int) -> bytes:
-    """Return a header that stands for the offsets in [base_offset, end_offset), fewer than 2^31, whose
-    records are all removed. `max_timestamp`: the newest of those records."""
+    """Return a header for the offsets in [base_offset, end_offset), fewer than 2^31, without their records.
+    `max_timestamp`: the newest of those records."""
     return _without_records(
         base_offset, end_offset, epoch, max_timestamp, 0, (NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
     )
 
 
 def without_records(header: BatchHeader) -> bytes:
-    """A batch whose records are gone, and which goes on telling its producer's last sequence."""
+    """Return the batch without its records, but with its producer's last sequence."""
     return _without_records(
         header.base_offset,
         header.end_offset,

@@ -19,7 +19,7 @@ from quorate.runtime import parse_uuid, uuid_text
 from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
 
 LISTENER_NAME = "CONTROLLER"
-"""Of the one endpoint that each voter has."""
+"""The listener name of the one endpoint of a voter."""
 KRAFT_VERSION = 1
 """The `kraft.version` that voters in the log mean (KIP-853); 0 is a static set."""
 _KEY = struct.Struct(">hh")
@@ -44,7 +44,7 @@ class LeaderChange:
     voters: tuple[int, ...]
     granting_voters: tuple[int, ...]
     directory_ids: tuple[str | None, ...] = ()
-    """Of the `voters`, in their order; empty in version 0, which has none."""
+    """The directory ids of the `voters`, in their order. Empty: version 0, which has none."""
 
 
 def control_type_of(record: Record) -> ControlType | None:

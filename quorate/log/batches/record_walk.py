@@ -1,7 +1,7 @@
 """A check that bytes are the records that a batch's header says, without decoding them.
 
-Every record is looked at, whatever its size: its length, its place in the batch, and that its fields fill it
-exactly. Keys and values are passed over. Runs of records that are laid out alike, as most batches are in
+Of every record it checks the length, the place in the batch, and that the fields fill it exactly. Keys and
+values are not read. Runs of records that are laid out alike, as most batches are in
 part, are compared column by column, a fifth of the cost and as exact.
 """
 
@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 RecordBytes: TypeAlias = bytes | bytearray | mmap.mmap
-"""What can be indexed fast; a memoryview can't."""
+"""The types with fast indexing. A memoryview has none."""
 
 _NULL: Final = 1
 """-1, as a varint of one byte."""
@@ -69,13 +69,13 @@ class RecordWalk:
         self._patience = 1
         self._retry_at = 0 if count > _RUN_MIN else count
         self.index = 0
-        """Records that were checked."""
+        """The number of records that were checked."""
         self.oldest = 1 << 63
         self.newest = -(1 << 63)
         self.keyless: list[tuple[int, int]] = []
 
     def step(self, records: int) -> bool:
-        """Check about so many more; whether all are done. Raises `InvalidRecordError`."""
+        """Check about `records` more. Returns whether all are checked. Raises `InvalidRecordError`."""
         data = self._data
         stop = min(self._count, self.index + records)
         while self.index < stop:
@@ -197,7 +197,7 @@ class RecordWalk:
 
 
 class _Layout:
-    """Where the fields of one record without headers are."""
+    """The positions of the fields of one record without headers."""
 
     __slots__ = ("end", "key_at", "offset_at", "start", "timestamp_at", "value_at")
 
@@ -213,8 +213,9 @@ class _Layout:
 
 
 def _run(data: RecordBytes, like: _Layout, index: int, count: int) -> int:
-    """How many records, from the one with `index` right after `like`, are laid out as `like` is: the same
-    lengths of everything, offsets that count on, no headers. Each of them is then as valid as `like`.
+    """Return the number of records, from the one with `index` right after `like`, with the layout of `like`:
+    the same lengths of everything, offsets that count on, no headers. Each of them is then as valid as
+    `like`.
 
     Of every byte of structure the column over all candidates is compared; the first that differs ends the
     run.
@@ -288,7 +289,7 @@ def _offset_column(number: int, *, last: bool) -> bytes:
 
 
 def _varint_at(data: RecordBytes, at: int) -> range:
-    """Where the bytes of the varint are."""
+    """Return the positions of the bytes of the varint."""
     end = at
     while data[end] >= 0x80:
         end += 1
@@ -296,7 +297,7 @@ def _varint_at(data: RecordBytes, at: int) -> range:
 
 
 def _varint(data: RecordBytes, at: int, index: int, most: int = _VARINT_BYTES) -> tuple[int, int]:
-    """A varint as it stands, zigzag and all, and the position after it."""
+    """Return the bits of a varint, without the zigzag decoding, and the position after it."""
     result = 0
     for number in range(most):
         byte = data[at + number]

@@ -31,21 +31,21 @@ from quorate.log.compression import (
 from quorate.runtime import Compute, Slices, let_go
 
 RECORDS_PER_STEP: Final = 512
-"""Records that are looked at without a look at the clock: about 1 ms."""
+"""The number of records between two looks at the clock: about 1 ms."""
 _INLINE_BYTES: Final = 32 * 1024
-"""The compressed bytes of a batch that is decompressed on the event loop, at most: about 1 ms."""
+"""The largest compressed batch that is decompressed on the event loop: about 1 ms."""
 
 
 class Fate(enum.Enum):
-    """Of a batch that is not written anew."""
+    """The fate of a batch that is not written again."""
 
     STAYS = enum.auto()
     EMPTIED = enum.auto()
-    """Nothing of it is needed but its offsets."""
+    """Only its offsets are needed."""
 
 
 class CompactionCounts:
-    """What a compaction has done so far. Mutable."""
+    """The counts of a compaction so far. Mutable."""
 
     __slots__ = (
         "next_horizon_ms",
@@ -64,8 +64,8 @@ class CompactionCounts:
 
 
 def has_keys(header: BatchHeader) -> bool:
-    """Return whether a batch has records that a compaction may remove: those of control batches and of
-    transactions never are, because what they mean is not in the batch alone."""
+    """Return whether a batch has records that a compaction may remove. Those of control batches and of
+    transactions are kept, because their meaning depends on other batches."""
     return not (header.is_bare or header.is_control or header.is_transactional)
 
 
@@ -86,7 +86,7 @@ async def records_in(
 
 
 class BatchFilter:
-    """Decides over the batches below `end`, all of whose keys are in `offsets`."""
+    """Decides which records stay of the batches below `end`. Their keys are all in `offsets`."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class BatchFilter:
         self.counts = CompactionCounts()
 
     async def filter(self, header: BatchHeader, batch: memoryview) -> bytes | Fate:
-        """Return the bytes that take the batch's place, or what becomes of it. `batch` must not change
-        meanwhile. Raises `UnreadableRecordsError`."""
+        """Return the bytes that replace the batch, or its fate. `batch` must not change meanwhile. Raises
+        `UnreadableRecordsError`."""
         counts = self.counts
         counts.records_before += header.count
         if header.is_bare:
@@ -144,7 +144,7 @@ class BatchFilter:
         return header.producer_id != NO_PRODUCER and self._last(header)
 
     async def _select_records(self, header: BatchHeader, data: RecordBytes) -> tuple[list[KeyedRecord], int]:
-        """The records that stay, and how many of them are tombstones."""
+        """Return the records that stay, and the number of tombstones among them."""
         horizon = header.delete_horizon_ms
         tombstones_go = horizon is not None and horizon <= self._rules.now_ms
         base, last_offset = header.base_offset, self._offsets.last_offset
@@ -153,7 +153,7 @@ class BatchFilter:
         tombstones = 0
         while walk.left:
             for record in walk.next(RECORDS_PER_STEP):
-                # One without a key can't be superseded: Kafka removes it from a compacted log, too.
+                # A record without a key can't be superseded. Kafka too removes it from a compacted log.
                 if record.key is None or last_offset(record.key) > base + record.offset_delta:
                     continue
                 if not record.has_value:

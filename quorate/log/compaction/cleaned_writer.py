@@ -1,4 +1,4 @@
-"""The segment that takes others' place, while it is written."""
+"""The writer of the segment that replaces others."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from quorate.runtime import Buffer
 
 _WRITE_BYTES: Final = 256 * 1024
 _SYNC_BYTES: Final = 8 * 1024 * 1024
-"""Other files' syncs wait for those of this one."""
+"""The most unsynced bytes. Syncs of other files wait for those of this one."""
 _SPAN_MAX: Final = 2**31 - 1
 """The offsets of one batch; the last offset delta is an int32."""
 
@@ -20,7 +20,7 @@ class CleanedWriter:
     def __init__(self, segment: Segment, pace: Pace) -> None:
         self.segment = segment
         self.changed = False
-        """Something is not as it was read."""
+        """True if the written batches differ from those read."""
         self._pace = pace
         self._pieces: list[Buffer] = []
         self._position = 0
@@ -34,13 +34,13 @@ class CleanedWriter:
         self._read = 0
 
     async def note_read(self, size: int) -> None:
-        """So many bytes were read."""
+        """Note that `size` bytes were read. It may write and sync."""
         self._read += size
         if self._read >= _WRITE_BYTES:
             await self._write()
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
-        """A batch that stays. Its bytes must not change any more."""
+        """Add a batch that stays. Its bytes must not change any more."""
         self._end_run()
         self._add(
             batch,
@@ -50,12 +50,12 @@ class CleanedWriter:
         )
 
     def add_changed(self, batch: bytes) -> None:
-        """What stays of a batch."""
+        """Add the part of a batch that stays."""
         self.changed = True
         self.add(read_header(batch, check_crc=False, dense=False), batch)
 
     def add_emptied(self, header: BatchHeader, batch: memoryview) -> None:
-        """The offsets of a batch of which nothing else is needed."""
+        """Add the offsets of an emptied batch."""
         run = self._run
         if (
             run is not None
@@ -117,7 +117,7 @@ class CleanedWriter:
         self.segment.synced = self.segment.writes
 
     async def finish(self) -> None:
-        """Make the segment durable, and its largest timestamp."""
+        """Write the rest, and make the segment and its largest timestamp durable."""
         self._end_run()
         await self._write()
         self.segment.indexes.add_max()

@@ -1,4 +1,5 @@
-"""One compaction of one log: first all keys of the dirty part, then a copy of what stays."""
+"""One compaction of one log: first it notes all keys of the dirty part, then it copies the batches that
+stay."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from quorate.types import Offset
 _Span: TypeAlias = tuple[Segment, int]
 """A segment and its end offset."""
 _OFFSETS_MAX: Final = 2**31 - 1
-"""Of one segment: the indexes count in int32."""
+"""The most offsets of one segment, because the indexes count in int32."""
 _PACE_BYTES: Final = 256 * 1024
 
 
@@ -119,7 +120,7 @@ class _Compaction:
     # The keys
 
     async def _note_keys(self, segment: Segment) -> None:
-        """Of the batches from the start on that end at or below the end, while there is room."""
+        """Note the keys of the batches between start and end, as long as there is room."""
         with _as_abandoned(self._log, (segment,)):
             spot = await read_cold(segment.find(self._start))
             reader = BatchReader(segment, segment.size if spot is None else spot.position, segment.size)
@@ -138,7 +139,7 @@ class _Compaction:
             await self._pace.moved(read, 0)
 
     async def _note_batch(self, header: BatchHeader, reader: BatchReader, segment: Segment) -> bool:
-        """Whether there was room for all its keys."""
+        """Note the keys of a batch. Returns whether there was room for all of them."""
         if header.count <= self.offsets.room:
             try:
                 data = await records_in(
@@ -162,7 +163,7 @@ class _Compaction:
         while walk.left:
             for record in walk.next(RECORDS_PER_STEP):
                 if record.key is not None and not put(record.key, base + record.offset_delta):
-                    # What is noted of this batch does no harm: its keys do have these later records.
+                    # The noted keys of this batch do no harm: they do have these later records.
                     return False
             await self._slices.pause()
         return True
@@ -215,7 +216,7 @@ class _Compaction:
 
 
 def _groups(log: Log, below: int) -> Iterator[Sequence[_Span]]:
-    """The closed segments that begin below that offset; as many together as one segment may hold."""
+    """Yield the closed segments that begin below that offset, in groups that fit one segment."""
     config = log.config
     group: list[_Span] = []
     size = entries = 0
@@ -237,7 +238,7 @@ def _groups(log: Log, below: int) -> Iterator[Sequence[_Span]]:
 
 
 async def _next_header(reader: BatchReader, segment: Segment) -> BatchHeader | None:
-    """Raises `DamagedLogError`."""
+    """Return the next header. Raises `DamagedLogError`."""
     header = await reader.next()
     if isinstance(header, str):
         raise DamagedLogError(segment.path, reader.position, header)
@@ -246,7 +247,7 @@ async def _next_header(reader: BatchReader, segment: Segment) -> BatchHeader | N
 
 @contextmanager
 def _as_abandoned(log: Log, segments: Sequence[Segment]) -> Iterator[None]:
-    """What fails because the log no longer has these segments is no failure of theirs."""
+    """Turn an error into `CompactionAbandonedError` if the log does not have these segments any more."""
     try:
         yield
     except (DiskError, FileNotFoundError, DamagedLogError) as error:

@@ -12,9 +12,9 @@ class DirtySurvey:
     """Sizes in bytes, of batches."""
 
     clean_bytes: int
-    """Below the dirty start."""
+    """The size below the dirty start."""
     dirty_bytes: int
-    """From there to the end that was asked for."""
+    """The size from there to the requested end."""
     first_dirty_ms: int | None
     """The oldest timestamp (ms) that a dirty segment begins with, for `max.compaction.lag.ms`; None: there is
     none. Timestamps that are not positive don't count, as in Kafka."""

@@ -1,8 +1,8 @@
 """The last offset of each key, in bounded memory.
 
 As in Kafka's cleaner, a table of key hashes and offsets, 24 bytes a slot. Equal hashes count as equal
-keys; with 128 bits of BLAKE2 nobody finds two keys that have one. The table is in parts that are made when
-they are needed, because a large one would take the event loop tens of ms to make and to free.
+keys: with 128 bits of BLAKE2, two keys with one hash can't be found. The table is in parts that are made when
+they are needed, because making or freeing a large one would block the event loop for tens of ms.
 """
 
 import struct
@@ -15,9 +15,9 @@ SLOT_BYTES: Final = 24
 _HASH_BYTES: Final = 16
 _PART_SLOTS: Final = 1 << 14
 _ROOMY: Final = 0.75
-"""The share of all slots that is used. With more, a key that is not there takes many steps to find out."""
+"""The share of all slots that is used. With more, the search for an absent key takes many steps."""
 _CROWDED: Final = 0.9
-"""The share of one part's slots that is used. Hashes don't come to that, unless they were searched for."""
+"""The share of one part's slots that is used. Only keys that were chosen for it exceed that."""
 _PARTS = struct.Struct(">QQ")
 _OFFSET = struct.Struct(">q")
 _EMPTY: Final = bytes(_HASH_BYTES)
@@ -29,7 +29,7 @@ class OffsetMap:
     __slots__ = ("_crowded", "_parts", "_slots", "_used", "capacity", "keys")
 
     def __init__(self, *, map_bytes: int, keys_max: int) -> None:
-        """`keys_max`: more are not needed."""
+        """`keys_max`: the largest number of keys to expect."""
         # A little more, for what the division into parts takes.
         wanted = int(keys_max / _ROOMY * 1.001) + 2
         slots = min(map_bytes // SLOT_BYTES, wanted)
@@ -43,12 +43,12 @@ class OffsetMap:
 
     @property
     def room(self) -> int:
-        """How many more keys it takes."""
+        """The number of further keys that it takes."""
         return self.capacity - self.keys
 
     def put(self, key: bytes, offset: int) -> bool:
-        """`offset` is the last one of `key`. Return False if there is no place for it, which does not happen
-        while there is room, unless somebody chose the keys for it."""
+        """Note `offset` as the last one of `key`. Return False if there is no place for it. While there is
+        room, that happens only with keys that were chosen for it."""
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
         one, other = _PARTS.unpack(digest)
         number = one % len(self._parts)
@@ -72,7 +72,7 @@ class OffsetMap:
         return True
 
     def last_offset(self, key: bytes) -> int:
-        """The last offset of `key`; -1 if there is none."""
+        """Return the last offset of `key`. -1: there is none."""
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
         one, other = _PARTS.unpack(digest)
         part = self._parts[one % len(self._parts)]
@@ -90,7 +90,7 @@ class OffsetMap:
         return offset
 
     def free(self) -> Steps[None]:
-        """Forget everything, in pieces."""
+        """Free the memory, part by part."""
         while self._parts:
             self._parts.pop()
             yield

@@ -15,9 +15,9 @@ class KeyedRecord(NamedTuple):
     start: int
     end: int
     body: int
-    """Where the attributes are, after the length."""
+    """The position of the attributes, after the length."""
     after_timestamp: int
-    """Where the offset delta begins."""
+    """The position of the offset delta."""
     timestamp_delta: int
     offset_delta: int
     key: bytes | None
@@ -25,7 +25,7 @@ class KeyedRecord(NamedTuple):
 
 
 class UnreadableRecordsError(ValueError):
-    """The bytes are not the records that the batch's header tells of."""
+    """The bytes are not the records that the batch's header describes."""
 
 
 class KeyWalk:
@@ -39,7 +39,7 @@ class KeyWalk:
         self._number = 0
         self._position = 0
         self.left = count
-        """Records that `next` has yet to return."""
+        """The number of records that `next` has not returned yet."""
 
     def next(self, most: int) -> list[KeyedRecord]:
         """The next records, up to `most`. Raises `UnreadableRecordsError`."""
@@ -119,7 +119,7 @@ class KeyWalk:
 
 
 def with_timestamp_delta(data: RecordBytes, record: KeyedRecord, delta: int) -> bytes:
-    """The bytes of a record whose batch has another base timestamp."""
+    """Return the bytes of a record with another timestamp delta, for another base timestamp."""
     stamp = varint(delta)
     length = record.end - record.after_timestamp + 1 + len(stamp)
     return b"".join(

@@ -36,11 +36,11 @@ class CompactionRules:
     now_ms: int
     """The wall clock's time, for delete horizons."""
     delete_retention_ms: int
-    """How long a tombstone stays after the first compaction that met it (`delete.retention.ms`)."""
+    """The time that a tombstone stays after the first compaction that met it (`delete.retention.ms`)."""
     map_bytes: int
     """The memory for the last offset of each key. If it is full, the compaction ends earlier."""
     uncompressed_max_bytes: int = 2**31 - 1
-    """The size of a batch's records when decompressed, at most: one that takes more counts as damaged."""
+    """The maximum size of a batch's decompressed records. A larger batch counts as damaged."""
 
 
 class Pace(Protocol):
@@ -65,17 +65,17 @@ class CompactionResult:
     """The outcome of a compaction. Counts are of the segments that it read for copying."""
 
     cleaned_to: Offset
-    """The next compaction's `dirty_start`: the end of the last batch whose keys were looked at."""
+    """The next compaction's `dirty_start`: the end of the last batch whose keys were noted."""
     map_full: bool
-    """The offset map could not take all keys: `cleaned_to` is below the end of the bounds, and another
-    compaction goes on."""
+    """True if the offset map could not take all keys. `cleaned_to` is then below the end of the bounds, and
+    another compaction continues there."""
     bytes_before: int
     bytes_after: int
     records_before: int
     records_after: int
     tombstones_kept: int
     tombstones_dropped: int
-    """By their horizon."""
+    """The number of tombstones removed after their horizon."""
     next_horizon_ms: int | None
-    """When the first of the tombstones kept may go: a log with no more writes needs a compaction then. None:
-    there are none."""
+    """The time at which the first of the kept tombstones may be removed. A log without writes needs a
+    compaction then. None: no tombstone was kept."""

@@ -1,4 +1,4 @@
-"""A segment batch by batch, each whole and checked."""
+"""A reader of a segment, batch by batch, each whole and checked."""
 
 from quorate.log.batches import HEADER, BatchHeader, read_header, stated_size
 from quorate.log.log_errors import InvalidBatchError
@@ -19,10 +19,11 @@ class BatchReader:
         self._chunk_start = start
         self._slices = Slices()
         self.position = start
-        """Of the batch that `next` returned, or could not."""
+        """The position of the batch of the last `next`, even of a bad one."""
 
     async def next(self) -> BatchHeader | str | None:
-        """The next header, None at the end, or what is wrong. Lets others run every few milliseconds."""
+        """Return the next header, None at the end, or the problem of the batch there. Lets others run every
+        few milliseconds."""
         await self._slices.pause()
         self.position = self._next
         left = self._end - self._next
@@ -44,7 +45,7 @@ class BatchReader:
 
     @property
     def batch(self) -> memoryview:
-        """The bytes of the batch that `next` returned; as long as nobody calls it again."""
+        """The bytes of the batch that `next` returned, until its next call."""
         start = self.position - self._chunk_start
         return memoryview(self._chunk)[start : self._chunk_position]
 

@@ -18,8 +18,8 @@ _LOAD_BYTES = 64 * 1024
 
 
 class OffsetIndex:
-    """In memory; the file is brought up to date by `save` and is only a hint, checked when loaded and
-    when used."""
+    """The index in memory. `save` brings the file up to date. The file is only a hint, which is checked when
+    it is loaded and when it is used."""
 
     __slots__ = ("_offsets", "_positions", "_saved")
 
@@ -40,12 +40,12 @@ class OffsetIndex:
         self._positions.append(position)
 
     def floor(self, relative_offset: int) -> tuple[int, int] | None:
-        """The last entry (offset, position) whose offset is not above `relative_offset`."""
+        """Return the last entry (offset, position) with an offset of at most `relative_offset`."""
         index = bisect_right(self._offsets, relative_offset)
         return (self._offsets[index - 1], self._positions[index - 1]) if index else None
 
     def floor_position(self, position: int) -> tuple[int, int] | None:
-        """The last entry (offset, position) whose position is not above `position`."""
+        """Return the last entry (offset, position) with a position of at most `position`."""
         index = bisect_right(self._positions, position)
         return (self._offsets[index - 1], self._positions[index - 1]) if index else None
 
@@ -87,11 +87,11 @@ class OffsetIndex:
         return True
 
     def entry(self, number: int) -> tuple[int, int] | None:
-        """The entry (offset, position) with that number, from 0; None behind the last."""
+        """Return the entry (offset, position) with that number, from 0. None: it is behind the last."""
         return (self._offsets[number], self._positions[number]) if number < len(self._offsets) else None
 
     def agrees(self, disk: Disk, path: str) -> Steps[bool]:
-        """Whether the file says what it should: the entries that were saved."""
+        """Return whether the file has exactly the entries that were saved."""
         if self._saved <= 0:
             return True
         try:
@@ -108,11 +108,11 @@ class OffsetIndex:
         return True
 
     def forget_file(self) -> None:
-        """Whatever the file says is wrong: the next save writes all of it."""
+        """Let the next save write the whole file, because it is wrong."""
         self._saved = -1
 
     def save(self, disk: Disk, path: str) -> None:
-        """Write what is new, without a sync."""
+        """Write the new entries, without a sync."""
         if self._saved < 0:
             if disk.exists(path):
                 disk.remove(path)

@@ -13,22 +13,22 @@ log = get_logger(__name__)
 
 LOG_SUFFIX = ".log"
 CLEANED = ".cleaned"
-"""Behind the name of a file that is being written to take others' place; nothing before it is a `SWAP`."""
+"""The suffix of a file that is being written to replace others. It has no effect before it is a `SWAP`."""
 SWAP = ".swap"
-"""Behind the name of a file that takes others' place, also after a crash."""
+"""The suffix of a file that replaces others, also after a crash."""
 DELETED = ".deleted"
-"""Behind the name of a file that another has taken the place of."""
+"""The suffix of a file that was replaced."""
 _MAX_POSITION = 2**31 - 1
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 class DamagedPart(NamedTuple):
-    """Bytes of a segment in which no batch is as it was written."""
+    """A range of bytes in a segment without a whole batch."""
 
     start: int
     end: int
     end_offset: int
-    """At which the batch at `end` starts."""
+    """The offset at which the batch at `end` starts."""
 
 
 class Segment:
@@ -68,13 +68,13 @@ class Segment:
         self.file: File = disk.open(self._stem + LOG_SUFFIX + suffix, create=create)
         self.indexes = self._new_indexes()
         self.damaged: tuple[DamagedPart, ...] = ()
-        """What a check found, in ascending order: no walk goes through it."""
+        """The damaged parts that a check found, in ascending order. No walk goes through them."""
         self._cuts = 0
         self._reserved_end = 0
-        """Up to where room was asked for."""
+        """The end of the reserved space."""
         self.writes = 0
         self.synced = 0
-        """Which of the `writes` are durable."""
+        """The number of the `writes` that are durable."""
 
     def _new_indexes(self) -> SegmentIndexes:
         return SegmentIndexes(self._disk, self._stem, self.base_offset, self._config, suffix=self._suffix)
@@ -89,16 +89,16 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest of any record (ms); -1 if none has one."""
+        """The largest timestamp (ms) of any record. -1: no record has one."""
         return self.indexes.max_timestamp
 
     def relocate(self, folder: str) -> None:
-        """The folder has another name now; the open file is the same."""
+        """Note the new name of the folder. The open file is the same."""
         self._stem = f"{folder}/{self.base_offset:020}"
         self.indexes.relocate(self._stem)
 
     def rename(self, suffix: str) -> None:
-        """The files' names end in `suffix` now; the batches' file is the last. The open file is the same.
+        """Rename the files to end in `suffix`, that of the batches last. The open file is the same.
         Durable after a sync of the folder. Raises `DiskError`."""
         self.indexes.rename(suffix)
         old, self._suffix = self.path, suffix
@@ -123,8 +123,8 @@ class Segment:
         )
 
     def append(self, buffers: list[Buffer], size: int) -> int:
-        """One vectored write of `size` bytes; the position of the first. `indexes.note_batch` must follow for
-        each batch."""
+        """Write `size` bytes with one vectored write, and return the position of the first.
+        `indexes.note_batch` must follow for each batch."""
         self.writes += 1
         if self._config.reserve_bytes:
             self._reserve(self.file.size + size)
@@ -133,12 +133,13 @@ class Segment:
     def _reserve(self, end: int) -> None:
         if end > self._reserved_end:
             step = self._config.reserve_bytes
-            # What rolls before it is full needs no more.
+            # A segment that rolls earlier needs no more.
             self._reserved_end = max(end, min((end // step + 1) * step, self._config.segment_bytes))
             self.file.reserve(self._reserved_end)
 
     def release_reserve(self) -> None:
-        """Cut the file to what was written, if there may be more. Durable after the next sync of the file."""
+        """Cut the reserved space off the file, if there may be any. Durable after the next sync of the
+        file."""
         if self._reserved_end > self.file.size:
             self.writes += 1
             self.file.truncate(self.file.size)
@@ -193,8 +194,8 @@ class Segment:
             return False
 
     def index_up_to(self, end_position: int | None = None) -> Steps[Spot | None]:
-        """After `load_indexes`: note what comes behind the last entries, all of which is durable: so if the
-        largest timestamp is there, entries by time are missing. The last batch, or None if there is none."""
+        """Note the batches behind the last entries, after `load_indexes`, and return the last one, if any.
+        They are all durable. So if the largest timestamp is among them, entries by time are missing."""
         indexes, known, start = self.indexes, self.indexes.max_timestamp, self.indexes.last_position
         last = yield from self.catch_up_indexes(end_position)
         if indexes.times is not None and start and indexes.max_timestamp > known:
@@ -204,8 +205,7 @@ class Segment:
         return last
 
     def catch_up_indexes(self, end_position: int | None = None) -> Steps[Spot | None]:
-        """Walk over what comes behind the last entry by offset, and note it. The last batch, or None if there
-        is none."""
+        """Note the batches behind the last entry by offset, and return the last one, if any."""
         last: Spot | None = None
         indexes = self.indexes
         walk = HeaderWalk(
@@ -217,7 +217,7 @@ class Segment:
         return last
 
     def rebuild_indexes(self, path: str) -> Steps[None]:
-        """Make new ones, which count from when they are whole; appends may come meanwhile. Nothing if the
+        """Make new indexes, and use them when they are complete. Appends may come meanwhile. No effect if the
         segment is cut meanwhile."""
         log.warning("an index is wrong and is rebuilt", path=path)
         cuts = self._cuts
@@ -255,7 +255,7 @@ class Segment:
         return is_batch(self.file, position, last_offset=self.base_offset + relative_last_offset)
 
     def _is_time(self, entry: TimeEntry) -> Steps[bool]:
-        """Whether the batch of an entry by time is as it says."""
+        """Return whether an entry by time agrees with its batch."""
         last_offset = self.base_offset + entry.relative_offset
         spot = yield from self._walk_to(last_offset)
         return (
@@ -263,7 +263,7 @@ class Segment:
         )
 
     def _walk_to(self, offset: int) -> Steps[Spot | None]:
-        """The first batch that ends above `offset`, by an index by offset that is right."""
+        """Return the first batch that ends above `offset`, by a correct index by offset."""
         entry = self.indexes.offsets.floor(offset - self.base_offset)
         start = 0 if entry is None else entry[1]
         for part in self.damaged:
@@ -275,7 +275,7 @@ class Segment:
         return spot
 
     def find(self, offset: int) -> Steps[Spot | None]:
-        """The first batch that ends above `offset`; None if all end at or below it. Raises
+        """Return the first batch that ends above `offset`. None: all end at or below it. Raises
         `DamagedLogError`."""
         entry = self.indexes.offsets.floor(offset - self.base_offset)
         part = None if entry is None else self._part_at(entry[1])
@@ -286,8 +286,8 @@ class Segment:
         return (yield from self._walk_to(offset))
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> Steps[Spot | None]:
-        """The first batch that ends above `from_offset` and has a record at or after `timestamp` (ms), by
-        what its header says; None if there is none. A bare header has no record, whatever its timestamp."""
+        """Return the first batch that ends above `from_offset` and, by its header, has a record at or after
+        `timestamp` (ms). None: there is none. A bare header has no record, even if it has a timestamp."""
         first = yield from self._find_time(timestamp)
         relative = max(from_offset - self.base_offset, first)
         entry = None if self.damaged else self.indexes.offsets.floor(relative)
@@ -308,15 +308,16 @@ class Segment:
         return next((each for each in self.damaged if each.start <= position < each.end), None)
 
     def _next_part(self, position: int) -> tuple[int, int]:
-        """Up to where batches from `position` on are whole, as far as is known, and where they go on."""
+        """Return the end of the whole batches from `position` on, as far as is known, and where the next
+        begin."""
         for part in self.damaged:
             if part.end > position:
                 return max(part.start, position), part.end
         return self.file.size, self.file.size
 
     def _find_time(self, timestamp: int) -> Steps[int]:
-        """The last offset, relative to the base, of a batch in front of which everything is earlier than
-        `timestamp`; 0 if none is known."""
+        """Return the last offset, relative to the base, of a batch before which all records are earlier than
+        `timestamp`. 0: none is known."""
         times = self.indexes.times
         if times is None or self.damaged:
             return 0
@@ -330,8 +331,8 @@ class Segment:
         return 0 if found is None else found.relative_offset
 
     def extent(self, start: Spot, *, max_bytes: int, end_offset: int) -> Steps[int]:
-        """The end position of the whole batches from `start` on, within `max_bytes`, that end at or below
-        `end_offset`; `start.position` if not even that one does. What is damaged ends them."""
+        """Return the end position of the whole batches from `start` on, within `max_bytes`, that end at or
+        below `end_offset`, or `start.position` if there are none. They end before damage."""
         end_position = start.position + max_bytes
         for part in reversed(self.damaged):
             if part.start > start.position:
@@ -348,7 +349,7 @@ class Segment:
             and (yield from self._is_batch(*entry))
         ):
             position = entry[1]
-        # What is appended meanwhile is left for the next read.
+        # Batches appended meanwhile are left to the next read.
         walk = HeaderWalk(self.file, position, self.file.size)
         try:
             while walk.position < end_position and (spot := (yield from walk.next())) is not None:
@@ -362,7 +363,7 @@ class Segment:
 
     def cut(self, position: int, end_offset: int) -> None:
         """Cut the file and the indexes to what ends at `end_offset`. Durable after the next sync of the file.
-        What is behind the last entries must be noted again (`catch_up_indexes`)."""
+        The batches behind the last entries must be noted again (`catch_up_indexes`)."""
         self.writes += 1
         self._cuts += 1
         self.damaged = tuple(each for each in self.damaged if each.end <= position)
@@ -372,7 +373,7 @@ class Segment:
         self.indexes.save()
 
     def indexed_position(self, offset: int) -> int:
-        """A position at which a batch starts that ends at or below `offset`; 0 if the index does not help."""
+        """Return the position of a batch that ends at or below `offset`. 0: the index has none."""
         entry = self.indexes.offsets.floor(offset - self.base_offset - 1)
         return 0 if entry is None or not read_now(self._is_batch(*entry)) else entry[1]
 
@@ -382,8 +383,8 @@ class Segment:
         return self._disk.open(self.path)
 
     def mend_index_files(self, wrong: str | None) -> Steps[None]:
-        """Write the indexes' files anew where they don't say what is in memory. `wrong`: the path of one that
-        the batches contradict; then both are made anew. Raises `DiskError`, `DamagedLogError`."""
+        """Write the indexes' files again if they differ from memory. `wrong`: the path of an index that the
+        batches contradict. Both are rebuilt then. Raises `DiskError`, `DamagedLogError`."""
         if wrong is not None:
             yield from self.rebuild_indexes(wrong)
         elif not (yield from self.indexes.offsets.agrees(self._disk, self.indexes.offsets_path)):
@@ -395,7 +396,7 @@ class Segment:
         self.file.close()
 
     def remove(self) -> None:
-        """The files go; durable after a sync of the folder."""
+        """Remove the files. Durable after a sync of the folder."""
         self.close()
         self._cuts += 1
         self._disk.remove(self.path)

@@ -1,5 +1,5 @@
-"""A check of what is in a segment: every batch against its CRC, its place and its epoch, and the indexes
-against the batches."""
+"""A check of a segment: every batch against its CRC, its place and its epoch, and the indexes against the
+batches."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
@@ -19,7 +19,7 @@ from quorate.types import Epoch, Offset
 
 _CHUNK_BYTES: Final = 256 * 1024
 _CRC_BYTES: Final = 4 * 1024 * 1024
-"""What the CRC is taken over in one step: 1 ms."""
+"""The bytes of a CRC in one step: 1 ms."""
 _RANGES_MAX: Final = 100
 
 Pace: TypeAlias = Callable[[int], Awaitable[None]]
@@ -28,10 +28,10 @@ Pace: TypeAlias = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedRange:
-    """A range of offsets whose records can't be read as they were written."""
+    """A range of offsets with damaged or missing records."""
 
     path: str
-    """Of the segment's file."""
+    """The path of the segment's file."""
     position: int
     """The byte at which the first damaged batch starts, or should."""
     start_offset: Offset
@@ -45,9 +45,9 @@ class SegmentFindings:
     """The outcome of the check of a segment."""
 
     damaged: list[DamagedRange] = field(default_factory=list)
-    """In ascending order; the first hundred."""
+    """The first hundred damaged ranges, in ascending order."""
     parts: list[DamagedPart] = field(default_factory=list)
-    """All of them, as the segment needs them."""
+    """All damaged parts, as the segment needs them."""
     wrong_index: str | None = None
     """The path of an index that the batches contradict."""
     bytes_read: int = 0
@@ -120,7 +120,7 @@ class SegmentCheck:
             self._note_wrong_index(times.path)
 
     async def _batch_at(self, file: File, position: int, offset: Offset | None) -> BatchHeader | str:
-        """The batch there, or what is wrong with it. `offset`: at which it must start; None: any."""
+        """Return the batch there, or its problem. `offset`: the offset at which it must start. None: any."""
         left = self._size - position
         if left < HEADER_BYTES:
             return f"{left} bytes are too few for a header"
@@ -157,7 +157,7 @@ class SegmentCheck:
         return crc
 
     async def _fill_chunk(self, file: File, position: int, size: int) -> str | None:
-        """Why so many bytes can't be had; None: they are in the chunk."""
+        """Read the bytes into the chunk, if they are not there. Returns the problem, None on success."""
         at = position - self._chunk_start
         if at < 0 or at + size > len(self._chunk):
             wanted = min(max(size, _CHUNK_BYTES), self._size - position)
@@ -180,7 +180,7 @@ class SegmentCheck:
         found = await self._next_whole(file, position, offset)
         end_position, end = (self._size, self._end_offset) if found is None else found
         self._note_damage(position, end_position, offset, end, problem)
-        # What the index says of damaged batches is neither right nor wrong.
+        # Index entries of damaged batches can't be checked.
         while (entry := self._entry()) is not None and entry[1] < end_position:
             self._next_entry += 1
         return end_position, end
@@ -194,7 +194,7 @@ class SegmentCheck:
         return None
 
     async def _stated_end(self, file: File, position: int) -> list[int]:
-        """Where the damaged batch ends, if its length is not what is damaged."""
+        """Return the end of the damaged batch, if its length is possible."""
         if self._size - position < HEADER_BYTES:
             return []
         if await self._fill_chunk(file, position, HEADER_BYTES) is not None:

@@ -57,7 +57,7 @@ async def finish_swaps(disk: Disk, folder: str, config: LogConfig) -> list[str]:
         log.info("finished a swap of segments", path=f"{folder}/{base:020}{LOG_SUFFIX}", end_offset=end)
     for name in disk.list(folder):
         if name.endswith(SWAP):
-            # An index whose batches have had their name before it: it is rebuilt.
+            # An index left behind by its batches' file. It is rebuilt.
             disk.remove(f"{folder}/{name}")
     await disk.sync_folder(folder)
     return disk.list(folder)

@@ -15,9 +15,9 @@ _MAX_POSITION = 2**31 - 1
 
 
 class SegmentIndexes:
-    """Mutable; a segment's. Both files are only hints, checked when loaded and when used.
+    """The indexes of one segment. Mutable. Both files are only hints, checked when loaded and when used.
 
-    A metadata log, which nobody asks for times, has no index by time.
+    A metadata log has no index by time, because it is never searched by time.
     """
 
     __slots__ = (
@@ -47,9 +47,9 @@ class SegmentIndexes:
         self.offsets = OffsetIndex()
         self.times = None if config.own_recovery_point else TimeIndex(disk, stem + TIME_INDEX_SUFFIX + suffix)
         self.last_position = 0
-        """Of the batch that the last entry of `offsets` is for."""
+        """The position of the batch in the last entry of `offsets`."""
         self.first_timestamp: int | None = None
-        """Of the first batch, if it was seen."""
+        """The timestamp of the first batch. None: it was not read yet."""
         self.max_timestamp = -1
         self.max_relative_offset = -1
         """The last offset, relative to the base, of the first batch with `max_timestamp`."""
@@ -59,13 +59,13 @@ class SegmentIndexes:
         return self._stem + INDEX_SUFFIX + self._suffix
 
     def relocate(self, stem: str) -> None:
-        """The files begin with `stem` now."""
+        """Note the new beginning of the files' paths."""
         self._stem = stem
         if self.times is not None:
             self.times.relocate(stem + TIME_INDEX_SUFFIX + self._suffix)
 
     def rename(self, suffix: str) -> None:
-        """The files that there are end in `suffix` now. Durable after a sync of the folder."""
+        """Rename the existing files to end in `suffix`. Durable after a sync of the folder."""
         before = list(self._paths())
         self._suffix = suffix
         self.relocate(self._stem)
@@ -78,12 +78,12 @@ class SegmentIndexes:
 
     @property
     def size_bytes(self) -> int:
-        """Of the larger of the two files, with what is not in it yet."""
+        """The size of the larger of the two files, including its unsaved entries."""
         times = 0 if self.times is None else len(self.times) * TIME_ENTRY_BYTES
         return max(len(self.offsets) * ENTRY_BYTES, times)
 
     def is_full(self, limit_bytes: int) -> bool:
-        """Whether another entry would make a file larger than that."""
+        """Return whether another entry would make a file larger than `limit_bytes`."""
         return (len(self.offsets) + 1) * ENTRY_BYTES > limit_bytes or (
             self.times is not None and (len(self.times) + 1) * TIME_ENTRY_BYTES > limit_bytes
         )
@@ -91,7 +91,7 @@ class SegmentIndexes:
     def note_batch(
         self, *, position: int, last_offset: int, first_timestamp: int, max_timestamp: int
     ) -> None:
-        """A batch is at `position`: index it, if it is far enough from the last one that is."""
+        """Note a batch at `position`, and index it if it is far enough from the last indexed one."""
         if self.first_timestamp is None:
             self.first_timestamp = first_timestamp
         if max_timestamp > self.max_timestamp:
@@ -107,12 +107,12 @@ class SegmentIndexes:
                     self.save()
 
     def add_max(self) -> None:
-        """The largest timestamp so far gets its entry: whatever is durable must have it."""
+        """Add an entry for the largest timestamp so far. All durable batches must be covered by one."""
         if self.times is not None:
             self.times.add(self.max_timestamp, self.max_relative_offset)
 
     def save(self) -> None:
-        """Write what is new, without a sync."""
+        """Write the new entries, without a sync."""
         self.offsets.save(self._disk, self.offsets_path)
         if self.times is not None:
             self.times.save()
@@ -132,14 +132,14 @@ class SegmentIndexes:
                 self.take_max()
 
     def take_max(self) -> None:
-        """The largest timestamp is that of the last entry, as far as is known. (Without an index by time it
-        stays: it may then be too large.)"""
+        """Take the largest timestamp from the last entry. Without an index by time it stays, and may be too
+        large."""
         if self.times is not None:
             entry = self.times.last
             self.max_timestamp, self.max_relative_offset = (-1, -1) if entry is None else entry
 
     def clear(self) -> None:
-        """Forget everything, in the files too."""
+        """Remove all entries, in the files too."""
         self.offsets.clear()
         self.last_position = 0
         self.first_timestamp = None
@@ -148,7 +148,7 @@ class SegmentIndexes:
         self.take_max()
 
     def hold_back(self) -> None:
-        """Until `release`: write nothing, because others' entries are in the files."""
+        """Write nothing until `release`, because the files have the entries of other indexes."""
         self._save_entries = _MAX_POSITION
 
     def release(self) -> None:
@@ -157,7 +157,7 @@ class SegmentIndexes:
 
     @property
     def times_unsynced(self) -> bool:
-        """Whether `sync_times` has something to do."""
+        """True if `sync_times` has something to do."""
         return self.times is not None and self.times.unsynced and self.last_position > 0
 
     async def sync_times(self) -> None:

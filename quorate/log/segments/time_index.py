@@ -2,7 +2,7 @@
 
 Entries of 12 bytes: a timestamp in ms (int64), and an offset relative to the segment's base (int32). Up to
 where an entry was made the timestamp was the largest, and the offset is the last one of the first batch that
-had it: what is later than the timestamp comes after that offset. Timestamps grow strictly, offsets too.
+had it. So later records come after that offset. Timestamps grow strictly, offsets too.
 """
 
 import struct
@@ -22,12 +22,12 @@ _NO_TIMESTAMP: Final = -1
 class TimeEntry(NamedTuple):
     timestamp: int
     relative_offset: int
-    """Of the batch's last record, inclusive."""
+    """The offset of the batch's last record, inclusive."""
 
 
 class TimeIndex:
-    """What isn't in the file yet is in memory, and nothing else is. The file is only a hint: who uses an
-    entry compares it with its batch."""
+    """Only entries that are not in the file yet are in memory. The file is only a hint: the user of an entry
+    compares it with its batch."""
 
     __slots__ = ("_disk", "_entries", "_path", "_saved", "_timestamps", "last", "unsynced")
 
@@ -36,11 +36,11 @@ class TimeIndex:
         self._path = path
         self._entries: list[TimeEntry] = []
         self._timestamps: list[int] = []
-        """Of the `_entries`."""
+        """The timestamps of the `_entries`."""
         self._saved = 0
         self.last: TimeEntry | None = None
         self.unsynced = False
-        """Something isn't in the file, or may be there and not on the device."""
+        """True if entries may not be durable."""
 
     def __len__(self) -> int:
         return self._saved + len(self._entries)
@@ -50,7 +50,7 @@ class TimeIndex:
         return self._path
 
     def relocate(self, path: str) -> None:
-        """The file has another path now."""
+        """Note the new path of the file."""
         self._path = path
 
     def add(self, timestamp: int, relative_offset: int) -> None:
@@ -62,7 +62,7 @@ class TimeIndex:
             self.unsynced = True
 
     def load(self) -> Steps[bool]:
-        """Whether the file is there and may make sense. If not, the index is empty, the file still there."""
+        """Load the file. False: it is missing or invalid. Then the index is empty, and the file unchanged."""
         self._forget()
         try:
             with closing(self._disk.open(self._path)) as file:
@@ -76,7 +76,7 @@ class TimeIndex:
         return True
 
     def floor(self, timestamp: int) -> Steps[TimeEntry | None]:
-        """The last entry that is not later than `timestamp`."""
+        """Return the last entry that is not later than `timestamp`."""
         number = bisect_right(self._timestamps, timestamp)
         if number:
             return self._entries[number - 1]
@@ -107,7 +107,7 @@ class TimeIndex:
         return low, last
 
     def saved_entries(self) -> Steps[Iterator[TimeEntry] | None]:
-        """What the file has; None if it is not there, or is shorter or longer than it should be."""
+        """Return the entries in the file. None: it is missing, or its size is wrong."""
         if not self._saved:
             return iter(())
         data = b""
@@ -153,7 +153,7 @@ class TimeIndex:
             self._saved, self.last = kept, last
 
     def clear(self) -> None:
-        """Forget everything, the file's entries too. Raises `DiskError`."""
+        """Remove all entries, in the file too. Raises `DiskError`."""
         self._forget()
         if self._disk.exists(self._path):
             with closing(self._disk.open(self._path)) as file:
@@ -166,7 +166,7 @@ class TimeIndex:
         self._saved, self.last = 0, None
 
     def save(self) -> None:
-        """Write what is new, without a sync. Raises `DiskError`."""
+        """Write the new entries, without a sync. Raises `DiskError`."""
         if not self._entries:
             return
         with closing(self._disk.open(self._path, create=True)) as file:
@@ -194,7 +194,7 @@ class TimeIndex:
             raise
 
     def remove(self) -> None:
-        """The file goes, if there is one."""
+        """Remove the file, if there is one."""
         self._forget()
         if self._disk.exists(self._path):
             self._disk.remove(self._path)

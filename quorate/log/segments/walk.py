@@ -1,9 +1,8 @@
 """Batches of a file by their headers alone.
 
-Whether the bytes come at once or are waited for is the caller's choice: what needs bytes is a generator that
-asks for them, run by `read_now` (which may hold up the event loop, and is for a few reads at most) or
-`read_cold`, which lets others run every few milliseconds, however much is walked over. So a walk does only a
-little between two reads.
+A walk is a generator that asks for bytes, so the caller chooses how they are read: by `read_now`, which may
+hold up the event loop and is for a few reads, or by `read_cold`, which lets others run every few
+milliseconds. So a walk does only a little between two reads.
 """
 
 import struct
@@ -28,11 +27,11 @@ class ReadRequest(NamedTuple):
 
 
 Steps = Generator[ReadRequest, bytes, _Result]
-"""Asks for bytes until it has its result."""
+"""A generator that asks for bytes until it has its result."""
 
 
 def read_now(steps: Steps[_Result]) -> _Result:
-    """Run with plain reads."""
+    """Run `steps` with plain reads."""
     try:
         file, position, size = next(steps)
         while True:
@@ -43,8 +42,7 @@ def read_now(steps: Steps[_Result]) -> _Result:
 
 
 async def read_cold(steps: Steps[_Result]) -> _Result:
-    """Run with awaited reads, in slices of time. No checkpoint if it is short and there is nothing to wait
-    for."""
+    """Run `steps` with awaited reads, in slices of time. No checkpoint if it is short and need not wait."""
     try:
         file, position, size = next(steps)
         slices = Slices()
@@ -75,7 +73,7 @@ class Spot:
 
 
 class HeaderWalk:
-    """Over the batches of `file` from `position`, where one starts, to `end`."""
+    """A walk over the batches of `file` from `position`, where one starts, to `end`."""
 
     __slots__ = ("_chunk", "_chunk_start", "_file", "_position", "end")
 
@@ -91,7 +89,7 @@ class HeaderWalk:
         return self._position
 
     def next(self) -> Steps[Spot | None]:
-        """The next batch, None at the end. Raises `DamagedLogError`."""
+        """Return the next batch. None: the end. Raises `DamagedLogError`."""
         position = self._position
         if position >= self.end:
             return None
@@ -118,7 +116,7 @@ class HeaderWalk:
 
 
 def is_batch(file: File, position: int, *, last_offset: int) -> Steps[bool]:
-    """Whether a batch that ends with that offset (inclusive) seems to start there."""
+    """Return whether a batch that ends with `last_offset` (inclusive) seems to start there."""
     data = yield ReadRequest(file, position, _HEAD.size)
     if len(data) < _HEAD.size:
         return False

@@ -31,9 +31,9 @@ from quorate.types import Epoch, Offset, SnapshotId, VoterSet
 
 SUFFIX = ".checkpoint"
 MAX_CHUNK_BYTES = 8 * 1024 * 1024
-"""Of one record: what a state machine may give at once."""
+"""The maximum size of a record, and so of a state machine's chunk."""
 MAX_BATCH_BYTES = MAX_CHUNK_BYTES + 1024
-"""Bounds what is in memory while a snapshot is read."""
+"""The maximum size of a batch, and so of the memory for reading a snapshot."""
 _READ_BYTES = 1024 * 1024
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -43,7 +43,7 @@ def name_of(snapshot: SnapshotId) -> str:
 
 
 def parse_name(name: str) -> SnapshotId | None:
-    """None if that is no snapshot's file."""
+    """Return the id in a file name. None: it is not a snapshot's file."""
     match = _NAME.fullmatch(name)
     return None if match is None else SnapshotId(Offset(int(match[1])), Epoch(int(match[2])))
 
@@ -55,9 +55,9 @@ class SnapshotContents:
     snapshot: SnapshotId
     size_bytes: int
     last_timestamp_ms: int
-    """Of the last record of the log that it holds."""
+    """The timestamp of the last record of the log that it holds."""
     voters: VoterSet | None
-    """None if they are not in the log (kraft.version 0)."""
+    """The voters. None: they are not in the log (kraft.version 0)."""
 
 
 class SnapshotScan:
@@ -88,12 +88,12 @@ class SnapshotScan:
 
     @property
     def position(self) -> int:
-        """Bytes that were checked."""
+        """The number of bytes that were checked."""
         return self._position
 
     @property
     def contents(self) -> SnapshotContents:
-        """Known, but for voters further back, from the first `next` on."""
+        """The contents as far as they were read, after the first `next`. Voters may follow."""
         if self._timestamp is None:
             raise self.damaged("no SnapshotHeader")
         return SnapshotContents(
@@ -104,7 +104,7 @@ class SnapshotScan:
         )
 
     def next(self) -> Steps[Batch | None]:
-        """The next batch of state; None when the footer has been seen. Raises `DamagedSnapshotError`."""
+        """Return the next batch of state. None: the footer was read. Raises `DamagedSnapshotError`."""
         while not self._ended:
             batch = yield from self._read_batch()
             if not batch.header.is_control:
@@ -119,7 +119,7 @@ class SnapshotScan:
         return None
 
     def records(self, batch: Batch) -> list[Record]:
-        """Of a batch that `next` returned last. Raises `DamagedSnapshotError`."""
+        """Decode the records of the batch that `next` returned last. Raises `DamagedSnapshotError`."""
         try:
             return records_of(batch)
         except InvalidBatchError as error:
@@ -193,7 +193,7 @@ async def verify(file: File, snapshot: SnapshotId) -> SnapshotContents:
     scan = SnapshotScan(file, snapshot)
     slices = Slices()
     while (batch := await read_cold(scan.next())) is not None:
-        # A good CRC may be over nonsense, if it comes from elsewhere: what is accepted can be read.
+        # Another writer's batch may have a good CRC over invalid records. An accepted one can be read.
         scan.records(batch)
         await slices.pause()
     return scan.contents
@@ -202,7 +202,7 @@ async def verify(file: File, snapshot: SnapshotId) -> SnapshotContents:
 class SnapshotReader:
     """An open snapshot, to be loaded: iterate over it once, and close it.
 
-    Plain calls, a batch (about 1 MiB) at a time; whoever loads a large one on an event loop pauses between
+    It reads a batch (about 1 MiB) at a time, with plain calls. The loader of a large snapshot pauses between
     chunks.
     """
 
@@ -218,8 +218,8 @@ class SnapshotReader:
         self.contents = self._scan.contents
 
     def __iter__(self) -> Iterator[bytes]:
-        """The chunks that the state machine gave, in order. Raises `DamagedSnapshotError`, and then nothing
-        of what was loaded may be kept; `DiskError`."""
+        """Yield the state machine's chunks, in order. Raises `DamagedSnapshotError`, after which no loaded
+        state may be kept, and `DiskError`."""
         batch = self._first
         while batch is not None:
             for record in self._scan.records(batch):

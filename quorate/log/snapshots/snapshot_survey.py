@@ -27,13 +27,13 @@ DAMAGED_SUFFIX = ".damaged"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     whole: tuple[SnapshotContents, ...]
-    """Ascending, the bootstrap's included. Of the last one every CRC was checked."""
+    """The whole snapshots with the bootstrap's, in ascending order. Of the last one every CRC was checked."""
     damaged: tuple[DamagedSnapshotError, ...]
-    """Newer than the newest whole one, ascending. Their files are as they were found."""
+    """The damaged ones above the newest whole one, in ascending order. Their files are unchanged."""
 
 
 async def survey(disk: Disk, folder: str) -> Survey:
-    """Remove what never was a snapshot, or is no longer; check the newest that is one.
+    """Remove the leftovers of incomplete and deleted snapshots, and check the newest snapshot.
 
     Raises `DamagedSnapshotError` for a bootstrap snapshot that can't be read and has no successor;
     `DiskError`.
@@ -69,7 +69,7 @@ async def survey(disk: Disk, folder: str) -> Survey:
 def _read_head(
     disk: Disk, folder: str, snapshot: SnapshotId
 ) -> SnapshotContents | DamagedSnapshotError | None:
-    """None if the file vanished after it was listed (KAFKA-13098)."""
+    """Read the head of a snapshot. None: the file vanished after it was listed (KAFKA-13098)."""
     path = f"{folder}/{name_of(snapshot)}"
     try:
         with contextlib.closing(disk.open(path)) as file:
@@ -91,8 +91,8 @@ async def _check_whole(disk: Disk, folder: str, snapshot: SnapshotId) -> Damaged
 
 
 def set_aside(disk: Disk, damaged: Iterable[DamagedSnapshotError]) -> None:
-    """Snapshots that nobody needs any more: an empty file goes, any other is kept under a name that
-    says it. Durable after a sync of the folder."""
+    """Remove damaged snapshots that are not needed: an empty file is deleted, another one keeps its bytes
+    under another name. Durable after a sync of the folder."""
     for error in damaged:
         file = disk.open(error.path)
         size = file.size

@@ -34,7 +34,7 @@ class SnapshotWriter:
         voters: VoterSet | None,
         frozen: Callable[[SnapshotContents], None],
     ) -> None:
-        """`frozen` is told when the snapshot is complete and durable. Raises `DiskError`."""
+        """`frozen`: called when the snapshot is complete and durable. Raises `DiskError`."""
         self._disk = disk
         self._folder = folder
         self.snapshot = snapshot
@@ -58,12 +58,12 @@ class SnapshotWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Written and buffered so far."""
+        """The size of the written and buffered bytes."""
         return self._file.size + self._buffered_bytes
 
     def append(self, chunk: bytes) -> None:
-        """One chunk of the state, which its reader gets as it is. At most 8 MiB (`MAX_CHUNK_BYTES`), else
-        `ValueError`. Raises `DiskError`."""
+        """Append a chunk of the state. Its reader gets the same chunk. Raises `ValueError` for more than 8
+        MiB (`MAX_CHUNK_BYTES`), `DiskError`."""
         self._check_open()
         if len(chunk) > MAX_CHUNK_BYTES:
             raise ValueError(
@@ -77,17 +77,16 @@ class SnapshotWriter:
             self._flush()
 
     async def keep_up(self) -> None:
-        """Between slices of a large snapshot: sync what was written, if it is 8 MiB or more. So the device
-        works along, and `freeze` finds little left. No checkpoint if there is nothing to do. Raises
-        `DiskError`."""
+        """Sync the written bytes, if they are 8 MiB or more, between slices of a large snapshot. So `freeze`
+        has little left to sync. No checkpoint if there is nothing to do. Raises `DiskError`."""
         self._check_open()
         if self._unsynced_bytes >= _SYNC_BYTES:
             self._unsynced_bytes = 0
             await self._sync()
 
     async def freeze(self) -> SnapshotContents:
-        """Complete it. It has its name, and is durable, when this returns. Raises `DiskError`; then, and if
-        cancelled, it may have its name and is whole if so."""
+        """Complete the snapshot. It has its name, and is durable, when this returns. Raises `DiskError`.
+        After that, or if cancelled, it may have its name, and is whole if so."""
         self._check_open()
         if self._chunks:
             self._flush()
@@ -107,7 +106,7 @@ class SnapshotWriter:
         return contents
 
     def abandon(self) -> None:
-        """Remove what was written, unless it has its name already. Idempotent."""
+        """Remove the written file, unless it has its name already. Idempotent."""
         self._close()
         try:
             if self._disk.exists(self._path + PART_SUFFIX):

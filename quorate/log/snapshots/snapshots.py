@@ -31,7 +31,8 @@ class _SnapshotPart:
 
 
 class SnapshotStore:
-    """One folder's. Owned by one task at a time; what is awaited may overlap with anything but itself."""
+    """The snapshots of one folder. One task at a time owns it. An awaited call may overlap with every other
+    one, but not with itself."""
 
     def __init__(
         self,
@@ -49,10 +50,10 @@ class SnapshotStore:
 
     @classmethod
     async def open(cls, disk: Disk, folder: str) -> "SnapshotStore":
-        """Clean up what a crash left, and check the newest snapshot as a whole.
+        """Remove the leftovers of a crash, and check the newest snapshot as a whole.
 
-        A newer one that is damaged is in `damaged`: whether the log can do without it is seen when the log is
-        opened (`open_metadata_log`). Raises `DamagedSnapshotError` for the bootstrap snapshot; `DiskError`.
+        Damaged ones above it are in `damaged`. `open_metadata_log` finds out whether the log has their
+        records. Raises `DamagedSnapshotError` for the bootstrap snapshot; `DiskError`.
         """
         found = await survey(disk, folder)
         return cls(disk, folder, found.whole, found.damaged)
@@ -63,7 +64,7 @@ class SnapshotStore:
 
     @property
     def ids(self) -> tuple[SnapshotId, ...]:
-        """Complete and durable, ascending. Not the bootstrap's."""
+        """The complete and durable snapshots in ascending order, without the bootstrap's."""
         return tuple(sorted(snapshot for snapshot in self._contents if snapshot != BOOTSTRAP))
 
     @property
@@ -73,12 +74,12 @@ class SnapshotStore:
 
     @property
     def damaged(self) -> tuple[DamagedSnapshotError, ...]:
-        """Found by `open`, newer than `latest`; ascending."""
+        """The damaged snapshots above `latest` that `open` found, in ascending order."""
         return self._damaged
 
     @property
     def voters(self) -> VotersAt | None:
-        """Those in the latest snapshot, or else in the bootstrap's; None if it has none."""
+        """The voters in the latest snapshot, or else in the bootstrap's. None: it has none."""
         latest = self.latest or BOOTSTRAP
         contents = self._contents.get(latest)
         if contents is None or contents.voters is None:
@@ -97,14 +98,14 @@ class SnapshotStore:
     def write(
         self, snapshot: SnapshotId, *, last_timestamp_ms: int, voters: VoterSet | None
     ) -> SnapshotWriter:
-        """Begin one. Its end must be the end of a batch, at or below the high watermark and the durable end.
-        Raises `ValueError` at offset 0, where there is no state (nats-server 3844); `DiskError`."""
+        """Begin a snapshot. It must end at the end of a batch, at or below the high watermark and the durable
+        end. Raises `ValueError` at offset 0, where there is no state (nats-server 3844); `DiskError`."""
         if snapshot.end_offset <= 0:
             raise ValueError(f"a snapshot of nothing: {snapshot}")
         return self._writer(snapshot, last_timestamp_ms, voters)
 
     async def write_bootstrap(self, voters: VoterSet) -> None:
-        """The voters that a new cluster begins with. Durable when it returns. Raises `DiskError`."""
+        """Write the first voters of a new cluster. They are durable when this returns. Raises `DiskError`."""
         writer = self._writer(BOOTSTRAP, 0, voters)
         try:
             await writer.freeze()
@@ -127,12 +128,12 @@ class SnapshotStore:
     # Receiving one
 
     def part_position(self, snapshot: SnapshotId) -> int:
-        """Bytes that were received of it; 0 if it is not the one being fetched."""
+        """Return the number of bytes received of the snapshot. 0: it is not being fetched."""
         part = self._part
         return part.file.size if part is not None and part.snapshot == snapshot else 0
 
     def write_part(self, snapshot: SnapshotId, position: int, data: Buffer) -> None:
-        """The next bytes. At position 0 it begins anew, and any other part is dropped.
+        """Write the next bytes. At position 0 the fetch begins again, and any other part is dropped.
 
         Raises `PositionOutOfRangeError` if `position` is not `part_position`; `DiskError`, and the
         part is then dropped.
@@ -156,13 +157,13 @@ class SnapshotStore:
         self._part = _SnapshotPart(snapshot, path, self._disk.open(path, create=True))
 
     def drop_part(self) -> None:
-        """Forget what was received."""
+        """Drop the received part."""
         part, self._part = self._part, None
         if part is not None:
             self._discard(part)
 
     async def complete_part(self, snapshot: SnapshotId) -> SnapshotContents:
-        """All bytes are there: check them, and make it one of the `ids`, durable when this returns.
+        """Check the received bytes, and make the snapshot one of the `ids`. It is durable when this returns.
 
         Raises `DamagedSnapshotError`, `SnapshotMissingError`, `DiskError`. Then, and if cancelled, the part
         is gone, or the snapshot is whole and has its name.
@@ -194,9 +195,9 @@ class SnapshotStore:
     # Reading one
 
     async def read_chunk(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, int]:
-        """Bytes from `position` on, for a FetchSnapshot, and the size of the whole. As they are: whoever
-        receives the last of them checks. Raises `SnapshotMissingError`, also for the bootstrap's and one that
-        was deleted; `PositionOutOfRangeError`; `DiskError`."""
+        """Return bytes from `position` on, for a FetchSnapshot, and the size of the whole. They are
+        unchecked: the receiver checks the whole. Raises `SnapshotMissingError`, also for the bootstrap's and
+        a deleted one, `PositionOutOfRangeError`, `DiskError`."""
         if snapshot == BOOTSTRAP:
             raise SnapshotMissingError(snapshot)
         size = self.contents(snapshot).size_bytes
@@ -220,8 +221,8 @@ class SnapshotStore:
     # Deleting
 
     def below(self, log_start_offset: int) -> tuple[SnapshotId, ...]:
-        """Those that end below the log start, ascending: nobody needs them. The bootstrap's is one of them as
-        soon as there is another."""
+        """Return the snapshots that end below the log start, in ascending order. They are not needed. The
+        bootstrap's is one of them as soon as there is another."""
         latest = self.latest
         if latest is None:
             return ()
@@ -254,12 +255,12 @@ class SnapshotStore:
             self._disk.remove(path + DELETED_SUFFIX)
 
     async def set_damaged_aside(self) -> None:
-        """The log holds all that the `damaged` ones did: they keep their bytes, but not their names."""
+        """Rename the `damaged` snapshots, because the log has all their records. They keep their bytes."""
         if self._damaged:
             set_aside(self._disk, self._damaged)
             self._damaged = ()
             await self._disk.sync_folder(self._folder)
 
     def close(self) -> None:
-        """Drops what is being received."""
+        """Drop the part that is being received."""
         self.drop_part()
