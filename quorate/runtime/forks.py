@@ -1,4 +1,4 @@
-"""The copies of a process that fork makes of itself, in which nothing that was running runs."""
+"""Forked processes: copies of a process without its threads and tasks."""
 
 import os
 from typing import Protocol
@@ -6,10 +6,10 @@ from weakref import WeakSet
 
 
 class Forkable(Protocol):
-    """Something that is told so in the child."""
+    """An object that must know if it is a copy in a forked process."""
 
     def forked(self) -> None:
-        """This process is a copy: threads, tasks and connections are the other's."""
+        """Note that this process is a copy, without the threads, tasks and connections of the original."""
         ...
 
 
@@ -22,10 +22,10 @@ def tell_forked(each: Forkable) -> None:
     _known.add(each)
 
 
-def _tell() -> None:
+def _tell_all() -> None:
     for each in list(_known):
         each.forked()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_tell)
+    os.register_at_fork(after_in_child=_tell_all)

@@ -1,7 +1,7 @@
 """Work that grows with data, done a few milliseconds at a time, so that others run on the event loop too.
 
-Of all such work of an event loop one slice runs before the loop looks at the outside world again: who has
-short work waits for one slice, however many have long work.
+Of all such work of an event loop, one slice runs before the loop looks at the outside world again. So short
+work waits for one slice, even if there is much long work.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -28,14 +28,14 @@ _LET_GO_AT_ONCE: Final = 500
 
 
 class _Turns:
-    """Those whose slice is over: each gets the next one in its turn, one in a pass of the event loop."""
+    """The works whose slice is over. Each gets its next one in turn, one in a pass of the event loop."""
 
     __slots__ = ("_has_next", "_line")
 
     def __init__(self) -> None:
         self._line = trio.lowlevel.ParkingLot()
         self._has_next = False
-        """Whether somebody is scheduled for the next pass."""
+        """True if a work is scheduled for the next pass."""
 
     async def wait(self) -> None:
         if self._has_next:

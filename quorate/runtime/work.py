@@ -1,7 +1,7 @@
 """Counts of the data that the running step of a task touches.
 
-In life nobody reads it: it costs an addition of integers for each batch. The simulator turns it into time, so
-that a step without end holds up its simulated process as it would hold up a real one
+Only the simulator reads it: in a real process it costs an addition of integers for each batch. The simulator
+turns it into time, so that a long step holds up its simulated process as it would hold up a real one
 (`quorate.simulation.world.step_costs`).
 """
 
@@ -9,19 +9,19 @@ from typing import Final
 
 
 class Work:
-    """Counts since they were last taken away; one thread's, like the event loop. Mutable."""
+    """The counts since they were last reset, of one thread. Mutable."""
 
     __slots__ = ("batches", "bytes", "partitions", "records")
 
     def __init__(self) -> None:
         self.batches = 0
-        """Record batches whose headers were looked at or written."""
+        """The number of record batches with a header that was read or written."""
         self.records = 0
-        """Records that were decoded, encoded or applied, and partitions that were only looked at."""
+        """The number of records decoded, encoded or applied, and of partitions that were only looked at."""
         self.partitions = 0
-        """Partitions that something was decided for."""
+        """The number of partitions with a decision."""
         self.bytes = 0
-        """Read from files or written to them."""
+        """The number of bytes read from files or written to them."""
 
 
 WORK: Final = Work()

@@ -12,26 +12,26 @@ NO_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """What may be read now: offsets [start_offset, end_offset). The end is the high watermark."""
+    """The readable part of the log: offsets [start_offset, end_offset). The end is the high watermark."""
 
     cluster: str
-    """The cluster's id; empty if it can't be known."""
+    """The cluster's id. Empty: it is unknown."""
     start_offset: int
     end_offset: int
 
 
 class LogAccess(Protocol):
-    """Picklable: holds no file and no connection; each call opens what it needs."""
+    """A way to the log. Picklable: it holds no file and no connection, and each call opens its own."""
 
     @property
     def place(self) -> str:
-        """Where the log is, for messages."""
+        """The place of the log, for messages."""
         ...
 
     def extent(self, *, at_least: int = 0) -> Extent:
-        """`at_least`: an end that is known to be committed. A broker may not know of it yet, so that others
-        are asked, again and again within bounds; then the extent that ends last. Raises
-        `LogUnavailableError`."""
+        """Return the readable part. `at_least`: an end that is known to be committed. A broker may not know
+        it yet, so others are asked, several times. If none does, the extent that ends last is returned.
+        Raises `LogUnavailableError`."""
         ...
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:

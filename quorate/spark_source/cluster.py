@@ -58,14 +58,14 @@ _RETRIABLE = (NetworkError, KafkaError, MalformedError, InvalidBatchError, _Behi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLog:
-    """The metadata log as brokers serve it, for whoever reads it (`LogAccess`)."""
+    """A `LogAccess` to the metadata log that brokers serve."""
 
     bootstrap_servers: tuple[Address, ...]
     retries: int
     retry_interval_ms: int
     request_timeout_ms: int
     controllers: bool = False
-    """Whether the servers are controllers, at their controller listeners."""
+    """True if the servers are controllers, at their controller listeners."""
 
     @classmethod
     def of(cls, options: SourceOptions) -> "ClusterLog":
@@ -107,8 +107,8 @@ class ClusterLog:
                 return best
 
     def offset_at(self, time_ms: int) -> int | None:
-        """Return the offset of the first record that is not older (since the Unix epoch, by the clocks of the
-        controllers); None if all are. Raises `LogUnavailableError`."""
+        """Return the offset of the first record at or after `time_ms` (since the Unix epoch, by the clocks of
+        the controllers). None: there is none. Raises `LogUnavailableError`."""
         found = trio.run(self._ask, partial(_list_offset, timestamp=time_ms))
         return None if found < 0 else found
 

@@ -56,7 +56,7 @@ class SnapshotHeader:
     """A snapshot's first record."""
 
     last_timestamp_ms: int
-    """Of the last record of the log that it holds."""
+    """The timestamp of the last record of the log that it holds."""
 
 
 ControlRecord: TypeAlias = LeaderChange | VoterSet | KRaftVersion | SnapshotHeader

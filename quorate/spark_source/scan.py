@@ -47,13 +47,13 @@ class LogRange(InputPartition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """Picklable, as what it reads from."""
+    """A reading of the log for a view. Picklable, because its access is."""
 
     access: LogAccess
     fail_on_data_loss: bool
 
     def lost(self, problem: str, *, remedy: str | None = None) -> None:
-        """Raises `DataLossError`, or says so in the log if the options want that."""
+        """Raise `DataLossError`, or log a warning if the options say so."""
         if self.fail_on_data_loss:
             raise DataLossError(f"{self.access.place}: {problem}", remedy=remedy)
         log.warning("%s: %s", self.access.place, problem)
@@ -120,8 +120,8 @@ class Scan:
             yield _record_batch(held, schema)
 
     def divide(self, view: View, start: int, end: int, *, tasks: int | None) -> list[LogRange]:
-        """[start, end) in about equal parts, for `view` fed up to `start`; it is fed up to the last part's
-        start. `tasks`: how many, or None for as many as pay."""
+        """Return [start, end) in about equal parts, for `view`, which is fed up to `start`. It is then fed up
+        to the last part's start. `tasks`: the number of parts. None: by the number of offsets."""
         count = end - start
         if count <= 0:
             return []
@@ -139,7 +139,7 @@ class Scan:
 
 
 def _check_known(view: View, entry: Entry) -> None:
-    """Raises `LaterVersionError`. A view of all records shows such a one as it is."""
+    """Raise `LaterVersionError` for an unknown record, unless the view shows all records as they are."""
     if entry.record is None and view.wants is not None:
         number = head_of(entry.value).number
         raise LaterVersionError(
@@ -150,7 +150,7 @@ def _check_known(view: View, entry: Entry) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark checks the first batch of each task against."""
+    """Return the schema against which Spark checks the first batch of each task."""
     return to_arrow_schema(schema, timezone="UTC")
 
 

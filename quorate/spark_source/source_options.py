@@ -28,7 +28,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first offset whose timestamp (ms since the Unix epoch) is this or later."""
+    """The first offset with a timestamp (ms since the Unix epoch) at or after this."""
 
     timestamp_ms: int
 
@@ -58,7 +58,7 @@ class SourceOptions:
     starting: Bound | None = None
     """None: earliest for a batch query, latest for a stream, as Spark's Kafka source."""
     starting_or_latest: bool = False
-    """Where no record is as late as the starting timestamp: begin at the end instead of failing."""
+    """True: without a record at or after the starting timestamp, begin at the end instead of failing."""
     ending: Bound | None = None
     """Batch queries only. None: latest."""
     max_offsets_per_trigger: int | None = None
@@ -66,17 +66,17 @@ class SourceOptions:
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     include_control: bool = False
-    """Also the records that Raft itself writes (LeaderChange, KRaftVoters, ...), in the records view."""
+    """True: the records view has the records of Raft itself too (LeaderChange, KRaftVoters, ...)."""
     read_uncommitted: bool = False
-    """Read a folder beyond its persisted high watermark: what is there may yet be cut from the log."""
+    """True: read a folder beyond its persisted high watermark. Records there may still be truncated."""
     retries: int = 10
-    """How often all brokers are tried again before a read fails."""
+    """The number of further tries of all brokers before a read fails."""
     retry_interval_ms: int = 300
     request_timeout_ms: int = 5_000
 
     @property
     def client_options(self) -> Mapping[str, object]:
-        """Those that only a live cluster has a use for, with their defaults' names."""
+        """The options that only a live cluster uses, by name."""
         return {
             "fetchOffset.numRetries": self.retries,
             "fetchOffset.retryIntervalMs": self.retry_interval_ms,

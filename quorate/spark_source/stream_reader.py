@@ -111,7 +111,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Position(offset=offset, epoch=NO_EPOCH if epoch is None else epoch, cluster=extent.cluster)
 
     def _check(self, position: Position, extent: Extent) -> None:
-        """Whether this is still the log in which `position` was. Raises `DataLossError`."""
+        """Check that the log is still that of `position`. Raises `DataLossError`."""
         lost, offset = self._scan.lost, position.offset
         if position.cluster and extent.cluster and position.cluster != extent.cluster:
             lost(f"the checkpoint is of cluster {position.cluster}, the log is of cluster {extent.cluster}")

@@ -1,4 +1,4 @@
-"""Warnings of the source, which nobody else shows: a Spark worker configures no `logging`."""
+"""Warnings of the source on standard error, because a Spark worker does not configure `logging`."""
 
 import logging
 

@@ -60,11 +60,11 @@ async def test_a_moving_high_watermark_is_written_at_most_once_per_interval(
 
 async def test_the_stored_high_watermark_never_goes_back(disk: SimulatedDisk) -> None:
     first = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
-    first.advanced(Offset(9))
-    first.advanced(Offset(4))
+    first.note_high_watermark(Offset(9))
+    first.note_high_watermark(Offset(4))
     await first.store()
     again = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
-    again.advanced(Offset(3))
+    again.note_high_watermark(Offset(3))
     await again.store()
     assert load_high_watermark(disk, FOLDER) == 9
 

@@ -24,13 +24,13 @@ def raise_soft_limit() -> int:
 
 
 def limit() -> int:
-    """The soft limit, which is what counts. It may be changed from outside (`prlimit`)."""
+    """Return the soft limit. Other processes may change it (`prlimit`)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _ENOUGH if soft == resource.RLIM_INFINITY else soft
 
 
 def left() -> int:
-    """How many more can be opened, at least: the system hands out the lowest number that is free."""
+    """Return the least number of files that can still be opened, from the lowest free descriptor."""
     try:
         lowest = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -40,12 +40,12 @@ def left() -> int:
 
 
 def reserve() -> int:
-    """How many are kept from connections that can be refused, for files and for other nodes."""
+    """Return the number of descriptors kept for files and other nodes. Other connections are refused."""
     return min(_RESERVE, limit() // 4)
 
 
 def exhausted_message() -> str:
-    """What to do when `EMFILE` or `ENFILE` comes."""
+    """Return the message, with its remedy, for `EMFILE` and `ENFILE`."""
     return (
         f"no file descriptor is left (the limit is {limit()}); raise it (ulimit -n, LimitNOFILE= of systemd, "
         "--ulimit nofile= of Docker), or lower max.connections or the number of partitions. The disk is fine"

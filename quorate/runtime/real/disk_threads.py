@@ -16,8 +16,8 @@ class DiskThreads:
     """Long-lived threads that run blocking calls, and wake the task that waits for each. Belongs to one event
     loop.
 
-    Calls begin in the order in which they came. One that takes long holds up nobody else's while there are
-    threads: a thread is started when all are busy, up to `most`. Syncs that are under way together share the
+    Calls begin in the order in which they came. A long call does not delay others while there are threads: a
+    thread is started when all are busy, up to `most`. Syncs that are under way together share the
     commits of the file system's journal.
 
     Half the cost of `trio.to_thread` (reference figures in docs/explanation/performance.md): no limiter, no
@@ -33,7 +33,7 @@ class DiskThreads:
         self._under_way = 0
 
     def post(self, function: Callable[[], None]) -> None:
-        """Run `function` on a thread; nobody waits for it, and it must not raise."""
+        """Run `function` on a thread without waiting for it. It must not raise."""
         if not self._started:
             self._start()
         self._calls.put(function)

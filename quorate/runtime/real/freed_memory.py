@@ -1,7 +1,7 @@
-"""Memory that a process has freed goes back to the kernel.
+"""The return of freed memory to the kernel.
 
-glibc gives back by itself what is free at the end of its heap. One object that lives on at the end keeps all
-that was freed below: a thousand connections that each leave a buffer keep hundreds of megabytes.
+glibc itself returns only the free memory at the end of its heap. One living object at the end keeps all freed
+memory below: a thousand connections that each leave a buffer keep hundreds of megabytes.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _LOOK_S: Final = 2.0
 _LONGEST_WAIT_S: Final = 300.0
 _WORTH_BYTES: Final = 32 * 1024 * 1024
-"""What the process must have more than before, so that somebody looks for free memory in it."""
+"""The growth of the process after which free memory is searched."""
 
 
 async def give_back_freed_memory() -> None:

@@ -1,8 +1,8 @@
 """Python's garbage collector in a process that keeps very much for very long.
 
 A full collection looks at every object that might be part of a cycle: with 100,000 partitions that holds the
-event loop for 50 to 100 ms. But what one has found alive there mostly stays alive, and what dies mostly dies
-without a cycle, which needs no collector. So what one collection has found alive the next ones pass over.
+event loop for 50 to 100 ms. But objects that a collection found alive mostly stay alive, and most others die
+without a cycle, which needs no collector. So the next collections skip the objects that one found alive.
 """
 
 import gc
@@ -13,26 +13,26 @@ from contextlib import contextmanager
 from typing import Final, Literal
 
 _THRESHOLDS: Final = (700, 10, 3)
-"""As Python's own but for the last: a full collection comes after some 30,000 new objects: 5 ms."""
+"""Python's own, except the last: a full collection comes after some 30,000 new objects, in 5 ms."""
 _INCREMENTAL_SINCE: Final = (3, 14)
-"""From then on no collection looks at everything at once."""
+"""The first version of Python in which no collection looks at all objects at once."""
 _UNSEEN_MIN: Final = 250_000
 _MANY_FOR_S: Final = 10.0
 
 
 class _Collections:
-    """Called by the collector. Owns the account of what is set aside (`gc.freeze`)."""
+    """The collector's callback. Owns the count of the objects that are set aside (`gc.freeze`)."""
 
     def __init__(self) -> None:
         self._alive = gc.get_freeze_count()
-        """Objects after the last collection that looked at all of them."""
+        """The number of objects after the last collection that looked at all of them."""
         self._set_aside = self._alive
-        """At most so many are by now. Those that died meanwhile are still in it."""
+        """The most objects that are set aside now, including those that died meanwhile."""
         self._all_looked_at = False
         self._count_at: float | None = None
         """The time (`time.monotonic`, s) at which to count again; None while there aren't too many."""
         self._were_many = False
-        """Whether the last count found too many."""
+        """True if the last count found too many."""
 
     def __call__(self, phase: Literal["start", "stop"], info: dict[str, int]) -> None:
         if phase == "start" or info["generation"] < 2:

@@ -39,10 +39,10 @@ class SyncStrategy(enum.Enum):
     """The place where a sync waits for the device."""
 
     INLINE = "inline"
-    """On the event loop: no hop, but nothing else runs meanwhile. For a loop that has only a quorum."""
+    """The event loop waits: no hop, but nothing else runs meanwhile. For a loop that has only a quorum."""
 
     THREAD = "thread"
-    """On a thread. Syncs of several files may be under way together."""
+    """A thread waits. Syncs of several files may be under way together."""
 
 
 def _disk_error(error: OSError, path: str) -> DiskError:
@@ -55,12 +55,12 @@ def _disk_error(error: OSError, path: str) -> DiskError:
 
 _Result = TypeVar("_Result")
 _DISCARDED: Final = memoryview(bytearray(64 * 1024))
-"""Where reads go that only ask whether pages are in the cache. Nobody reads it."""
+"""The target of reads that only ask whether pages are in the cache. It is not read."""
 _FREED_INLINE_BYTES: Final = 16 * 1024 * 1024
-"""A file of so many bytes is removed on the event loop: 1 ms."""
+"""The largest file that is removed on the event loop: 1 ms."""
 _PAGE_BYTES: Final = 4096
 _HELD_MAX: Final = 64
-"""Descriptors that one removal takes."""
+"""The most descriptors that one removal takes."""
 _SYNCS_MAX: Final = 16
 """More than a broker has under way by opening and flushing logs. A vote or a commit must not wait behind the
 sync of a large log, nor for another device that hangs."""
@@ -84,7 +84,7 @@ class RealFile:
     )
 
     def __init__(self, path: str, fd: int, syncs: DiskThreads | None, reads: DiskThreads | None) -> None:
-        """Where syncs and cold reads run; None: on the event loop."""
+        """`syncs`, `reads`: the threads for syncs and cold reads. None: the event loop."""
         self._path = path
         self._fd = fd
         self._size = os.fstat(fd).st_size
@@ -92,7 +92,7 @@ class RealFile:
         self._reads = reads
         self._sync_ended: trio.Event | None = None
         self._lost: OSError | None = None
-        """Of the sync that failed."""
+        """The error of the sync that failed."""
         self._busy = 0
         self._closing = False
         self._advised = False

@@ -18,7 +18,8 @@ _FRAMES_MAX: Final = 4
 
 
 def place_of(frame: FrameType | None) -> str:
-    """The innermost frames that are not trio's, from the inside out: `walk.py:96 next < reads.py:12 find`."""
+    """Return the innermost frames outside of trio, from the inside out: `walk.py:96 next < reads.py:12
+    find`."""
     places: list[str] = []
     while frame is not None and len(places) < _FRAMES_MAX:
         code = frame.f_code
@@ -29,7 +30,7 @@ def place_of(frame: FrameType | None) -> str:
 
 
 def waiting_place_of(task: trio.lowlevel.Task) -> str:
-    """Where a task that does not run waits, from the inside out."""
+    """Return the frames in which a task waits, from the inside out."""
     frames = [
         f"{frame.f_code.co_filename.rpartition('/')[2]}:{line} {frame.f_code.co_qualname}"
         for frame, line in task.iter_await_frames()
@@ -44,9 +45,9 @@ class SlowSteps(trio.abc.Instrument):
     def __init__(self, limit_ms: float) -> None:
         self._limit_s = limit_ms / 1000
         self._began = 0.0
-        """When the step under way did; 0 between steps."""
+        """The time at which the step under way began; 0 between steps."""
         self._seen = (0.0, "")
-        """Which step the watching thread caught, by when it began, and where it was."""
+        """The step that the watching thread caught: the time at which it began, and its place."""
         self._loop_thread = threading.get_ident()
         self._stopped = threading.Event()
 

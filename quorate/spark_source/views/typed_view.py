@@ -20,7 +20,7 @@ class TypedView(abc.ABC):
 
     def __init__(self) -> None:
         self._held: list[Entry] | None = None
-        """Of the open transaction; None: none is open."""
+        """The entries of the open transaction. None: none is open."""
 
     def rows(self, entry: Entry) -> Iterable[Row]:
         held = self._held

@@ -1,7 +1,7 @@
 """A view of the log: it turns entries into rows, and remembers the values that later rows need.
 
-A view is fed every entry from the start of the log, in order, so that the same log gives the same rows
-however it is divided: whoever starts in the middle is handed a view that has been fed what comes before.
+A view is fed every entry from the start of the log, in order. So the same log gives the same rows in every
+division: a task that starts in the middle gets a view that was fed all earlier entries.
 """
 
 import uuid
@@ -59,12 +59,12 @@ def schema(*columns: tuple[str, DataType]) -> StructType:
 
 
 def common(entry: Entry) -> Row:
-    """Values of the first columns. Timestamps are microseconds from here on, as in Spark."""
+    """Return the values of the first columns. Timestamps are microseconds from here on, as in Spark."""
     return entry.offset, entry.epoch, entry.timestamp_ms * 1000
 
 
 def said(change: PartitionChange | BrokerRegistrationChange) -> str | None:
-    """The name of the change's reason; None if its version did not say."""
+    """Return the name of the change's reason. None: its version does not say."""
     return None if change.reason is None else change.reason.name
 
 
@@ -85,17 +85,17 @@ class View(Protocol):
 
     schema: ClassVar[StructType]
     remembers: ClassVar[frozenset[int]]
-    """The type numbers that change what it remembers: all it must be fed where no rows are wanted."""
+    """The types of the records that change its memory. Where no rows are wanted, it needs only these."""
     wants: ClassVar[frozenset[int] | None]
-    """The type numbers that make rows or change what it remembers; None: every record."""
+    """The types of the records that make rows or change its memory. None: all."""
 
     def rows(self, entry: Entry) -> Iterable[Row]:
-        """The rows that this entry makes, none to many, in the order of `schema`."""
+        """Return the rows of this entry, none to many, in the order of `schema`."""
         ...
 
 
 class TopicNames:
-    """The names of the topics there are, by id."""
+    """The names of the existing topics by id."""
 
     __slots__ = ("_names",)
 
@@ -106,9 +106,9 @@ class TopicNames:
         self._names[record.topic_id] = record.name
 
     def removed(self, topic_id: uuid.UUID) -> str | None:
-        """Its name until now."""
+        """Remove a topic, and return its name."""
         return self._names.pop(topic_id, None)
 
     def of(self, topic_id: uuid.UUID) -> str | None:
-        """None if the log, as far as it was read, does not say."""
+        """Return the name of a topic. None: the log has not named it yet."""
         return self._names.get(topic_id)
