@@ -1,9 +1,13 @@
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
 from quorate.raft.core.core import Core
 from quorate.raft.core.core_config import CoreConfig
+from quorate.raft.core.effects import Effect
+from quorate.raft.core.events import Received
+from quorate.raft.core.messages import FetchRequest, Request, Response, VoteResponse
 from quorate.types import (
     ElectionState,
     Endpoint,
@@ -20,6 +24,63 @@ from quorate.types import (
 )
 
 CoreMaker = Callable[..., Core]
+AnyRequest = TypeVar("AnyRequest", bound=Request)
+AnyResponse = TypeVar("AnyResponse", bound=Response)
+
+
+def request_of(core: Core, source: int, kind: type[AnyRequest], **fields: Any) -> AnyRequest:
+    """A request of `source` to the core, of its cluster."""
+    node = {"source": NodeId(source), "destination": core.node_id}
+    return kind(**{**node, "correlation": 7, "cluster_id": "c", **fields})
+
+
+def answer_of(core: Core, source: int, kind: type[AnyResponse], **fields: Any) -> AnyResponse:
+    """An answer of `source` to the core's request in flight to it, of the core's epoch."""
+    node = {"source": NodeId(source), "destination": core.node_id}
+    correlation = core._node.in_flight.get(NodeId(source), 0)
+    return kind(**{**node, "correlation": correlation, "epoch": core.epoch, **fields})
+
+
+def answer(core: Core, source: int, kind: type[AnyResponse], **fields: Any) -> tuple[Effect, ...]:
+    """Step the core with `answer_of`."""
+    return core.step(Received(answer_of(core, source, kind, **fields)))
+
+
+def grant(core: Core, source: int, *, pre_vote: bool = False) -> tuple[Effect, ...]:
+    return answer(core, source, VoteResponse, granted=True, pre_vote=pre_vote)
+
+
+def grant_both(core: Core, *sources: int) -> None:
+    """Grant the pre-vote, then the vote."""
+    for pre_vote in (True, False):
+        for source in sources:
+            grant(core, source, pre_vote=pre_vote)
+
+
+def fetch_as(
+    core: Core,
+    replica: ReplicaKey,
+    offset: int | None = None,
+    epoch: int | None = None,
+    *,
+    read_round: int = 0,
+) -> tuple[Effect, ...]:
+    """Step the core with a Fetch of its epoch by a replica whose log ends at `offset` with a record of
+    `epoch`. None: as the core's own."""
+    request = request_of(
+        core,
+        replica.id,
+        FetchRequest,
+        replica=replica,
+        epoch=core.epoch,
+        offset=core.log_end_offset if offset is None else Offset(offset),
+        last_fetched_epoch=core.epoch if epoch is None else Epoch(epoch),
+        max_wait_ms=500,
+        max_bytes=100,
+        high_watermark=core.high_watermark,
+        read_round=read_round,
+    )
+    return core.step(Received(request))
 
 
 def voters_with_disks(*ids: int) -> VoterSet:

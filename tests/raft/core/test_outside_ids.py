@@ -1,4 +1,4 @@
-"""What nobody's node can do to a voter: nothing while a leader is heard or elected, and little otherwise."""
+"""The effect of an outside id on a voter: none while a leader is heard or elected, and little otherwise."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core.core import Core
-from quorate.raft.core.effects import ArmTimer, Effect, Persist, Role, Send
+from quorate.raft.core.effects import ArmTimer, Persist, Role, Send
 from quorate.raft.core.events import (
     Durable,
     Received,
@@ -27,6 +27,7 @@ from quorate.raft.core.messages import (
 )
 from quorate.raft.core.roles.outside_ids import EPOCHS_MAX
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from tests.raft.core.conftest import answer, grant, grant_both, request_of
 
 ELECTION = Timer(TimerKind.ELECTION)
 STRANGER = NodeId(99)
@@ -34,11 +35,10 @@ ELSEWHERE = Endpoint("elsewhere", 9093)
 
 
 def vote(core: Core, epoch: int, *, pre_vote: bool = False, end_offset: int = 1000) -> VoteRequest:
-    return VoteRequest(
-        source=STRANGER,
-        destination=core.node_id,
-        correlation=7,
-        cluster_id="c",
+    return request_of(
+        core,
+        STRANGER,
+        VoteRequest,
         voter=ReplicaKey(core.node_id),
         candidate=ReplicaKey(STRANGER, "disk-99"),
         epoch=Epoch(epoch),
@@ -49,26 +49,13 @@ def vote(core: Core, epoch: int, *, pre_vote: bool = False, end_offset: int = 10
 
 
 def begin(core: Core, epoch: int) -> BeginQuorumEpochRequest:
-    return BeginQuorumEpochRequest(
-        source=STRANGER,
-        destination=core.node_id,
-        correlation=7,
-        cluster_id="c",
-        voter=ReplicaKey(core.node_id),
-        epoch=Epoch(epoch),
-        endpoint=ELSEWHERE,
-    )
+    fields = {"voter": ReplicaKey(core.node_id), "epoch": Epoch(epoch), "endpoint": ELSEWHERE}
+    return request_of(core, STRANGER, BeginQuorumEpochRequest, **fields)
 
 
 def end(core: Core, epoch: int) -> EndQuorumEpochRequest:
-    return EndQuorumEpochRequest(
-        source=STRANGER,
-        destination=core.node_id,
-        correlation=7,
-        cluster_id="c",
-        epoch=Epoch(epoch),
-        preferred_successors=(STRANGER,),
-    )
+    fields = {"epoch": Epoch(epoch), "preferred_successors": (STRANGER,)}
+    return request_of(core, STRANGER, EndQuorumEpochRequest, **fields)
 
 
 def everything(core: Core) -> list[Message]:
@@ -85,25 +72,11 @@ def everything(core: Core) -> list[Message]:
     ]
 
 
-def answer(core: Core, source: int, kind: type[Any], **more: Any) -> tuple[Effect, ...]:
-    return core.step(
-        Received(
-            kind(
-                source=NodeId(source),
-                destination=core.node_id,
-                correlation=core._node.in_flight[NodeId(source)],
-                **{"epoch": core.epoch, **more},
-            )
-        )
-    )
-
-
 def leader(make_core: Any) -> Core:
     core: Core = make_core(directory_id="disk-1")
     core.start()
     core.step(TimerFired(ELECTION))
-    answer(core, 2, VoteResponse, granted=True, pre_vote=True)
-    answer(core, 2, VoteResponse, granted=True)
+    grant_both(core, 2)
     core.step(Durable(core.generation, core.log_end_offset))
     assert core.role is Role.LEADER
     return core
@@ -119,7 +92,7 @@ def prospective(make_core: Any) -> Core:
 
 def candidate(make_core: Any) -> Core:
     core = prospective(make_core)
-    answer(core, 2, VoteResponse, granted=True, pre_vote=True)
+    grant(core, 2, pre_vote=True)
     assert core.role is Role.CANDIDATE
     return core
 
@@ -133,48 +106,33 @@ def follower_that_lost_its_leader(make_core: Any) -> Core:
 def follower(make_core: Any) -> Core:
     core: Core = make_core(directory_id="disk-1")
     core.start()
-    core.step(
-        Received(
-            BeginQuorumEpochRequest(
-                source=NodeId(2),
-                destination=NodeId(1),
-                correlation=1,
-                cluster_id="c",
-                voter=ReplicaKey(NodeId(1)),
-                epoch=Epoch(4),
-                endpoint=Endpoint("node-2", 9093),
-            )
-        )
-    )
+    fields = {"voter": ReplicaKey(NodeId(1)), "epoch": Epoch(4), "endpoint": Endpoint("node-2", 9093)}
+    core.step(Received(request_of(core, 2, BeginQuorumEpochRequest, **fields)))
     assert core.role is Role.FOLLOWER
     return core
 
 
-def who_voted(make_core: Any) -> Core:
-    """For a voter, in an election that is under way."""
+def voter_that_voted(make_core: Any) -> Core:
+    """For another voter, in an election that is under way."""
     core: Core = make_core(directory_id="disk-1")
     core.start()
-    core.step(
-        Received(
-            VoteRequest(
-                source=NodeId(2),
-                destination=NodeId(1),
-                correlation=1,
-                cluster_id="c",
-                voter=ReplicaKey(NodeId(1)),
-                candidate=ReplicaKey(NodeId(2)),
-                epoch=Epoch(4),
-                last_epoch=Epoch(0),
-                end_offset=Offset(0),
-            )
-        )
+    request = request_of(
+        core,
+        2,
+        VoteRequest,
+        voter=ReplicaKey(NodeId(1)),
+        candidate=ReplicaKey(NodeId(2)),
+        epoch=Epoch(4),
+        last_epoch=Epoch(0),
+        end_offset=Offset(0),
     )
+    core.step(Received(request))
     assert core.voted == ReplicaKey(NodeId(2))
     return core
 
 
 @pytest.mark.parametrize(
-    "of", [leader, follower, follower_that_lost_its_leader, prospective, candidate, who_voted]
+    "of", [leader, follower, follower_that_lost_its_leader, prospective, candidate, voter_that_voted]
 )
 def test_an_id_outside_the_voter_sets_changes_nothing_while_a_leader_is_heard_or_elected(
     of: Any, make_core: Any

@@ -17,57 +17,29 @@ from quorate.raft.core.events import (
     Durable,
     Propose,
     ReadIndex,
-    Received,
     Resign,
     Timer,
     TimerFired,
     TimerKind,
     TransferLeadership,
 )
-from quorate.raft.core.messages import EndQuorumEpochRequest, FetchRequest, FetchResponse, VoteResponse
+from quorate.raft.core.messages import EndQuorumEpochRequest, FetchResponse
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey
+from tests.raft.core.conftest import fetch_as, grant_both
 
 TWO, THREE = NodeId(2), NodeId(3)
 TRANSFER = Timer(TimerKind.TRANSFER)
 
 
 def fetch(core: Core, source: int, *, read_round: int = 0, offset: int | None = None) -> tuple[Effect, ...]:
-    return core.step(
-        Received(
-            FetchRequest(
-                source=NodeId(source),
-                destination=core.node_id,
-                correlation=7,
-                cluster_id="c",
-                replica=ReplicaKey(NodeId(source)),
-                epoch=core.epoch,
-                offset=core.log_end_offset if offset is None else Offset(offset),
-                last_fetched_epoch=core.epoch,
-                max_wait_ms=500,
-                max_bytes=100,
-                high_watermark=core.high_watermark,
-                read_round=read_round,
-            )
-        )
-    )
+    return fetch_as(core, ReplicaKey(NodeId(source)), offset, read_round=read_round)
 
 
 def leading(make_core: Any, *, voters: int = 3, committed: bool = True) -> Core:
     core: Core = make_core(voters=voters)
     core.start()
     core.step(TimerFired(Timer(TimerKind.ELECTION)))
-    for pre_vote in (True, False):
-        for source in range(2, voters // 2 + 2):
-            node = NodeId(source)
-            response = VoteResponse(
-                source=node,
-                destination=core.node_id,
-                correlation=core._node.in_flight[node],
-                epoch=core.epoch,
-                granted=True,
-                pre_vote=pre_vote,
-            )
-            core.step(Received(response))
+    grant_both(core, *range(2, voters // 2 + 2))
     assert core.role is Role.LEADER
     core.step(Durable(core.generation, Offset(1)))
     if committed:

@@ -38,9 +38,9 @@ from quorate.raft.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    VoteResponse,
 )
 from quorate.types import Epoch, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId
+from tests.raft.core.conftest import answer, grant, request_of
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 FETCH = Timer(TimerKind.FETCH)
@@ -63,26 +63,11 @@ def following(make_core: Any, **settings: Any) -> Core:
 
 
 def offer(core: Core, snapshot: SnapshotId = OFFERED, leader: NodeId = TWO) -> tuple[Effect, ...]:
-    return core.step(
-        Received(
-            FetchResponse(
-                source=leader,
-                destination=ONE,
-                correlation=core._node.in_flight[leader],
-                epoch=core.epoch,
-                leader=leader,
-                snapshot=snapshot,
-            )
-        )
-    )
+    return answer(core, leader, FetchResponse, leader=leader, snapshot=snapshot)
 
 
 def chunk(core: Core, position: int, length: int, **changes: Any) -> tuple[Effect, ...]:
     values: dict[str, Any] = {
-        "source": TWO,
-        "destination": ONE,
-        "correlation": core._node.in_flight.get(TWO, 0),
-        "epoch": core.epoch,
         "leader": TWO,
         "snapshot": OFFERED,
         "size": 20,
@@ -90,7 +75,7 @@ def chunk(core: Core, position: int, length: int, **changes: Any) -> tuple[Effec
         "length": length,
         "chunk": bytes(length),
     }
-    return core.step(Received(FetchSnapshotResponse(**{**values, **changes})))
+    return answer(core, TWO, FetchSnapshotResponse, **{**values, **changes})
 
 
 def asked(effects: tuple[Effect, ...]) -> list[tuple[int, int]]:
@@ -148,16 +133,8 @@ def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(make_core
 def test_records_in_a_snapshot_count_as_committed_after_a_restart(make_core: Any) -> None:
     core = following(make_core, epochs=(1, 1, 1), snapshot_end=2)
     assert core.high_watermark == 2
-    diverging = FetchResponse(
-        source=TWO,
-        destination=ONE,
-        correlation=1,
-        epoch=Epoch(2),
-        leader=TWO,
-        diverging=EpochEnd(Epoch(1), Offset(1)),
-    )
     with pytest.raises(InvariantError, match="cut committed"):
-        core.step(Received(diverging))
+        answer(core, TWO, FetchResponse, leader=TWO, diverging=EpochEnd(Epoch(1), Offset(1)))
 
 
 def test_records_after_the_start_moved_to_the_end_belong_to_their_epoch(make_core: Any) -> None:
@@ -219,17 +196,7 @@ def test_only_the_leader_serves_snapshots(make_core: Any) -> None:
 def test_a_voter_that_fetches_a_snapshot_counts_for_check_quorum(make_core: Any) -> None:
     core = make_core(epoch=1, voted=1, epochs=(1,))
     core.start()
-    core.step(
-        Received(
-            VoteResponse(
-                source=TWO,
-                destination=ONE,
-                correlation=core._node.in_flight[TWO],
-                epoch=Epoch(1),
-                granted=True,
-            )
-        )
-    )
+    grant(core, TWO)
     assert core.role is Role.LEADER
     effects = core.step(Received(request(epoch=Epoch(1))))
     assert ArmTimer(Timer(TimerKind.CHECK_QUORUM), 3000, 3000) in effects
@@ -302,18 +269,8 @@ def test_a_damaged_snapshot_is_fetched_from_its_first_byte(make_core: Any) -> No
 
 
 def begin(core: Core, leader: NodeId, epoch: int) -> tuple[Effect, ...]:
-    return core.step(
-        Received(
-            BeginQuorumEpochRequest(
-                source=leader,
-                destination=ONE,
-                correlation=1,
-                cluster_id="c",
-                voter=ReplicaKey(ONE),
-                epoch=Epoch(epoch),
-            )
-        )
-    )
+    fields = {"voter": ReplicaKey(ONE), "epoch": Epoch(epoch)}
+    return core.step(Received(request_of(core, leader, BeginQuorumEpochRequest, **fields)))
 
 
 def test_chunks_fetched_from_an_earlier_leader_are_kept(make_core: Any) -> None:

@@ -48,6 +48,7 @@ from quorate.raft.core.messages import (
     VoteResponse,
 )
 from quorate.types import ElectionState, Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey
+from tests.raft.core.conftest import answer_of, grant_both
 
 ELECTION = Timer(TimerKind.ELECTION)
 FETCH = Timer(TimerKind.FETCH)
@@ -107,11 +108,7 @@ def vote_request(**changes: Any) -> VoteRequest:
 
 
 def vote_response(core: Core, source: NodeId, **changes: Any) -> VoteResponse:
-    correlation = core._node.in_flight[source]
-    response = VoteResponse(
-        source=source, destination=core.node_id, correlation=correlation, epoch=core.epoch, granted=True
-    )
-    return replace(response, **changes)
+    return answer_of(core, source, VoteResponse, **{"granted": True, **changes})
 
 
 def leading(make_core: Any, **settings: Any) -> Core:
@@ -119,8 +116,7 @@ def leading(make_core: Any, **settings: Any) -> Core:
     core: Core = make_core(**settings)
     core.start()
     core.step(TimerFired(ELECTION))
-    core.step(Received(vote_response(core, TWO, pre_vote=True)))
-    core.step(Received(vote_response(core, TWO)))
+    grant_both(core, TWO)
     assert core.role is Role.LEADER
     core.step(Durable(Generation(0), Offset(1)))
     return core
@@ -218,14 +214,7 @@ def test_an_observer_never_stands(make_core: Any) -> None:
 
 
 def nobody_leads(core: Core, source: NodeId) -> FetchResponse:
-    correlation = core._node.in_flight[source]
-    return fetch_response(
-        source=source,
-        correlation=correlation,
-        error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        epoch=core.epoch,
-        leader=None,
-    )
+    return answer_of(core, source, FetchResponse, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def test_a_voter_that_hears_from_a_majority_that_nobody_leads_stands_soon_and_once(make_core: Any) -> None:

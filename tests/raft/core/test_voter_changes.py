@@ -53,6 +53,7 @@ from quorate.types import (
     VotersAt,
     VoterSet,
 )
+from tests.raft.core.conftest import answer, fetch_as, grant, grant_both
 
 MakeVoters = Callable[..., VoterSet]
 ELECTION = Timer(TimerKind.ELECTION)
@@ -67,21 +68,6 @@ def voter(node: int, disk: str | None = None) -> Voter:
     return Voter(key(node, disk), Endpoint(f"node-{node}", 9093))
 
 
-def grant(core: Core, source: int, *, pre_vote: bool) -> tuple[Effect, ...]:
-    return core.step(
-        Received(
-            VoteResponse(
-                source=NodeId(source),
-                destination=core.node_id,
-                correlation=core._node.in_flight[NodeId(source)],
-                epoch=core.epoch,
-                granted=True,
-                pre_vote=pre_vote,
-            )
-        )
-    )
-
-
 def fetch(
     core: Core,
     source: int,
@@ -91,25 +77,7 @@ def fetch(
     disk: str | None = None,
     read_round: int = 0,
 ) -> tuple[Effect, ...]:
-    """A Fetch of the leader's epoch by a replica whose last record is of `epoch`."""
-    return core.step(
-        Received(
-            FetchRequest(
-                source=NodeId(source),
-                destination=core.node_id,
-                correlation=7,
-                cluster_id="c",
-                replica=key(source, disk),
-                epoch=core.epoch,
-                offset=Offset(offset),
-                last_fetched_epoch=core.epoch if epoch is None else Epoch(epoch),
-                max_wait_ms=500,
-                max_bytes=100,
-                high_watermark=core.high_watermark,
-                read_round=read_round,
-            )
-        )
-    )
+    return fetch_as(core, key(source, disk), offset, epoch, read_round=read_round)
 
 
 def leading(make_core: Any, *, others_grant: tuple[int, ...] = (2,), **settings: Any) -> Core:
@@ -119,9 +87,7 @@ def leading(make_core: Any, *, others_grant: tuple[int, ...] = (2,), **settings:
     core.start()
     core.step(TimerFired(ELECTION))
     if len(core.voters) > 1:
-        for pre_vote in (True, False):
-            for other in others_grant:
-                grant(core, other, pre_vote=pre_vote)
+        grant_both(core, *others_grant)
     assert core.role is Role.LEADER
     core.step(Durable(core.generation, core.log_end_offset))
     for other in core.voters.ids:
@@ -277,8 +243,7 @@ def test_adoption_waits_for_a_voter_that_has_not_fetched(make_core: Any) -> None
     core: Core = make_core(directory_id="disk-1")
     core.start()
     core.step(TimerFired(ELECTION))
-    grant(core, 2, pre_vote=True)
-    grant(core, 2, pre_vote=False)
+    grant_both(core, 2)
     core.step(Durable(core.generation, Offset(1)))
     fetch(core, 2, 1)
     refused = outcome(core.step(ChangeVoters(1, AdoptVoters())))
@@ -326,25 +291,15 @@ def following(make_core: Any, **settings: Any) -> Core:
     return core
 
 
-def answer(core: Core, *batches: BatchSpan) -> tuple[Effect, ...]:
-    return core.step(
-        Received(
-            FetchResponse(
-                source=NodeId(2),
-                destination=core.node_id,
-                correlation=core._node.in_flight[NodeId(2)],
-                epoch=core.epoch,
-                leader=NodeId(2),
-                batches=batches,
-            )
-        )
-    )
+def append(core: Core, *batches: BatchSpan) -> tuple[Effect, ...]:
+    """The leader, node 2, answers with these batches."""
+    return answer(core, 2, FetchResponse, leader=NodeId(2), batches=batches)
 
 
 def test_a_follower_uses_the_voter_set_that_it_appended(make_core: Any, make_voters: MakeVoters) -> None:
     core = following(make_core, voter_sets={-1: (1, 2, 3)})
     batch = BatchSpan(Offset(3), Offset(4), Epoch(2), VotersAt(Offset(3), make_voters(2, 3)))
-    effects = answer(core, batch)
+    effects = append(core, batch)
     assert RoleChanged(Role.FOLLOWER, Epoch(2), NodeId(2), None) in effects
     assert core.voters == make_voters(2, 3) and not core.is_voter
 
@@ -356,12 +311,12 @@ def test_a_node_that_is_being_added_acknowledges_only_what_is_durable(
     """It counts before it knows that it votes, so an observer syncs as a voter does."""
     core = following(make_core, voter_sets={-1: (2, 3)})
     assert not core.is_voter
-    appended = answer(core, BatchSpan(Offset(3), Offset(4), Epoch(2)))
+    appended = append(core, BatchSpan(Offset(3), Offset(4), Epoch(2)))
     assert not [effect for effect in appended if isinstance(effect, Send)], "not synced yet"
     (fetched,) = core.step(Durable(core.generation, Offset(4)))
     assert isinstance(fetched, Send) and isinstance(fetched.message, FetchRequest)
     assert fetched.message.offset == 4
-    added = answer(core, BatchSpan(Offset(4), Offset(5), Epoch(2), VotersAt(Offset(4), make_voters(1, 2, 3))))
+    added = append(core, BatchSpan(Offset(4), Offset(5), Epoch(2), VotersAt(Offset(4), make_voters(1, 2, 3))))
     assert core.is_voter and not [effect for effect in added if isinstance(effect, Send)]
     (fetched,) = core.step(Durable(core.generation, Offset(5)))
     assert isinstance(fetched, Send) and isinstance(fetched.message, FetchRequest)
@@ -381,7 +336,7 @@ def test_a_leader_that_is_no_voter_any_more_may_resign(make_core: Any) -> None:
 def test_an_observer_becomes_a_voter_by_what_it_reads(make_core: Any, make_voters: MakeVoters) -> None:
     core = following(make_core, voter_sets={-1: (2, 3)})
     assert not core.is_voter
-    answer(core, BatchSpan(Offset(3), Offset(4), Epoch(2), VotersAt(Offset(3), make_voters(1, 2, 3))))
+    append(core, BatchSpan(Offset(3), Offset(4), Epoch(2), VotersAt(Offset(3), make_voters(1, 2, 3))))
     assert core.is_voter
     core.step(TimerFired(FETCH))
     assert core.role is Role.PROSPECTIVE
@@ -389,7 +344,7 @@ def test_an_observer_becomes_a_voter_by_what_it_reads(make_core: Any, make_voter
 
 def test_a_voter_set_outside_its_batch_is_not_appended(make_core: Any, make_voters: MakeVoters) -> None:
     core = following(make_core, voter_sets={-1: (1, 2, 3)})
-    answer(core, BatchSpan(Offset(3), Offset(4), Epoch(2), VotersAt(Offset(4), make_voters(2, 3))))
+    append(core, BatchSpan(Offset(3), Offset(4), Epoch(2), VotersAt(Offset(4), make_voters(2, 3))))
     assert core.log_end_offset == 3 and core.is_voter
 
 
