@@ -6,17 +6,60 @@ import pytest
 import trio
 from cut_disk import CutDisk
 
-from quorate.log.batches.batch import read_batches
+from quorate.log.batches.batch import BatchHeader, read_batches
 from quorate.log.batches.records import build_batch, records_of
+from quorate.log.compaction import CompactionBounds, CompactionResult, CompactionRules, compact
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
 from quorate.log.metadata_recovery import open_metadata_log
 from quorate.log.snapshots.snapshot_file import SnapshotContents
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.simulation.world.simulated_disk import SimulatedDisk
+from quorate.simulation.world.simulated_runtime import InlineCompute
 from quorate.types import Offset, SnapshotId, VoterSet
 
 OpenLog = Callable[..., Awaitable[Log]]
+
+
+class FreePace:
+    """A pace without a limit. `meanwhile` is done once, when `reads` pieces have been read."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[object]] | None = None, *, reads: int = 1) -> None:
+        self.read = self.written = 0
+        self._meanwhile = meanwhile
+        self._reads = reads
+
+    async def moved(self, bytes_read: int, bytes_written: int) -> None:
+        self.read += bytes_read
+        self.written += bytes_written
+        self._reads -= 1
+        if self._reads <= 0 and self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            await meanwhile()
+
+
+async def compacted(
+    log: Log,
+    *,
+    dirty_start: int = 0,
+    end: int | None = None,
+    now_ms: int = 1_000_000,
+    delete_retention_ms: int = 86_400_000,
+    map_bytes: int = 1 << 20,
+    last: Callable[[BatchHeader], bool] = lambda header: False,
+    pace: FreePace | None = None,
+) -> CompactionResult:
+    """Compact the closed segments of `log` below `end`, or all of them."""
+    return await compact(
+        log,
+        CompactionBounds(
+            dirty_start=Offset(dirty_start), end=log.active_base_offset if end is None else Offset(end)
+        ),
+        CompactionRules(delete_retention_ms=delete_retention_ms, now_ms=now_ms, map_bytes=map_bytes),
+        pace or FreePace(),
+        last,
+        InlineCompute(),
+    )
 
 
 def overtake(disk: SimulatedDisk) -> trio.Event:

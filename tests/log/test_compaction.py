@@ -16,7 +16,6 @@ from quorate.log import CompactionAbandonedError, DamagedLogError, Log, LogConfi
 from quorate.log.batches import (
     HEADER_BYTES,
     Batch,
-    BatchHeader,
     Record,
     RecordContent,
     bare_header,
@@ -28,11 +27,7 @@ from quorate.log.batches import (
     seal,
 )
 from quorate.log.compaction import (
-    CompactionBounds,
-    CompactionResult,
-    CompactionRules,
     OffsetMapTooSmallError,
-    compact,
     compactable_end,
     survey,
 )
@@ -41,8 +36,8 @@ from quorate.log.compression import Codec, compress, decompress
 from quorate.log.log_errors import LogError, OffsetGapError
 from quorate.runtime import DescriptorsExhaustedError, DiskError, at_once
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
-from quorate.simulation.world.simulated_runtime import InlineCompute
 from quorate.types import Offset
+from tests.log.conftest import FreePace, compacted
 
 OpenLog = Callable[..., Awaitable[Log]]
 OneRecord = tuple[str | None, str | None]
@@ -51,21 +46,6 @@ SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100, tail_bytes=0)
 NOW = 1_000_000
 DAY = 86_400_000
 F = "data/t-0"
-
-
-class Free:
-    """A pace without a limit. `meanwhile` is done at the first piece."""
-
-    def __init__(self, meanwhile: Callable[[], Awaitable[object]] | None = None) -> None:
-        self.read = self.written = 0
-        self._meanwhile = meanwhile
-
-    async def moved(self, bytes_read: int, bytes_written: int) -> None:
-        self.read += bytes_read
-        self.written += bytes_written
-        meanwhile, self._meanwhile = self._meanwhile, None
-        if meanwhile is not None:
-            await meanwhile()
 
 
 def key_values(*records: OneRecord) -> list[RecordContent]:
@@ -96,28 +76,6 @@ def roll(log: Log) -> None:
     log.configure(replace(config, segment_bytes=1))
     append(log, ("rolled", "r"), epoch=int(log.last_epoch))
     log.configure(config)
-
-
-async def compacted(
-    log: Log,
-    *,
-    dirty_start: int = 0,
-    end: int | None = None,
-    now_ms: int = NOW,
-    map_bytes: int = 1 << 20,
-    last: Callable[[BatchHeader], bool] = lambda header: False,
-    pace: Free | None = None,
-) -> CompactionResult:
-    return await compact(
-        log,
-        CompactionBounds(
-            dirty_start=Offset(dirty_start), end=log.active_base_offset if end is None else Offset(end)
-        ),
-        CompactionRules(delete_retention_ms=DAY, now_ms=now_ms, map_bytes=map_bytes),
-        pace or Free(),
-        last,
-        InlineCompute(),
-    )
 
 
 async def all_batches(log: Log, *, compacted_meanwhile: bool = False) -> Sequence[Batch]:
@@ -177,7 +135,7 @@ async def test_the_last_record_of_each_key_stays_where_it_was(open_log: OpenLog)
     for number in range(60):
         append(log, (f"k{number % 7}", f"v{number}"))
     before = await all_records(log)
-    pace = Free()
+    pace = FreePace()
     result = await compacted(log, pace=pace)
     after = await all_records(log)
     end = int(log.active_base_offset)
@@ -662,7 +620,7 @@ async def test_a_log_that_is_cut_meanwhile_ends_the_compaction(what: str, open_l
                 await log.truncate_fully_and_start_at(Offset(100))
 
     with pytest.raises(CompactionAbandonedError, match="cut, closed or moved"):
-        await compacted(log, pace=Free(cut))
+        await compacted(log, pace=FreePace(cut))
     assert not [name for name in disk.list(F) if name.endswith((".cleaned", ".swap", ".deleted"))]
     log.close()
     again = await open_log(disk, config=SMALL)
@@ -683,7 +641,7 @@ async def test_a_cancelled_compaction_leaves_nothing_behind(open_log: OpenLog) -
             scope.cancel()
             await trio.lowlevel.checkpoint()
 
-        await compacted(log, pace=Free(cancel))
+        await compacted(log, pace=FreePace(cancel))
     assert scope.cancelled_caught
     assert await all_records(log) == before
     assert not [name for name in disk.list(F) if name.endswith(".cleaned")]

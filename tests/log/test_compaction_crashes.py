@@ -11,22 +11,16 @@ from cut_disk import CutDisk
 
 from quorate.log import Log, LogConfig
 from quorate.log.batches import Record, RecordContent, build_keyed_batch, read_batches, records_of
-from quorate.log.compaction import CompactionBounds, CompactionRules, compact
 from quorate.log.segments import finish_swaps
 from quorate.runtime import DiskError
 from quorate.simulation.world.simulated_disk import DiskOperation
-from quorate.simulation.world.simulated_runtime import InlineCompute
-from quorate.types import Offset
+from tests.log.conftest import compacted
 
 OpenLog = Callable[..., Awaitable[Log]]
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100, tail_bytes=0)
 MERGED = LogConfig(segment_bytes=1000, index_interval_bytes=100, tail_bytes=0)
 F = "data/t-0"
-
-
-class Unpaced:
-    async def moved(self, bytes_read: int, bytes_written: int) -> None:
-        pass
+RULES = {"delete_retention_ms": 100, "now_ms": 5000, "map_bytes": 1 << 16}
 
 
 async def filled(open_log: OpenLog) -> tuple[CutDisk, Log]:
@@ -43,17 +37,6 @@ async def filled(open_log: OpenLog) -> tuple[CutDisk, Log]:
     # Segments are put together as well.
     log.configure(MERGED)
     return disk, log
-
-
-async def compacted(log: Log) -> None:
-    await compact(
-        log,
-        CompactionBounds(dirty_start=Offset(0), end=log.active_base_offset),
-        CompactionRules(delete_retention_ms=100, now_ms=5000, map_bytes=1 << 16),
-        Unpaced(),
-        lambda header: False,
-        InlineCompute(),
-    )
 
 
 async def records(log: Log) -> list[Record]:
@@ -90,7 +73,7 @@ async def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(
 ) -> None:
     disk, log = await filled(open_log)
     before, epochs = await records(log), log.epochs
-    await compacted(log)
+    await compacted(log, **RULES)
     after = await records(log)
     assert len(after) < len(before)
     operations = swaps = 0
@@ -100,7 +83,7 @@ async def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(
             disk, log = await filled(open_log)
             disk.operations_left = operations
             try:
-                await compacted(log)
+                await compacted(log, **RULES)
                 finished = True
             except DiskError:
                 pass
@@ -119,7 +102,7 @@ async def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(
                 assert not leftovers
                 disk.lose_power(random.Random(seed))
             log = await open_log(disk, config=MERGED, recovery_point=24 if clean else 0)
-            await compacted(log)
+            await compacted(log, **RULES)
             assert await records(log) == after
         operations += 1
     assert operations > 30
@@ -129,7 +112,7 @@ async def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(
 async def test_a_crash_while_a_swap_is_finished_finishes_it_at_the_next_start(open_log: OpenLog) -> None:
     disk, log = await filled(open_log)
     before, epochs = await records(log), log.epochs
-    await compacted(log)
+    await compacted(log, **RULES)
     after = await records(log)
     operations = 0
     while True:
@@ -138,7 +121,7 @@ async def test_a_crash_while_a_swap_is_finished_finishes_it_at_the_next_start(op
             disk, log = await filled(open_log)
             disk.fail(DiskOperation.SYNC_FOLDER, skip=1)
             with pytest.raises(DiskError):
-                await compacted(log)
+                await compacted(log, **RULES)
             disk.crash_process()
             assert any(name.endswith(".log.swap") for name in disk.list(F))
             disk.operations_left = operations
@@ -162,7 +145,7 @@ async def test_a_swap_is_finished_below_the_log_start_too(open_log: OpenLog) -> 
     disk, log = await filled(open_log)
     disk.fail(DiskOperation.SYNC_FOLDER, skip=1)
     with pytest.raises(DiskError):
-        await compacted(log)
+        await compacted(log, **RULES)
     disk.crash_process()
     log = await open_log(disk, config=MERGED, recovery_point=24, log_start_offset=3)
     assert (log.log_start_offset, log.first_base_offset, log.end_offset) == (3, 0, 24)
@@ -174,7 +157,7 @@ async def test_a_log_whose_swap_failed_takes_no_append_before_it_is_opened_again
         before, epochs = await records(log), log.epochs
         disk.fail(DiskOperation.SYNC_FOLDER, skip=skip)
         with pytest.raises(DiskError):
-            await compacted(log)
+            await compacted(log, **RULES)
         with pytest.raises(Exception, match="must be opened again"):
             log.append_as_follower(b"")
         assert [record for record in await records(log) if record not in before] == []

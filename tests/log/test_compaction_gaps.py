@@ -15,6 +15,7 @@ from quorate.log.compression import Codec, compress
 from quorate.runtime.real import RealDisk, SyncStrategy
 from quorate.runtime.real.real_compute import ThreadCompute
 from quorate.types import Offset
+from tests.log.conftest import FreePace
 
 pytestmark = pytest.mark.real_time
 
@@ -27,12 +28,6 @@ T0 = 1_700_000_000_000
 def _no_full_collection() -> Iterator[None]:
     with no_full_collection():
         yield
-
-
-class Free:
-    """No rate: the compaction lets others run by itself."""
-
-    async def moved(self, bytes_read: int, bytes_written: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,8 @@ async def test_a_whole_compaction_of_a_large_log_lets_others_run(tmp_path: Path,
     assert bounds.end == RECORDS
     rules = CompactionRules(delete_retention_ms=1000, now_ms=T0, map_bytes=64 << 20)
     result = await within_gap(
-        compact(log, bounds, rules, Free(), lambda header: False, ThreadCompute()), what="a whole compaction"
+        compact(log, bounds, rules, FreePace(), lambda header: False, ThreadCompute()),
+        what="a whole compaction",
     )
     assert result.cleaned_to == RECORDS
     log.close()

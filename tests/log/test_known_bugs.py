@@ -10,30 +10,15 @@ import trio.testing
 
 from quorate.log import Log, LogConfig
 from quorate.log.batches import Batch, RecordContent, build_keyed_batch, read_batches, records_of
-from quorate.log.compaction import CompactionBounds, CompactionResult, CompactionRules, compact
 from quorate.log.log_errors import CompactionAbandonedError, DamagedLogError, OffsetOutOfRangeError
 from quorate.simulation.world.simulated_disk import SimulatedDisk
-from quorate.simulation.world.simulated_runtime import InlineCompute
 from quorate.types import Offset
+from tests.log.conftest import FreePace, compacted
 
 OpenLog = Callable[..., Awaitable[Log]]
 F = "data/t-0"
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100, tail_bytes=0)
 NOW = 1_000_000
-
-
-class Free:
-    """A pace without a limit. `meanwhile` is done once, when `reads` pieces have been read."""
-
-    def __init__(self, meanwhile: Callable[[], Awaitable[object]] | None = None, *, reads: int = 1) -> None:
-        self._meanwhile = meanwhile
-        self._reads = reads
-
-    async def moved(self, bytes_read: int, bytes_written: int) -> None:
-        self._reads -= 1
-        if self._reads <= 0 and self._meanwhile is not None:
-            meanwhile, self._meanwhile = self._meanwhile, None
-            await meanwhile()
 
 
 def append(log: Log, key: str, value: str, *, timestamp_ms: int = 1000, epoch: int = 1) -> None:
@@ -44,17 +29,6 @@ def append(log: Log, key: str, value: str, *, timestamp_ms: int = 1000, epoch: i
         records=[RecordContent(key.encode(), value.encode())],
     )
     log.append_as_follower(batch)
-
-
-async def compacted(log: Log, *, pace: Free | None = None) -> CompactionResult:
-    return await compact(
-        log,
-        CompactionBounds(dirty_start=Offset(0), end=log.active_base_offset),
-        CompactionRules(delete_retention_ms=1000, now_ms=NOW, map_bytes=1 << 20),
-        pace or Free(),
-        lambda header: False,
-        InlineCompute(),
-    )
 
 
 async def offsets(log: Log) -> list[int]:
@@ -243,7 +217,7 @@ async def test_a_part_of_which_only_offsets_are_left_keeps_its_end_and_its_newes
     log.configure(replace(config, segment_bytes=1))
     append(log, "k", "last", epoch=6)
     log.configure(config)
-    await compacted(log)
+    await compacted(log, delete_retention_ms=1000)
     (segment, end), *others = list(log.closed_spans())
     assert not others
     assert (segment.base_offset, end) == (0, 60)
@@ -273,7 +247,7 @@ async def test_a_batch_above_todays_limit_is_compacted_and_a_length_of_nonsense_
     log.configure(replace(config, max_batch_bytes=1 << 20, segment_bytes=1))
     append(log, "end", "1")
     log.configure(replace(config, max_batch_bytes=1 << 20))
-    result = await compacted(log)
+    result = await compacted(log, delete_retention_ms=1000)
     assert (result.records_before, result.records_after) == (3, 2)
     assert await offsets(log) == [1, 2, 3]
     file = disk.open(f"{F}/{0:020}.log")
@@ -282,7 +256,7 @@ async def test_a_batch_above_todays_limit_is_compacted_and_a_length_of_nonsense_
     ))  # fmt: skip
     file.write_at(position + 8, (1 << 30).to_bytes(4, "big"))
     with pytest.raises(DamagedLogError):
-        await compacted(log)
+        await compacted(log, delete_retention_ms=1000)
 
 
 @pytest.mark.bug("redpanda PR 17019")
@@ -305,7 +279,7 @@ async def test_a_prefix_that_goes_while_segments_are_merged_leaves_the_rest_whol
         await log.advance_log_start(Offset(start))
 
     try:
-        await compacted(log, pace=Free(cut, reads=reads))
+        await compacted(log, pace=FreePace(cut, reads=reads), delete_retention_ms=1000)
     except CompactionAbandonedError:
         pass
     else:
@@ -328,7 +302,7 @@ async def test_a_compacted_segments_indexes_count_from_its_own_base(open_log: Op
     log = await open_log(disk, config=config)
     for number in range(200):
         append(log, f"k{number % 150}", "v" * 10, timestamp_ms=1000 + number)
-    await compacted(log)
+    await compacted(log, delete_retention_ms=1000)
     found = await offsets(log)
     await log.flush_and_close()
     log = await open_log(disk, config=config, recovery_point=200, clean_shutdown=clean)
