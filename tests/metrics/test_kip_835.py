@@ -1,8 +1,6 @@
 """KIP-835's metrics of the metadata and its controller, in both spellings, moved by what happens in a
 simulated cluster."""
 
-import random
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -29,10 +27,10 @@ from quorate.metrics.declarations import (
 )
 from quorate.metrics.histogram import QUANTILES, Histogram
 from quorate.raft.state_machine.interface import CommittedBatch
-from quorate.simulation.world.scheduler import Scheduler, run
-from quorate.simulation.world.trace import Trace, logs_into
+from quorate.simulation.world.scheduler import Scheduler
 from quorate.types import Epoch, Offset
-from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
+from tests.metrics.conftest import in_a_cluster, until
+from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 from tests.simulator.brokers.broker_scenario import QUICK
 
 KIP_835 = {
@@ -57,6 +55,7 @@ KIP_835 = {
     "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes",
     "kafka_server_snapshotemitter_latestsnapshotgeneratedagems",
 }  # fmt: skip
+VALUES = QUICK | {"unclean.leader.election.enable": "true"}
 DECLARED = (*BROKER_METADATA, *CONTROLLER, *EVENT_MANAGER, *SNAPSHOTS)
 
 
@@ -65,19 +64,18 @@ def test_all_of_the_kip_are_declared_once() -> None:
     assert len(DECLARED) == len({declared.ours for declared in DECLARED}) == len(KIP_835)
 
 
-def samples(registry: CollectorRegistry) -> dict[str, float]:
-    """By name, with the labels where there are some; the same in both formats."""
-    pages = (
-        parse(generate_latest(registry).decode()),
-        parse_openmetrics(generate_openmetrics(registry).decode()),
-    )
+def pages(registry: CollectorRegistry) -> dict[str, float]:
+    """The samples, which are the same in both formats."""
     plain, openmetrics = (
         {
             sample.name + "".join(f"{{{value}}}" for value in sample.labels.values()): sample.value
             for family in page
             for sample in family.samples
         }
-        for page in pages
+        for page in (
+            parse(generate_latest(registry).decode()),
+            parse_openmetrics(generate_openmetrics(registry).decode()),
+        )
     )
     assert plain == openmetrics
     return plain
@@ -93,37 +91,12 @@ def spelled_twice(seen: dict[str, float], declared: Declaration) -> float:
 
 def shown(node: BrokerHost) -> dict[str, float]:
     """By attribute, in Kafka's units; of histograms the counts."""
-    seen = samples(node.serving.registry)
+    seen = pages(node.serving.registry)
     found = {each.bean: spelled_twice(seen, each) for each in (*BROKER_METADATA, *CONTROLLER, *SNAPSHOTS)}
     for each in EVENT_MANAGER:
         found[each.bean] = seen[f"{each.kafkas}_count"]
         assert found[each.bean] == seen[f"{each.ours}_count"] == seen[f"{each.ours}_bucket{{+Inf}}"]
     return found
-
-
-def in_a_cluster(scenario: Callable[[BrokerCluster], Awaitable[None]]) -> None:
-    trace = Trace(None)
-
-    async def program(scheduler: Scheduler) -> None:
-        settings = BrokerClusterSettings(
-            min_isr=1, partitions=1, values=QUICK | {"unclean.leader.election.enable": "true"}
-        )
-        async with trio.open_nursery() as nursery:
-            cluster = BrokerCluster(settings, random.Random(1), scheduler, nursery, trace)
-            await cluster.boot()
-            await cluster.converge(within_s=60)
-            await scenario(cluster)
-            assert cluster.violation is None
-            nursery.cancel_scope.cancel()
-
-    with logs_into(trace):
-        run(1, program)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(60):
-        while not condition():  # noqa: ASYNC110
-            await trio.sleep(0.01)
 
 
 def controller_of(node: BrokerHost) -> Any:
@@ -158,7 +131,7 @@ async def settled(cluster: BrokerCluster) -> None:
 
 
 def test_topics_partitions_and_where_the_metadata_is() -> None:
-    async def scenario(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         await create(cluster, "one", (1, 2, 3), (2, 3, 1))
         await create(cluster, "two", (3, 1, 2))
         leader = cluster.leader()
@@ -197,11 +170,11 @@ def test_topics_partitions_and_where_the_metadata_is() -> None:
             }
             assert {name: seen[name] for name in expected} == expected
 
-    in_a_cluster(scenario)
+    in_a_cluster(scenario, VALUES)
 
 
 def test_operations_of_the_controller_are_counted_and_timed_where_it_is_active() -> None:
-    async def scenario(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         leader = cluster.leader()
         assert leader is not None
         others = [node for node in cluster.nodes if node is not leader]
@@ -221,11 +194,11 @@ def test_operations_of_the_controller_are_counted_and_timed_where_it_is_active()
             await controller_of(leader).answer(CreateTopicsRequest(topics=(topic,)))
         assert shown(leader)["EventQueueOperationsTimedOutCount"] >= 1
 
-    in_a_cluster(scenario)
+    in_a_cluster(scenario, VALUES)
 
 
 def test_brokers_that_die_and_leaders_that_move() -> None:
-    async def scenario(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         leader = cluster.leader()
         assert leader is not None
         victim, other = (node for node in cluster.nodes if node is not leader)
@@ -260,11 +233,11 @@ def test_brokers_that_die_and_leaders_that_move() -> None:
             assert seen["CurrentControllerId"] == following.id
             assert seen["ActiveControllerCount"] == (node is following)
 
-    in_a_cluster(scenario)
+    in_a_cluster(scenario, VALUES)
 
 
 def test_a_leader_that_may_lack_records_is_counted_once_and_not_again_by_who_replays_it() -> None:
-    async def scenario(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         leader = cluster.leader()
         assert leader is not None
         first, second = (node for node in cluster.nodes if node is not leader)
@@ -291,7 +264,7 @@ def test_a_leader_that_may_lack_records_is_counted_once_and_not_again_by_who_rep
         offline = shown(first)["OfflinePartitionsCount"]
         assert offline == 0
 
-    in_a_cluster(scenario)
+    in_a_cluster(scenario, VALUES)
 
 
 @pytest.mark.bug("KAFKA-13104")
@@ -299,7 +272,7 @@ def test_a_fault_of_the_controller_is_counted_and_ends_its_leadership(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
 
-    async def scenario(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         leader = cluster.leader()
         assert leader is not None
         controller = controller_of(leader)
@@ -315,7 +288,7 @@ def test_a_fault_of_the_controller_is_counted_and_ends_its_leadership(
         await until(lambda: cluster.leader() not in (None, leader))
         assert shown(leader)["ActiveControllerCount"] == 0
 
-    in_a_cluster(scenario)
+    in_a_cluster(scenario, VALUES)
 
 
 # Errors, which stop a node
@@ -362,7 +335,7 @@ def test_a_histogram_has_buckets_for_prometheus_and_quantiles_for_kafkas_dashboa
     registry.register(Shows(histogram))
     for milliseconds in range(1, 101):
         histogram.record(milliseconds / 1000)
-    seen = samples(registry)
+    seen = pages(registry)
     name = EVENT_QUEUE_TIME.ours
     buckets = {
         bound: seen[f"{name}_bucket{{{bound}}}"] for bound in ("0.0003", "0.001", "0.01", "0.1", "+Inf")
@@ -389,7 +362,7 @@ def test_quantiles_are_of_the_recent_past_and_counts_of_all_of_it() -> None:
 def test_what_is_not_committed_is_in_no_metric() -> None:
     """Topics that a controller has written and that are undone when it loses its leadership."""
 
-    async def scenario(cluster: BrokerCluster) -> None:
+    async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         await create(cluster, "there", (1, 2))
         old = cluster.leader()
         assert old is not None
@@ -414,4 +387,4 @@ def test_what_is_not_committed_is_in_no_metric() -> None:
         await settled(cluster)
         assert counts() == [(1, 1)] * 3
 
-    in_a_cluster(scenario)
+    in_a_cluster(scenario, VALUES)

@@ -1,49 +1,18 @@
 """A broker whose disk is slow or that is paused shows up at the active controller, with the age of what
 waits."""
 
-import random
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
-from prometheus_client import CollectorRegistry
 
 from quorate.broker.controller.rpc.client_messages import Assignment, CreateTopicsRequest, NewTopic
-from quorate.simulation.world.scheduler import Scheduler, run
-from quorate.simulation.world.trace import Trace, logs_into
-from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
+from quorate.simulation.world.scheduler import Scheduler
+from tests.metrics.conftest import in_a_cluster, samples, until
+from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 from tests.simulator.brokers.broker_scenario import QUICK
 
 PATIENT = QUICK | {"broker.session.timeout.ms": "20000"}
 BEHIND = "a broker is behind with the state changes of its replicas"
-
-
-def samples(registry: CollectorRegistry) -> dict[str, float]:
-    return {
-        sample.name + "".join(f"{{{value}}}" for value in sample.labels.values()): sample.value
-        for family in registry.collect()
-        for sample in family.samples
-    }
-
-
-def in_a_cluster(scenario: Callable[[BrokerCluster, Scheduler], Awaitable[None]]) -> list[str]:
-    """The log lines of it."""
-    lines: list[str] = []
-    trace = Trace(lines.append)
-
-    async def program(scheduler: Scheduler) -> None:
-        settings = BrokerClusterSettings(min_isr=1, partitions=1, values=PATIENT)
-        async with trio.open_nursery() as nursery:
-            cluster = BrokerCluster(settings, random.Random(1), scheduler, nursery, trace)
-            await cluster.boot()
-            await cluster.converge(within_s=60)
-            await scenario(cluster, scheduler)
-            assert cluster.violation is None
-            nursery.cancel_scope.cancel()
-
-    with logs_into(trace):
-        run(1, program)
-    return lines
 
 
 async def create(active: BrokerHost, name: str, *brokers: int) -> None:
@@ -52,12 +21,6 @@ async def create(active: BrokerHost, name: str, *brokers: int) -> None:
     topic = NewTopic(name=name, assignments=(Assignment(partition_id=0, replicas=brokers),))
     answer = await controller.controller.answer(CreateTopicsRequest(topics=(topic,)))
     assert not answer.error and not answer.topics[0].error, answer
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(60):
-        while not condition():  # noqa: ASYNC110
-            await trio.sleep(0.05)
 
 
 def open_slowly(node: BrokerHost) -> trio.Event:
@@ -113,7 +76,7 @@ def test_a_broker_whose_disk_is_slow_has_pending_changes_with_their_age() -> Non
             == 1 + own["quorate_broker_state_change_time_seconds_bucket{10.0}"]
         )
 
-    lines = in_a_cluster(scenario)
+    lines = in_a_cluster(scenario, PATIENT)
     assert sum(BEHIND in line for line in lines) == 1, "one line for each time"
     assert any("a state change took long" in line for line in lines)
 
@@ -134,7 +97,7 @@ def test_a_paused_broker_is_behind_though_it_says_nothing() -> None:
         scheduler.resume(paused.name)
         await until(lambda: Seen(active, paused).behind == 0)
 
-    assert sum(BEHIND in line for line in in_a_cluster(scenario)) == 1
+    assert sum(BEHIND in line for line in in_a_cluster(scenario, PATIENT)) == 1
 
 
 def test_only_the_active_controller_judges_brokers() -> None:
@@ -152,4 +115,4 @@ def test_only_the_active_controller_judges_brokers() -> None:
         await until(lambda: "quorate_controller_broker_record_lag{1}" in samples(following.serving.registry))
         assert "quorate_controller_broker_record_lag{1}" not in samples(active.serving.registry)
 
-    in_a_cluster(scenario)
+    in_a_cluster(scenario, PATIENT)

@@ -1,12 +1,10 @@
 """A cluster walks through failures, and at every step each node's metrics say what its image says, counted
 here partition by partition."""
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 import trio
-from prometheus_client import CollectorRegistry
 
 from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
@@ -30,21 +28,12 @@ from quorate.broker.controller.state_machines import (
 )
 from quorate.broker.metadata.image import MetadataImage
 from quorate.metrics.declarations import CONTROLLER
-from quorate.simulation.world.scheduler import Scheduler, run
-from quorate.simulation.world.trace import Trace, logs_into
-from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
+from tests.metrics.conftest import in_a_cluster, samples
+from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 from tests.simulator.brokers.broker_scenario import QUICK
 
 SERVED = {each.bean: f"{each.kafkas}_total" if each.is_rate else each.kafkas for each in CONTROLLER}
 REPLICAS = "kafka_server_replicamanager"
-
-
-def samples(registry: CollectorRegistry) -> dict[str, float]:
-    return {
-        sample.name + "".join(f"{{{value}}}" for value in sample.labels.values()): sample.value
-        for family in registry.collect()
-        for sample in family.samples
-    }
 
 
 def counted(image: MetadataImage, broker_id: int) -> dict[str, float]:
@@ -219,17 +208,4 @@ async def walk(cluster: BrokerCluster) -> None:
 
 
 def test_at_every_step_of_a_walk_through_failures_the_metrics_say_what_the_image_says() -> None:
-    trace = Trace(None)
-
-    async def program(scheduler: Scheduler) -> None:
-        settings = BrokerClusterSettings(min_isr=1, partitions=1, values=QUICK)
-        async with trio.open_nursery() as nursery:
-            cluster = BrokerCluster(settings, random.Random(1), scheduler, nursery, trace)
-            await cluster.boot()
-            await cluster.converge(within_s=60)
-            await walk(cluster)
-            assert cluster.violation is None
-            nursery.cancel_scope.cancel()
-
-    with logs_into(trace):
-        run(1, program)
+    in_a_cluster(lambda cluster, _: walk(cluster), QUICK)
