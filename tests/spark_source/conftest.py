@@ -1,6 +1,7 @@
 """A sample of a metadata log, written as a node would."""
 
 import contextlib
+import pickle
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ from quorate.quorum_state.meta_properties import MetaProperties, store_meta_prop
 from quorate.raft.storage.watermark import WatermarkCheckpoint
 from quorate.runtime.network import Address
 from quorate.runtime.real import RealDisk, RealNetwork, SyncStrategy
-from quorate.spark_source import spark_session
+from quorate.spark_source import MetadataLogSource, spark_session
 from quorate.spark_source.java import NoJavaError, find_java
 from quorate.types import Offset
 
@@ -138,6 +139,16 @@ class WrittenLog:
             checkpoint = WatermarkCheckpoint(disk, str(self.log_folder), end_offset=Offset(log.end_offset))
             checkpoint.note_high_watermark(Offset(committed))
             await checkpoint.store()
+
+
+def read_rows(**options: object) -> list[dict[str, Any]]:
+    """All rows, as Spark would read them: everything that crosses processes is pickled."""
+    made = MetadataLogSource({name: str(value) for name, value in options.items()})
+    source = pickle.loads(pickle.dumps(made))
+    reader = source.reader(source.schema())
+    partitions = [pickle.loads(pickle.dumps(part)) for part in reader.partitions()]
+    reader = pickle.loads(pickle.dumps(reader))
+    return [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
 
 
 def write_sample(log: WrittenLog) -> None:

@@ -1,6 +1,5 @@
 """Reading from brokers, without Spark."""
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,25 +10,18 @@ from quorate.cli.node.free_ports import free_ports
 from quorate.runtime.network import Address
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.spark_errors import DataLossError, LogUnavailableError
+from tests.spark_source.conftest import read_rows
 
 QUICK = {"fetchOffset.numRetries": "3", "fetchOffset.retryIntervalMs": "1"}
 
 
 def read(*brokers: Any, **options: object) -> list[dict[str, Any]]:
-    given = {name: str(value) for name, value in options.items()}
     servers = ",".join(str(getattr(broker, "address", broker)) for broker in brokers)
-    made = MetadataLogSource({"bootstrapServers": servers, **QUICK, **given})
-    source = pickle.loads(pickle.dumps(made))
-    reader = source.reader(source.schema())
-    partitions = [pickle.loads(pickle.dumps(part)) for part in reader.partitions()]
-    reader = pickle.loads(pickle.dumps(reader))
-    return [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
+    return read_rows(bootstrapServers=servers, **QUICK, **options)
 
 
 def from_folder(log: Any, **options: object) -> list[dict[str, Any]]:
-    source = MetadataLogSource({"path": str(log.folder), **{k: str(v) for k, v in options.items()}})
-    reader = source.reader(source.schema())
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return read_rows(path=log.folder, **options)
 
 
 @pytest.fixture

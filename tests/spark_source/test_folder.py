@@ -1,7 +1,6 @@
 """Reading a node's folder, without Spark."""
 
 import json
-import pickle
 import struct
 import subprocess
 import sys
@@ -34,21 +33,13 @@ from quorate.spark_source.spark_errors import (
     OptionError,
 )
 from quorate.spark_source.views.registry import new_view
+from tests.spark_source.conftest import read_rows
 
 VIEWS = ["records", "partitions", "topics", "brokers"]
 
 
 def read(path: Path, **options: object) -> list[dict[str, Any]]:
-    """All rows, as Spark would read them: everything that crosses processes is pickled."""
-    source = pickle.loads(pickle.dumps(MetadataLogSource({"path": str(path)} | given_as_text(options))))
-    reader = source.reader(source.schema())
-    partitions = [pickle.loads(pickle.dumps(part)) for part in reader.partitions()]
-    reader = pickle.loads(pickle.dumps(reader))
-    return [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
-
-
-def given_as_text(options: dict[str, object]) -> dict[str, str]:
-    return {name: str(value) for name, value in options.items()}
+    return read_rows(path=path, **options)
 
 
 def test_rows_are_the_records_with_their_keys(sample: Any) -> None:

@@ -19,15 +19,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source import MetadataLogSource
+from tests.spark_source.conftest import read_rows
 
 pytestmark = pytest.mark.system
 TOPIC_RECORD = 4
-
-
-def read(**options: str) -> list[dict[str, Any]]:
-    source = MetadataLogSource(options)
-    reader = source.reader(source.schema())
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
 class Stream:
@@ -103,7 +98,7 @@ def test_all_tell_the_same_through_a_leader_change(make_cluster: Callable[..., L
     cluster.wait_ready()
     stream.trigger()
 
-    live = read(bootstrapServers=cluster.bootstrap)
+    live = read_rows(bootstrapServers=cluster.bootstrap)
     assert stream.rows == live[: len(stream.rows)]
     assert live[-1]["epoch"] > live[0]["epoch"]
     created = {row["topic"]: row for row in live if row["type"] == "Topic"}
@@ -111,14 +106,14 @@ def test_all_tell_the_same_through_a_leader_change(make_cluster: Callable[..., L
         assert asked - 1 <= created[name]["timestamp"].timestamp() * 1000 <= told + 1
     removed = [row["topic"] for row in live if row["type"] == "RemoveTopic"]
     assert removed == ["scratch"]
-    elections = read(bootstrapServers=cluster.bootstrap, view="partitions")
+    elections = read_rows(bootstrapServers=cluster.bootstrap, view="partitions")
     named = {row["topic"] for row in elections if row["elected"]}
     assert named == {"orders", "scratch", "later"}
 
     codes = cluster.stop()
     assert set(codes.values()) == {0}
     for node in cluster.nodes:
-        offline = read(path=str(node.folder / "data"))
+        offline = read_rows(path=str(node.folder / "data"))
         # A node that stopped first may know less, and the last to stop more.
         shared = min(len(offline), len(live))
         assert offline[:shared] == live[:shared]

@@ -15,6 +15,7 @@ from quorate.broker.metadata.metadata_records import NoOp
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.spark_errors import DataLossError, OptionError, SourceError
 from quorate.spark_source.stream_reader import MetadataStreamReader
+from tests.spark_source.conftest import read_rows
 
 
 def stream(log: Any, **options: object) -> MetadataStreamReader:
@@ -61,9 +62,7 @@ def run(log: Any, position: Any = None, **options: object) -> tuple[list[Any], A
 
 
 def batch_rows(log: Any, **options: object) -> list[Any]:
-    source = MetadataLogSource({"path": str(log.folder), **{k: str(v) for k, v in options.items()}})
-    reader = source.reader(source.schema())
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return read_rows(path=log.folder, **options)
 
 
 def test_offsets_have_fixed_keys_in_a_fixed_order(sample: Any) -> None:

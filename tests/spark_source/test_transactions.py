@@ -17,17 +17,13 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     Topic,
 )
-from quorate.spark_source import MetadataLogSource
+from tests.spark_source.conftest import read_rows
 
 TYPED = ["partitions", "topics", "brokers"]
 
 
 def read(log: Any, **options: object) -> list[dict[str, Any]]:
-    source = MetadataLogSource(
-        {"path": str(log.folder), **{name: str(value) for name, value in options.items()}}
-    )
-    reader = source.reader(source.schema())
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return read_rows(path=log.folder, **options)
 
 
 def tell(log: Any, number: int) -> None:
