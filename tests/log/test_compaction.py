@@ -168,7 +168,7 @@ async def test_a_compacted_log_is_left_as_it_is(open_log: OpenLog) -> None:
     assert (disk.list(F), [bytes(one.data) for one in await all_batches(log)]) == (names, content)
 
 
-async def test_what_is_at_or_above_the_end_stays_and_supersedes_nothing(open_log: OpenLog) -> None:
+async def test_records_at_or_above_the_end_stay_and_supersede_nothing(open_log: OpenLog) -> None:
     log = await open_log(SimulatedDisk(), config=SMALL)
     for number in range(12):
         append(log, ("k", f"v{number}"))
@@ -775,7 +775,7 @@ async def test_a_search_by_time_passes_over_what_has_no_record(open_log: OpenLog
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.randoms(use_true_random=False), steps=st.integers(5, 60))
-async def test_a_compacted_log_is_a_dictionary_and_nobody_who_keeps_up_misses_a_deletion(
+async def test_a_compacted_log_is_a_dictionary_and_a_reader_that_keeps_up_misses_no_deletion(
     draw: random.Random, steps: int, open_log: OpenLog
 ) -> None:
     disk = SimulatedDisk()

@@ -51,9 +51,7 @@ def names(disk: SimulatedDisk, suffix: str) -> list[str]:
 
 @pytest.mark.bug("KAFKA-10101")
 @pytest.mark.parametrize("seed", range(8))
-async def test_what_a_start_has_recovered_survives_a_power_loss_before_any_flush(
-    open_log: OpenLog, seed: int
-) -> None:
+async def test_recovered_records_survive_a_power_loss_before_any_flush(open_log: OpenLog, seed: int) -> None:
     disk = SimulatedDisk()
     log = await open_log(disk, config=SMALL)
     for number in range(5):

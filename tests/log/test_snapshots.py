@@ -429,7 +429,7 @@ async def test_the_bootstrap_snapshot_is_not_for_others() -> None:
     assert (again.latest, again.voters) == (None, VotersAt(Offset(-1), VOTERS))
 
 
-async def test_a_deleted_snapshot_is_missing_for_those_who_ask_and_stays_for_those_who_read() -> None:
+async def test_a_deleted_snapshot_is_missing_for_requests_and_stays_for_its_readers() -> None:
     disk = SimulatedDisk()
     store = await opened(disk)
     await take(store, [bytes([number]) * 1024 * 1024 for number in range(5)])

@@ -63,7 +63,7 @@ async def test_a_flip_of_any_bit_is_found_and_costs_one_batch(open_log: Opener, 
         assert 3 <= damaged.end_offset <= last, (position, damaged)
 
 
-async def test_what_is_behind_damage_is_checked_too(open_log: Opener, batch: Builder) -> None:
+async def test_batches_behind_damage_are_checked_too(open_log: Opener, batch: Builder) -> None:
     disk = SimulatedDisk()
     log = await filled(open_log, batch, disk)
     size = len(batch(0, timestamp_ms=1000))
@@ -169,7 +169,7 @@ async def test_large_batches_and_random_flips(open_log: Opener, batch: Builder) 
         assert findings.damaged[0].position <= position
 
 
-async def test_what_is_around_damage_can_be_read(open_log: Opener, batch: Builder) -> None:
+async def test_batches_around_damage_can_be_read(open_log: Opener, batch: Builder) -> None:
     """Whichever byte of a header is damaged: the batches before and behind it are found."""
     size = len(batch(0, timestamp_ms=1000))
     for position in range(4 * size, 4 * size + 61):

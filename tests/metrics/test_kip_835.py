@@ -236,7 +236,7 @@ def test_brokers_that_die_and_leaders_that_move() -> None:
     in_a_cluster(scenario, VALUES)
 
 
-def test_a_leader_that_may_lack_records_is_counted_once_and_not_again_by_who_replays_it() -> None:
+def test_a_leader_that_may_lack_records_is_counted_once_and_not_again_at_a_replay() -> None:
     async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         leader = cluster.leader()
         assert leader is not None
@@ -359,7 +359,7 @@ def test_quantiles_are_of_the_recent_past_and_counts_of_all_of_it() -> None:
 
 
 @pytest.mark.bug("KAFKA-14457")
-def test_what_is_not_committed_is_in_no_metric() -> None:
+def test_uncommitted_changes_are_in_no_metric() -> None:
     """Topics that a controller has written and that are undone when it loses its leadership."""
 
     async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:

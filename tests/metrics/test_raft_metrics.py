@@ -291,7 +291,7 @@ def test_two_quorums_with_the_same_labels_are_told_to_differ(labels):
         RaftMetrics(registry, labels=labels)
 
 
-def test_a_registry_and_its_metrics_go_when_nobody_has_them():
+def test_an_unreferenced_registry_is_freed_with_its_metrics():
     registry = CollectorRegistry()
     gone = [weakref.ref(registry), weakref.ref(RaftMetrics(registry, monotonic=Clock()))]
     gc.collect()

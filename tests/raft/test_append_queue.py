@@ -138,7 +138,7 @@ async def test_nothing_above_the_high_watermark_is_applied(rig, nursery):
     assert rig.machine.applied == [(0, [b"a"]), (1, [b"b"])]
 
 
-async def test_what_the_log_has_in_memory_is_applied_without_a_checkpoint(rig):
+async def test_records_in_the_logs_memory_are_applied_without_a_checkpoint(rig):
     own = pending(b"b")
     rig.append(b"a")
     rig.append(b"b", own=own)

@@ -42,7 +42,7 @@ async def channel_to(world, node, *, cluster_id=CLUSTER_ID):
         nursery.cancel_scope.cancel()
 
 
-async def test_a_node_tells_who_knows_nothing_but_its_address_of_which_cluster_it_is_and_who_leads(
+async def test_a_node_tells_its_cluster_and_its_leader_to_a_client_that_knows_only_its_address(
     autojump_clock, world
 ):
     await world.start(1, 2, 3)
@@ -127,9 +127,7 @@ async def read_all(channel, snapshot, *, max_bytes):
     return data
 
 
-async def test_the_snapshots_of_a_node_are_listed_and_read_and_nobody_becomes_a_replica(
-    autojump_clock, world
-):
+async def test_the_snapshots_of_a_node_are_listed_and_read_and_no_replica_is_added(autojump_clock, world):
     await world.start(1, 2, 3)
     leader = await world.leader()
     await leader.append([b"kept" * 50])
@@ -154,7 +152,9 @@ async def test_the_snapshots_of_a_node_are_listed_and_read_and_nobody_becomes_a_
     [(0, 0, ErrorCode.POSITION_OUT_OF_RANGE), (0, 10_000, ErrorCode.POSITION_OUT_OF_RANGE),
      (1, 0, ErrorCode.SNAPSHOT_NOT_FOUND)],
 )  # fmt: skip
-async def test_what_is_no_part_of_a_snapshot_is_refused(autojump_clock, world, end_offset, position, code):
+async def test_a_request_for_bytes_outside_a_snapshot_is_refused(
+    autojump_clock, world, end_offset, position, code
+):
     """`end_offset`: above that of the snapshot that is there."""
     await world.start(1, 2, 3)
     leader = await world.leader()

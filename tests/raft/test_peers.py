@@ -243,7 +243,7 @@ async def test_after_a_breach_good_answers_count_again(autojump_clock, ends, log
     assert isinstance(ends.events[-1], Received)
 
 
-async def test_an_answer_to_a_question_that_nobody_asked_is_skipped(autojump_clock, ends):
+async def test_an_answer_to_no_request_is_skipped(autojump_clock, ends):
     await ends.serve(
         lambda request: [
             *encode(

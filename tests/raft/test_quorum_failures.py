@@ -33,7 +33,7 @@ async def outcome_of(function, *arguments):
 
 
 @pytest.mark.bug("KAFKA-10778")
-async def test_a_failed_sync_stops_the_node_and_everybody_who_waits_hears_why(autojump_clock, world, nursery):
+async def test_a_failed_sync_stops_the_node_and_every_waiter_gets_the_reason(autojump_clock, world, nursery):
     await world.start(1, 2, 3)
     leader = await world.leader()
     node = leader.node_id

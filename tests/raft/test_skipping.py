@@ -72,7 +72,7 @@ async def test_a_cluster_goes_on_past_a_batch_that_every_node_skips(autojump_clo
     assert world.failures == {}
 
 
-async def test_a_snapshot_taken_behind_a_skip_holds_the_same_state_for_who_loads_it(autojump_clock, world):
+async def test_a_snapshot_taken_behind_a_skip_holds_the_same_state_for_its_loader(autojump_clock, world):
     where = await poisoned(world)
     for node in (1, 2, 3):
         await skip(world, node, where)

@@ -30,7 +30,7 @@ def fragmented(count: int) -> tuple[list[bytearray], list[bytes]]:
     return buffers, kept
 
 
-def test_what_a_crowd_has_left_goes_back() -> None:
+def test_the_memory_of_a_crowd_goes_back() -> None:
     """In a process of its own: where other tests have left free memory, no more is needed."""
     subprocess.run([sys.executable, __file__], check=True, timeout=60)
 
@@ -55,7 +55,7 @@ async def crowd() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_nobody_looks_for_free_memory_where_there_is_no_more_than_before(
+async def test_free_memory_is_not_searched_if_there_is_no_more_than_before(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     """And less and less often where it is all in use."""

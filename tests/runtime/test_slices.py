@@ -45,7 +45,7 @@ async def test_of_much_long_work_one_slice_runs_in_a_pass_and_all_have_their_tur
 
 
 @pytest.mark.parametrize("given_up", [0, 1, 2])
-async def test_who_is_cancelled_in_the_line_holds_nobody_up(
+async def test_a_cancelled_waiter_does_not_delay_the_others(
     mock_clock: trio.testing.MockClock, given_up: int
 ) -> None:
     done: list[int] = []

@@ -45,7 +45,7 @@ async def test_the_block_ends_with_its_tasks_and_none_starts_afterwards() -> Non
         tasks.start(task)
 
 
-async def test_a_task_has_the_context_of_who_runs_it_and_not_of_who_started_it() -> None:
+async def test_a_task_has_the_context_of_its_runner_and_not_of_its_starter() -> None:
     """What an embedder's request notes in its context must not be in the log lines of a node for good."""
     tasks, request = Tasks(), ContextVar[str]("request", default="none")
     seen: list[str] = []

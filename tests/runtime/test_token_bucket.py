@@ -24,7 +24,7 @@ def test_a_quota_that_is_raised_shortens_the_wait() -> None:
     assert bucket.wait_s(200, now=0.0) == 0
 
 
-def test_who_uses_nothing_for_long_has_one_burst_and_no_more() -> None:
+def test_a_long_pause_allows_one_burst_and_no_more() -> None:
     bucket = TokenBucket(burst_s=BURST_S)
     bucket.use(1000, 100, now=0.0)
     bucket.use(1100, 100, now=10_000.0)
@@ -35,7 +35,7 @@ def test_who_uses_nothing_for_long_has_one_burst_and_no_more() -> None:
     st.lists(st.tuples(st.floats(0.001, 3), st.integers(0, 3000)), min_size=1, max_size=200),
     st.sampled_from([10, 100, 1000]),
 )
-def test_who_obeys_never_gets_more_than_its_quota_one_burst_and_its_last_use(
+def test_an_obedient_user_never_gets_more_than_its_quota_one_burst_and_its_last_use(
     uses: list[tuple[float, int]], quota: int
 ) -> None:
     bucket, now, used = TokenBucket(burst_s=BURST_S), 0.0, 0

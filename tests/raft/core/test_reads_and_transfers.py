@@ -134,7 +134,7 @@ def test_a_read_round_is_not_mentioned_once_it_is_confirmed(make_core: Any) -> N
     assert core.key() != calm, "what was parked differs"
 
 
-def test_reads_fail_where_nobody_leads_and_when_leadership_ends(make_core: Any) -> None:
+def test_reads_fail_without_a_leader_and_when_leadership_ends(make_core: Any) -> None:
     core = leading(make_core)
     core.step(ReadIndex(1))
     core.step(ReadIndex(2))

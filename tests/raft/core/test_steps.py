@@ -174,7 +174,7 @@ def test_a_candidate_restarts_as_candidate_of_the_same_epoch(make_core: Any) -> 
     assert not any(isinstance(effect, Persist) for effect in effects)
 
 
-def test_a_candidate_that_lost_restarts_as_follower_of_who_won(make_core: Any) -> None:
+def test_a_candidate_that_lost_restarts_as_follower_of_the_winner(make_core: Any) -> None:
     core = make_core(epoch=3, voted=1, leader=2)
     core.start()
     assert core.role is Role.FOLLOWER and core.leader == 2 and core.voted == ReplicaKey(ONE)
@@ -217,7 +217,9 @@ def nobody_leads(core: Core, source: NodeId) -> FetchResponse:
     return answer_of(core, source, FetchResponse, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def test_a_voter_that_hears_from_a_majority_that_nobody_leads_stands_soon_and_once(make_core: Any) -> None:
+def test_a_voter_that_hears_from_a_majority_that_no_leader_is_known_stands_soon_and_once(
+    make_core: Any,
+) -> None:
     core = make_core()
     core.start()
     hurried = ArmTimer(ELECTION, 0, 200)
@@ -707,7 +709,7 @@ def test_an_empty_answer_keeps_the_last_fetched_epoch(make_core: Any) -> None:
     assert fetch.message.last_fetched_epoch == 2
 
 
-def test_an_answer_that_nobody_waits_for_is_ignored(make_core: Any) -> None:
+def test_an_answer_without_a_request_is_ignored(make_core: Any) -> None:
     core = following(make_core)
     before = core.key()
     diverging = fetch_response(correlation=99, diverging=EpochEnd(Epoch(1), Offset(1)))

@@ -55,7 +55,7 @@ def test_an_offset_that_is_out_of_order_is_found(
 @pytest.mark.parametrize(
     ("applied", "broken"), [(2, "snapshot end <= applied"), (5, "applied <= high watermark")]
 )
-def test_what_is_applied_is_committed_and_not_older_than_a_snapshot(
+def test_the_applied_records_are_committed_and_not_older_than_a_snapshot(
     core: Core, applied: int, broken: str
 ) -> None:
     with pytest.raises(InvariantError, match=f"not in order: {broken} "):

@@ -183,7 +183,7 @@ def test_the_sets_below_the_log_start_are_forgotten(make_core: Any) -> None:
     assert core.voters_at(Offset(2)) is None
 
 
-def test_a_removed_voter_is_neither_counted_nor_told_who_leads(make_core: Any) -> None:
+def test_a_removed_voter_is_neither_counted_nor_told_of_the_leader(make_core: Any) -> None:
     core = leading(make_core)
     core.step(ChangeVoters(1, RemoveVoter(key(3))))
     core.step(Durable(core.generation, Offset(4)))
