@@ -101,17 +101,6 @@ class Reads(OpenLog):
             self._segments[index].path, self._segments[index].size, f"offset {offset} is missing"
         )
 
-    async def is_batch_boundary(self, offset: int) -> bool:
-        """True if a batch starts at `offset` or the log ends there. A snapshot must end at such an offset,
-        because a log that begins there can only take whole batches. False outside of the log."""
-        if not self.log_start_offset <= offset <= self.end_offset:
-            return False
-        if offset == self.end_offset:
-            return True
-        segment = self._segments[bisect_right(self._segments, offset, key=base_of) - 1]
-        spot = await read_cold(segment.find(offset))
-        return spot is not None and spot.base_offset == offset
-
     async def voter_sets(self, from_offset: int) -> list[VotersAt]:
         """The voter sets in the batches from the one that holds `from_offset` on, in order (KIP-853). Reads
         headers, and whole batches only of control records: for a start. Raises `OffsetOutOfRangeError`,

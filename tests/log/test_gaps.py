@@ -143,7 +143,6 @@ async def unpaced(size: int) -> None:
 LOG: dict[str, Callable[[Log], Awaitable[object]]] = {
     "read": lambda log: log.read(BATCHES // 2, 1 << 20),
     "read, index rebuilt": rebuild,
-    "is_batch_boundary": lambda log: log.is_batch_boundary(BATCHES // 2),
     "voter_sets": lambda log: log.voter_sets(0),
     "offset_for_timestamp": lambda log: log.offset_for_timestamp(T0 + BATCHES * 2 // 3),
     "offset_for_timestamp, newest": lambda log: log.offset_for_timestamp(T0 + BATCHES - 1),

@@ -154,20 +154,6 @@ async def test_truncating_back_to_the_start_leaves_the_epoch_below_it(open_node:
     assert (node.log.end_offset, node.log.last_epoch, node.log.epochs) == (12, 2, ())
 
 
-@pytest.mark.bug("Kafka PR 21028")
-async def test_a_batch_boundary_is_where_a_batch_starts_or_the_log_ends(open_node: OpenNode) -> None:
-    node = await open_node()
-    for count in (1, 10, 3, 1, 1, 7):
-        await node.fill(1, count=count)
-    boundaries = [offset for offset in range(-1, 25) if await node.log.is_batch_boundary(offset)]
-    assert boundaries == [0, 1, 11, 14, 15, 16, 23]
-    assert len(segments(node.disk)) > 1
-    await node.take(14)
-    await node.log.advance_log_start(Offset(14))
-    boundaries = [offset for offset in range(-1, 25) if await node.log.is_batch_boundary(offset)]
-    assert boundaries == [14, 15, 16, 23]
-
-
 @pytest.mark.bug("KAFKA-12205")
 async def test_a_start_removes_what_a_crash_left_below_the_log_start(open_node: OpenNode) -> None:
     node = await open_node()

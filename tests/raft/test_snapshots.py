@@ -94,6 +94,7 @@ async def test_age_takes_none_when_its_limit_is_0(autojump_clock, world):
 
 
 @pytest.mark.bug("KAFKA-14618")
+@pytest.mark.bug("Kafka PR 21028")
 async def test_the_id_is_the_offset_after_the_last_record_and_replay_goes_on_there(autojump_clock, world):
     quorum = await alone(world)
     base = (await quorum.append([b"%d" % number for number in range(100)])).base_offset

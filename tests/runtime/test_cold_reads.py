@@ -129,7 +129,7 @@ async def test_a_file_that_is_closed_under_a_cold_read_is_read_to_the_end(
 
 
 async def test_cold_pages_of_a_log(disk: RealDisk, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Reads by offset and by time, boundaries and voter sets, also through a wrong index."""
+    """Reads by offset and by time, and voter sets, also through a wrong index."""
     config = LogConfig(segment_bytes=128 * 1024, tail_bytes=0)
     log = await Log.open(disk, f"{tmp_path}/t-0", config, now_ms=lambda: T0)
     for offset in range(BATCHES):
@@ -138,7 +138,6 @@ async def test_cold_pages_of_a_log(disk: RealDisk, tmp_path: Path, request: pyte
     request.getfixturevalue("cold")
     assert (await log.read(5, 1))[:8] == (5).to_bytes(8, "big")
     assert (await log.read(1234, 100_000))[:8] == (1234).to_bytes(8, "big")
-    assert await log.is_batch_boundary(7)
     assert await log.offset_for_timestamp(T0 + 1234) == 1234
     assert await log.voter_sets(0) == []
     log._segments[0].indexes.offsets._positions[0] += 1
