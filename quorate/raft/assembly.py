@@ -363,7 +363,7 @@ class Node:
         await self.driver.requests.transfer_leadership(successor)
 
     async def take_snapshot(self) -> SnapshotId:
-        return await self.driver.snapshots.take()
+        return await self.driver.snapshots.taker.take()
 
     def list_snapshots(self) -> tuple[ListedSnapshot, ...]:
         return tuple(

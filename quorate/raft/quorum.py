@@ -135,7 +135,7 @@ class Quorum(Generic[Outcome]):
             if address is not None:
                 listener = await runtime.network.listen(address)
             node = Node(config, storage, state_machine, runtime=runtime, telemetry=telemetry or NoTelemetry())
-            await node.driver.snapshots.load_latest()
+            await node.driver.snapshots.receiver.load_latest()
             quorum: Quorum[Opened] = Quorum(config, node)
             tell_forked(quorum)
             raised: Exception | None = None
@@ -352,7 +352,7 @@ class Quorum(Generic[Outcome]):
         quorum takes snapshots by itself (`snapshot_max_new_bytes`, `snapshot_max_interval_ms`). Call this
         only to shorten the next restart. Raises `SnapshotNotTakenError`, `QuorumStoppedError`."""
         self._check_running()
-        return await self._node.driver.snapshots.take()
+        return await self._node.driver.snapshots.taker.take()
 
     def snapshots(self) -> tuple[SnapshotId, ...]:
         """The ids of the snapshots on this node's disk, in ascending order."""

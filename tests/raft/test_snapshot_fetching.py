@@ -334,7 +334,7 @@ async def test_a_loaded_state_that_the_log_overtakes_is_dropped(autojump_clock, 
     """The next leader still has all of the log, so nothing is left to install it for."""
     leader, straggler = await two_and_a_straggler(small)
     await move_log_start(small, leader)
-    receiver = straggler._node.driver.snapshots._receiver
+    receiver = straggler._node.driver.snapshots.receiver
     disk = small.hosts[straggler.node_id].disk
     disk.sync_delay = lambda path: 3.0 if ".fetched" in path else 0.001
     small.network.heal()
@@ -477,7 +477,7 @@ async def test_a_snapshot_that_goes_while_it_is_fetched_is_answered_with_the_nex
 async def test_asking_for_what_is_not_there_is_answered_with_what_is_wrong(autojump_clock, small):
     leader, _ = await two_and_a_straggler(small)
     snapshot = await move_log_start(small, leader)
-    sender = leader._node.driver.snapshots._sender
+    sender = leader._node.driver.snapshots.sender
     answers = []
     sender._answer = answers.append
 

@@ -132,8 +132,8 @@ class SegmentIndexes:
                 self.take_max()
 
     def take_max(self) -> None:
-        """Take the largest timestamp from the last entry. Without an index by time it stays, and may be too
-        large."""
+        """Set the largest timestamp to that of the last entry. Without an index by time it stays, and may be
+        too large."""
         if self.times is not None:
             entry = self.times.last
             self.max_timestamp, self.max_relative_offset = (-1, -1) if entry is None else entry
@@ -161,9 +161,10 @@ class SegmentIndexes:
         return self.times is not None and self.times.unsynced and self.last_position > 0
 
     async def sync_times(self) -> None:
-        """The entries by time are on the device when this returns: what is durable is not read again for
-        them. (Entries by offset that are missing are made again from what is behind the last one. While there
-        are none of these all of the segment is read at a start, and nothing needs to be synced.)"""
+        """Write the entries by time to the device: a start does not read durable batches again for them.
+
+        Missing entries by offset are made again from the batches behind the last one. While there is none, a
+        start reads all of the segment, and nothing needs to be synced."""
         if self.times is not None:
             self.times.save()
             if self.last_position:

@@ -231,7 +231,7 @@ class ReadIndexFailed(_Other):
 @value(frozen=True, slots=True)
 class TransferEnded(_Other):
     """The transfer of leadership failed: the successor is not a voter, or did not catch up within an
-    election timeout. This node continues to lead. (After a success the role changes to Resigned instead.)"""
+    election timeout. This node continues to lead. After a success the role changes to Resigned instead."""
 
     successor: NodeId
     error: ErrorCode

@@ -325,11 +325,11 @@ class Driver:
             case fx.RoleChanged():
                 self._report_role(effect)
             case fx.SendSnapshotChunk():
-                self.snapshots.send_chunk(effect)
+                self.snapshots.sender.send(effect)
             case fx.StoreSnapshotChunk():
-                self.snapshots.store_chunk(effect)
+                self.snapshots.receiver.store_chunk(effect)
             case fx.CheckSnapshot():
-                self.snapshots.check(effect)
+                self.snapshots.receiver.check(effect)
             case fx.AppendVoters():
                 self._writer.append_voters(effect)
                 self._sync_wake.set()
@@ -418,7 +418,7 @@ class Driver:
                 await self.log.truncate(barrier.end_offset)
                 self._writer.report_log_end()
             case fx.InstallSnapshot():
-                await self.snapshots.install(barrier)
+                await self.snapshots.receiver.install(barrier)
             case _:
                 assert_never(barrier)
 

@@ -7,15 +7,11 @@ import trio
 from quorate.log import SnapshotMissingError
 from quorate.log.snapshots import SnapshotContents
 from quorate.raft.core import (
-    CheckSnapshot,
     Core,
     Event,
     FetchSnapshotResponse,
-    InstallSnapshot,
     LogStartMoved,
-    SendSnapshotChunk,
     SnapshotTaken,
-    StoreSnapshotChunk,
 )
 from quorate.raft.snapshots.snapshot_cleaning import CleaningHooks, Retention, SnapshotCleaner
 from quorate.raft.snapshots.snapshot_fetching import SnapshotReceiver
@@ -53,7 +49,8 @@ class SnapshotDriver(Protocol):
 
 
 class Snapshots:
-    """The parts, wired together. `SnapshotStore` owns the files."""
+    """The parts, wired together: the driver calls `taker`, `receiver` and `sender`. `SnapshotStore` owns the
+    files."""
 
     def __init__(
         self,
@@ -71,7 +68,7 @@ class Snapshots:
         self._store = storage.snapshots
         self._telemetry = telemetry
         core, applier = driver.core, driver.applier
-        self._taker = SnapshotTaker(
+        self.taker = SnapshotTaker(
             state_machine,
             applier,
             storage.log,
@@ -92,7 +89,7 @@ class Snapshots:
                 start_moved=self._start_moved,
             ),
         )
-        self._receiver = SnapshotReceiver(
+        self.receiver = SnapshotReceiver(
             state_machine,
             applier,
             storage.log,
@@ -100,7 +97,7 @@ class Snapshots:
             checked=driver.deliver,
             replaced=self._report_replaced,
         )
-        self._sender = SnapshotSender(storage.snapshots, answer=driver.answer_snapshot_fetch)
+        self.sender = SnapshotSender(storage.snapshots, answer=driver.answer_snapshot_fetch)
 
     @property
     def ids(self) -> tuple[SnapshotId, ...]:
@@ -120,32 +117,11 @@ class Snapshots:
             raise SnapshotMissingError(snapshot)
         return await self._store.read_chunk(snapshot, position, min(max_bytes, CHUNK_BYTES))
 
-    async def load_latest(self) -> None:
-        """Load the latest snapshot before any record is applied. See `SnapshotReceiver.load_latest`."""
-        await self._receiver.load_latest()
-
     async def run(self) -> None:
         """Run the tasks of the parts until cancelled. Raises the error that stops the node."""
         async with trio.open_nursery() as nursery:
-            for task in (self._taker.run, self._cleaner.run, self._receiver.run, self._sender.run):
+            for task in (self.taker.run, self._cleaner.run, self.receiver.run, self.sender.run):
                 nursery.start_soon(task)
-
-    async def take(self) -> SnapshotId:
-        """Take a snapshot; see `SnapshotTaker.take`."""
-        return await self._taker.take()
-
-    def send_chunk(self, effect: SendSnapshotChunk) -> None:
-        self._sender.send(effect)
-
-    def store_chunk(self, effect: StoreSnapshotChunk) -> None:
-        self._receiver.store_chunk(effect)
-
-    def check(self, effect: CheckSnapshot) -> None:
-        self._receiver.check(effect)
-
-    async def install(self, effect: InstallSnapshot) -> None:
-        """Carry out the barrier `InstallSnapshot`."""
-        await self._receiver.install(effect)
 
     # Calls from one part to another
 
@@ -155,7 +131,7 @@ class Snapshots:
         self._cleaner.clean_soon()
 
     def _report_replaced(self, contents: SnapshotContents) -> None:
-        self._taker.replace_state(contents.snapshot)
+        self.taker.replace_state(contents.snapshot)
         self._telemetry.snapshot_loaded(contents.size_bytes)
         self._telemetry.log_end_offset(self._log.end_offset, self._log.last_epoch)
         self._cleaner.clean_soon()
@@ -163,7 +139,7 @@ class Snapshots:
     def _latest_of_log(self) -> SnapshotId | None:
         core = self._driver.core
         if core.high_watermark is not None:
-            self._receiver.drop_below(core.high_watermark)
+            self.receiver.drop_below(core.high_watermark)
         return core.snapshot
 
     def _start_moved(self, start: EpochEnd) -> None:
