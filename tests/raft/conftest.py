@@ -117,6 +117,18 @@ class World:
                 )
             await self.nursery.start(self._run, node, journal)
 
+    async def start_one(self, *, journal: Callable[[], object] = Journal, **overrides: object) -> Quorum:
+        """A quorum of one voter, which leads."""
+        self.voters = parse_voters("1@node-1:9093")
+        self.overrides |= overrides
+        await self.start(1, journal=journal)
+        return await self.leader()
+
+    async def start_three(self) -> Quorum:
+        """All three nodes; the one that leads."""
+        await self.start(1, 2, 3)
+        return await self.leader()
+
     async def _run(self, node: int, journal, task_status: trio.TaskStatus[None]) -> None:
         self.journals[node] = journal()
         self.stops[node], self.ended[node] = trio.Event(), trio.Event()

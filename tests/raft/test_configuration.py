@@ -181,8 +181,7 @@ async def test_a_negative_staleness_is_refused(autojump_clock, world):
 
 
 async def test_a_voter_without_a_directory_id_is_refused_at_once(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     started = trio.current_time()
     with pytest.raises(
         InvalidArgumentError, match=r"voter.key.directory_id of node 4 is None.*meta.properties"

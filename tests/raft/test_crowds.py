@@ -81,8 +81,7 @@ async def test_a_crowd_that_holds_all_connections_keeps_no_voter_out(
     world, autojump_clock, nursery, monkeypatch
 ):
     monkeypatch.setattr(server, "CONNECTIONS_MAX", 20)
-    await world.start(1, 2, 3)
-    await world.leader()
+    await world.start_three()
     opened = 0
 
     async def crowd(node):
@@ -142,8 +141,7 @@ async def ask(world, node, kind, *fields, cluster_id=CLUSTER_ID):
 )
 @pytest.mark.parametrize("cluster_id", ["", "another"])
 async def test_a_changing_request_must_name_the_cluster(world, autojump_clock, kind, fields, cluster_id):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     end = leader.log.end_offset
     answer = await ask(world, leader.node_id, kind, *fields, cluster_id=cluster_id)
     assert answer is None or answer.take(INT64) != 0
@@ -153,8 +151,7 @@ async def test_a_changing_request_must_name_the_cluster(world, autojump_clock, k
 async def test_each_administrative_request_leaves_one_line_with_who_asked_and_the_outcome(
     world, autojump_clock, log_lines
 ):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     unknown = Voter(ReplicaKey(NodeId(9), "A" * 22), Endpoint("victim\nrole changed", 22))
     asked = [
         (FrameKind.CHANGE_VOTERS, voter_change_fields(AddVoter(unknown))),
@@ -180,8 +177,7 @@ async def test_each_administrative_request_leaves_one_line_with_who_asked_and_th
 async def test_leadership_that_unknown_peers_send_round_and_round_leaves_time_to_append(
     world, autojump_clock, nursery
 ):
-    await world.start(1, 2, 3)
-    await world.leader()
+    await world.start_three()
 
     async def transfer(node):
         while True:
@@ -203,8 +199,7 @@ async def test_leadership_that_unknown_peers_send_round_and_round_leaves_time_to
 
 
 async def test_a_queue_of_administrative_requests_is_bounded(world, autojump_clock, nursery):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     refused = 0
 
     async def transfer():

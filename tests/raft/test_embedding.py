@@ -12,7 +12,7 @@ import pytest
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.quorum_state.quorum_state_errors import ForeignStateError, MissingStateError
 from quorate.raft.quorum import Quorum
-from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_errors import QuorumForkedError
 from quorate.types import NodeId
 from tests.raft.conftest import Journal
@@ -43,9 +43,7 @@ def in_child(look) -> str:
     "name", ["append", "append_nowait", "wait_read_index", "wait_leader", "leader", "health", "take_snapshot"]
 )
 async def test_a_forked_child_is_told_so_at_once(autojump_clock, world, name):
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1)
-    quorum = await world.leader()
+    quorum = await world.start_one()
 
     def look():
         try:

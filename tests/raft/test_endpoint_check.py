@@ -19,9 +19,7 @@ WRONG = ErrorCode.INVALID_REQUEST
 
 
 async def one_voter_and_an_observer(world):
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1)
-    leader = await world.leader()
+    leader = await world.start_one()
     await leader.adopt_voters()
     world.overrides["voters"] = VoterSet(())
     world.overrides["bootstrap"] = (Endpoint("node-1", 9093),)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.error_code import ErrorCode
-from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.quorum_errors import (
     OutcomeUnknownError,
@@ -45,8 +44,7 @@ async def channel_to(world, node, *, cluster_id=CLUSTER_ID):
 async def test_a_node_tells_its_cluster_and_its_leader_to_a_client_that_knows_only_its_address(
     autojump_clock, world
 ):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await world.followers()
     await leader.append([b"something"])
     for node in (1, 2, 3):
@@ -63,26 +61,21 @@ async def test_a_node_tells_its_cluster_and_its_leader_to_a_client_that_knows_on
 
 
 async def test_every_node_asks_the_leader_for_the_description(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await world.followers()
     for quorum in world.quorums.values():
         assert (await quorum.ask_description()).leader == leader.node_id
 
 
 async def test_a_request_of_another_cluster_gets_no_description(autojump_clock, world):
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1)
-    await world.leader()
+    await world.start_one()
     async with channel_to(world, 1, cluster_id="another") as channel:
         with pytest.raises(OutcomeUnknownError):
             await channel.describe_quorum()
 
 
 async def test_only_a_description_may_be_asked_for_without_naming_the_cluster(autojump_clock, world):
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1)
-    await world.leader()
+    await world.start_one()
     async with channel_to(world, 1, cluster_id="") as channel:
         with pytest.raises(OutcomeUnknownError):
             await channel.take_snapshot()
@@ -90,8 +83,7 @@ async def test_only_a_description_may_be_asked_for_without_naming_the_cluster(au
 
 
 async def test_a_snapshot_is_taken_on_the_node_that_was_asked(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     async with channel_to(world, follower.node_id) as channel:
         await leader.append([b"kept"])
@@ -103,9 +95,7 @@ async def test_a_snapshot_is_taken_on_the_node_that_was_asked(autojump_clock, wo
 
 
 async def test_a_snapshot_that_was_not_taken_is_answered_with_the_reason(autojump_clock, world):
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1)
-    quorum = await world.leader()
+    quorum = await world.start_one()
     await quorum.append([b"kept"])
 
     def fails():
@@ -128,8 +118,7 @@ async def read_all(channel, snapshot, *, max_bytes):
 
 
 async def test_the_snapshots_of_a_node_are_listed_and_read_and_no_replica_is_added(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await leader.append([b"kept" * 50])
     async with channel_to(world, leader.node_id) as channel:
         assert await channel.list_snapshots() == ()
@@ -156,8 +145,7 @@ async def test_a_request_for_bytes_outside_a_snapshot_is_refused(
     autojump_clock, world, end_offset, position, code
 ):
     """`end_offset`: above that of the snapshot that is there."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await leader.append([b"kept"])
     async with channel_to(world, leader.node_id) as channel:
         taken = await channel.take_snapshot()
@@ -171,8 +159,7 @@ async def test_a_request_for_bytes_outside_a_snapshot_is_refused(
 
 
 async def test_a_reader_of_snapshots_must_name_the_cluster(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     taken = await leader.take_snapshot()
     for cluster_id in ("", "another"):
         for ask in (

@@ -15,8 +15,7 @@ FETCH_TIMEOUT_S = CORE.fetch_timeout_ms / 1000
 
 async def one_survivor(world, *, kill=True):
     """Three nodes, of which one follower is left."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower, other = await world.followers()
     survivor = follower
     assert survivor.health.healthy, survivor.health
@@ -74,8 +73,7 @@ async def test_all_is_well_again_when_the_others_are_back(autojump_clock, world)
 
 
 async def test_a_leader_that_hears_no_majority_is_not_healthy_before_it_resigns(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     node = leader.node_id
     world.network.partition([f"node-{node}"], [f"node-{each}" for each in (1, 2, 3) if each != node])
     views = []
@@ -104,8 +102,7 @@ async def test_a_leader_that_hears_no_majority_is_not_healthy_before_it_resigns(
 
 
 async def test_an_idle_quorum_stays_healthy_on_every_node(autojump_clock, world):
-    await world.start(1, 2, 3)
-    await world.leader()
+    await world.start_three()
     await world.followers()
     for _ in range(300):
         await trio.sleep(0.1)
@@ -115,8 +112,7 @@ async def test_an_idle_quorum_stays_healthy_on_every_node(autojump_clock, world)
 
 async def test_a_silent_leader_whose_connections_stand_is_not_named(autojump_clock, world):
     """A host that lost power: nothing breaks, nothing comes."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower, other = await world.followers()
     await world.crash(other.node_id)
     await world.crash(leader.node_id, power_loss=True)
@@ -125,8 +121,7 @@ async def test_a_silent_leader_whose_connections_stand_is_not_named(autojump_clo
 
 
 async def test_after_the_block_a_node_leads_no_more_and_is_not_healthy(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await world.stop(leader.node_id)
     assert leader.role is not Role.LEADER
     assert leader.leader is None
@@ -134,8 +129,7 @@ async def test_after_the_block_a_node_leads_no_more_and_is_not_healthy(autojump_
 
 
 async def test_health_and_staleness_can_be_read_from_another_thread(autojump_clock, world):
-    await world.start(1, 2, 3)
-    await world.leader()
+    await world.start_three()
     follower = (await world.followers())[0]
     await follower.wait_read_index()
     answers = []

@@ -62,8 +62,7 @@ def claim(kind, node, epoch, **more):
 async def test_an_outside_id_that_claims_an_epoch_that_has_a_leader_is_refused_and_stops_nobody(
     autojump_clock, world
 ):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await world.followers()
     for node in (1, 2, 3):
         begin = claim(
@@ -83,8 +82,7 @@ async def test_an_outside_id_that_claims_an_epoch_that_has_a_leader_is_refused_a
 async def test_events_that_wait_behind_the_disk_are_bounded(autojump_clock, world):
     """Every one of these votes, under a voter's id, is for a later epoch, which costs two syncs; they come
     faster."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     driver = leader._node.driver
     liar = NodeId(leader.node_id % 3 + 1)
     votes = [
@@ -118,8 +116,7 @@ async def test_events_that_wait_behind_the_disk_are_bounded(autojump_clock, worl
 
 
 async def test_two_nodes_with_one_id_are_named_once_with_the_remedy(autojump_clock, world, log_lines):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     victim = (await world.followers())[0].node_id
     host = SimulatedRuntime("twin", world.network, random.Random(9))
     await format_folder(host.runtime(), "data", cluster_id=CLUSTER_ID, node_id=victim)
@@ -136,8 +133,7 @@ async def test_two_nodes_with_one_id_are_named_once_with_the_remedy(autojump_clo
 
 
 async def test_a_disk_that_was_replaced_is_no_second_node(autojump_clock, world, log_lines):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     victim = (await world.followers())[0].node_id
     await world.stop(victim)
     world.replace_disk(victim)
@@ -194,9 +190,7 @@ def test_an_id_that_is_listed_twice_is_refused():
 async def test_a_file_of_a_later_version_is_refused_by_name_and_left_as_it_is(
     autojump_clock, world, name, old, new, error, said
 ):
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1)
-    quorum = await world.leader()
+    quorum = await world.start_one()
     await quorum.append([b"kept"])
     await world.stop(1)
     disk = world.hosts[1].disk
@@ -216,9 +210,7 @@ async def test_a_file_of_a_later_version_is_refused_by_name_and_left_as_it_is(
 
 
 async def test_a_log_of_a_later_format_is_refused_by_name_and_left_as_it_is(autojump_clock, world):
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1)
-    quorum = await world.leader()
+    quorum = await world.start_one()
     await quorum.append([b"kept"])
     await world.stop(1)
     disk = world.hosts[1].disk
@@ -235,9 +227,7 @@ async def test_a_log_of_a_later_format_is_refused_by_name_and_left_as_it_is(auto
 
 async def test_a_log_of_a_later_kraft_version_is_refused_by_name_and_left_as_it_is(autojump_clock, world):
     """Its voters may mean what this version does not know."""
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1)
-    await world.leader()
+    await world.start_one()
     await world.stop(1)
     disk = world.hosts[1].disk
     name = f"{FOLDER}/00000000000000000000.log"
@@ -255,10 +245,7 @@ async def test_a_log_of_a_later_kraft_version_is_refused_by_name_and_left_as_it_
 
 
 async def test_a_snapshot_of_a_later_format_is_refused_by_name_and_left_as_it_is(autojump_clock, world):
-    world.voters = parse_voters("1@node-1:9093")
-    world.overrides |= {"retention_bytes": 1, "segment_bytes": 1024}
-    await world.start(1)
-    quorum = await world.leader()
+    quorum = await world.start_one(retention_bytes=1, segment_bytes=1024)
     for number in range(100):
         await quorum.append([b"%0100d" % number])
         if number % 50 == 49:
@@ -297,9 +284,7 @@ async def test_a_snapshot_of_a_later_format_is_refused_by_name_and_left_as_it_is
 @pytest.mark.bug("KAFKA-14996")
 async def test_appends_after_the_stop_and_appends_too_large_change_nothing(autojump_clock, world):
     """What is too large changes no leader."""
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1)
-    quorum = await world.leader()
+    quorum = await world.start_one()
     epoch = quorum.epoch
     limit = world.config(1).max_batch_bytes
     for records in ([bytes(limit + 1)], [bytes(limit // 2 + 1)] * 2, [b""] * (limit // 20 + 1), []):

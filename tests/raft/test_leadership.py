@@ -68,8 +68,7 @@ async def test_a_leader_that_says_so_has_applied_what_earlier_epochs_committed(a
 async def test_a_leader_that_restarts_says_it_leads_only_when_it_was_elected_and_is_current(
     autojump_clock, world, nursery
 ):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     node = leader.node_id
     appended = await leader.append([b"kept"])
     for each in (1, 2, 3):
@@ -105,8 +104,7 @@ async def _led_by(world, leader, node):
 @pytest.mark.bug("KAFKA-16286")
 async def test_a_late_listener_gets_the_present_leader_at_once(autojump_clock, world):
     """A listener that came after the last change heard nothing."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     for follower in await world.followers():
         await trio.sleep(5)
         changes = follower.leadership_changes()
@@ -117,8 +115,7 @@ async def test_a_late_listener_gets_the_present_leader_at_once(autojump_clock, w
 
 
 async def test_describe_tells_when_each_voter_fetched_and_was_caught_up(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     followers = await world.followers()
     await leader.append([b"x"])
     await trio.sleep(1)
@@ -144,8 +141,7 @@ async def test_describe_tells_when_each_voter_fetched_and_was_caught_up(autojump
 async def test_a_voter_of_the_configuration_is_described_with_the_directory_that_it_fetches_from(
     autojump_clock, world
 ):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     assert [voter.key.directory_id for voter in leader.voters] == [None] * 3
 
     async def shows_the_directories() -> bool:
@@ -172,8 +168,7 @@ async def test_a_voter_of_the_configuration_that_has_not_fetched_is_described_wi
 
 @pytest.mark.long
 async def test_an_observer_is_described_until_it_has_been_silent_for_five_minutes(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await world.start(4)
     observer = world.quorums[4]
     await observer.wait_leader()
@@ -192,8 +187,7 @@ async def test_an_observer_is_described_until_it_has_been_silent_for_five_minute
 async def test_a_broken_connection_makes_a_forwarded_append_unknown_and_the_next_one_works(
     autojump_clock, world, nursery
 ):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     await follower.append([b"opens the connection"])
     outcomes = []
@@ -274,8 +268,7 @@ async def test_election_and_commit_figures_reach_the_telemetry_once(autojump_clo
 
     for node in (1, 2, 3):
         world.telemetries[node] = Telemetry()
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     for number in range(20):
         await leader.append([b"%d" % number, b"more"])
     telemetry = world.telemetries[leader.node_id]
@@ -289,8 +282,7 @@ async def test_a_first_request_to_a_leader_that_is_cut_off_does_not_keep_the_nex
     world, autojump_clock
 ):
     """The operating system tries for two minutes to connect to a host that answers nothing."""
-    await world.start(1, 2, 3)
-    old = await world.leader()
+    old = await world.start_three()
     follower = (await world.followers())[0]
     world.network.partition(
         [f"node-{old.node_id}"], [f"node-{node}" for node in (1, 2, 3) if node != old.node_id]

@@ -74,8 +74,7 @@ async def test_a_new_node_that_counts_on_its_configured_list_learns_that_it_is_n
 
 
 async def test_there_is_no_warning_for_static_voters_in_use_or_for_none(autojump_clock, world, log_lines):
-    await world.start(1, 2, 3)
-    await world.leader()
+    await world.start_three()
     await trio.sleep(5)
     assert told(log_lines) == []
     node = await adopted(world, log_lines)

@@ -34,8 +34,7 @@ async def outcome_of(function, *arguments):
 
 @pytest.mark.bug("KAFKA-10778")
 async def test_a_failed_sync_stops_the_node_and_every_waiter_gets_the_reason(autojump_clock, world, nursery):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     node = leader.node_id
     outcomes = []
 
@@ -71,8 +70,7 @@ async def test_a_failed_sync_stops_the_node_and_every_waiter_gets_the_reason(aut
 
 
 async def test_a_failed_quorum_state_write_stops_the_node(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     followers = await world.followers()
     world.hosts[followers[0].node_id].disk.fail(DiskOperation.SYNC, path_part="quorum-state")
     leader.resign()
@@ -85,8 +83,7 @@ async def test_a_failed_truncation_stops_the_node_before_anything_is_appended_be
     autojump_clock, world
 ):
     """nats-server went on, at an index that was not the leader's."""
-    await world.start(1, 2, 3)
-    old = await world.leader()
+    old = await world.start_three()
     node = old.node_id
     others = [each for each in (1, 2, 3) if each != node]
     await old.append([b"kept"])
@@ -112,8 +109,7 @@ async def test_a_failed_truncation_stops_the_node_before_anything_is_appended_be
 @pytest.mark.bug("KAFKA-14275")
 @pytest.mark.bug("KAFKA-14203")
 async def test_a_raising_state_machine_stops_each_node_at_its_offset(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     base = (await leader.append([b"fine"])).base_offset
     outcome = await outcome_of(leader.append, [b"poison"])
     assert isinstance(outcome, OutcomeUnknownError), "it is in the log, and committed"
@@ -180,8 +176,7 @@ async def test_a_cancelled_block_ends_cancelled_and_the_folder_opens_again(autoj
 
 
 async def test_a_cancelled_append_is_cancelled_and_harms_nobody(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     for quorum in (leader, follower):
         with trio.CancelScope() as scope:
@@ -200,8 +195,7 @@ async def test_appends_beyond_the_bound_wait_for_room_and_then_say_that_nothing_
     autojump_clock, world, nursery
 ):
     world.overrides.update(max_batch_bytes=1024, max_pending_bytes=4096)
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     for follower in await world.followers():
         world.network.partition([f"node-{leader.node_id}"], [f"node-{follower.node_id}"])
     outcomes = []
@@ -228,8 +222,7 @@ async def test_remote_appends_beyond_the_bound_stop_their_connection_being_read(
     autojump_clock, world, nursery
 ):
     world.overrides.update(max_batch_bytes=1024, max_pending_bytes=4096)
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     await follower.append([b"opens the connection"])
     outcomes = []
@@ -249,8 +242,7 @@ async def test_remote_appends_beyond_the_bound_stop_their_connection_being_read(
 
 
 async def test_a_leader_cut_off_answers_outcome_unknown_when_it_resigns(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     others = [f"node-{q.node_id}" for q in await world.followers()]
     world.network.partition([f"node-{leader.node_id}"], others)
     started = trio.current_time()
@@ -332,8 +324,7 @@ async def test_a_folder_in_use_is_refused_and_a_refusal_frees_it(autojump_clock,
 
 
 async def test_quorum_state_is_kafkas_json_with_what_was_voted(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     content = json.loads(world.hosts[leader.node_id].disk.content("data/__cluster_metadata-0/quorum-state"))
     assert content["leaderEpoch"] == leader.epoch
     assert content["leaderId"] == leader.node_id
@@ -361,8 +352,7 @@ def test_a_configuration_that_can_not_work_names_its_field(wrong, named):
 
 async def test_the_largest_batch_and_the_largest_fetch_fit_a_frame(autojump_clock, world):
     world.overrides.update(max_batch_bytes=1 << 20)
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     largest = [bytes((1 << 20) - 20)]
     for quorum in (leader, follower):

@@ -3,7 +3,6 @@
 import pytest
 import trio
 
-from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_errors import InvalidAppendError, NotLeaderError
 from quorate.raft.transport.append_frames import decode_response, encode_request
 from quorate.raft.transport.channel import Channel
@@ -104,9 +103,7 @@ async def test_a_check_that_returns_something_refuses(autojump_clock, world):
         def check(self, records):
             return False
 
-    world.voters = parse_voters("1@node-1:9093")
-    await world.start(1, journal=Predicate)
-    leader = await world.leader()
+    leader = await world.start_one(journal=Predicate)
     with pytest.raises(InvalidAppendError, match="returned False"):
         await leader.append([b"x"])
     assert world.journals[1].records == []
@@ -114,8 +111,7 @@ async def test_a_check_that_returns_something_refuses(autojump_clock, world):
 
 async def test_a_quorum_that_takes_no_remote_appends_refuses_them(autojump_clock, world):
     world.overrides.update(remote_appends=False)
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     end = leader.log.end_offset
     for node in (1, 2, 3):

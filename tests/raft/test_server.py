@@ -86,8 +86,7 @@ GARBAGE = {
 async def test_garbage_closes_its_own_connection_with_one_line_and_nothing_else(
     autojump_clock, world, log_lines, name
 ):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     good = await unknown_peer_of(world, leader.node_id)
     log_lines.clear()
     bad = UnknownPeer(await world.dial(leader.node_id))
@@ -104,8 +103,7 @@ async def test_garbage_closes_its_own_connection_with_one_line_and_nothing_else(
 
 
 async def test_random_and_mutated_streams_never_stop_a_node(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     good = b"".join(
         bytes(part)
         for frame in (
@@ -151,8 +149,7 @@ async def test_an_append_for_another_cluster_is_refused_by_name(autojump_clock, 
 
 async def test_an_append_of_nothing_or_too_much_is_refused_before_anything_happens(autojump_clock, world):
     world.overrides["max_batch_bytes"] = 10_000
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     end = leader.log.end_offset
     sender = await unknown_peer_of(world, leader.node_id)
     for records in ([], [bytes(10_000)], [b""] * 600):
@@ -163,8 +160,7 @@ async def test_an_append_of_nothing_or_too_much_is_refused_before_anything_happe
 
 
 async def test_a_node_that_does_not_lead_says_who_does(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     sender = await unknown_peer_of(world, follower.node_id)
     await sender.send(encode_request(1, CLUSTER_ID, [b"x"]))
@@ -174,8 +170,7 @@ async def test_a_node_that_does_not_lead_says_who_does(autojump_clock, world):
 
 
 async def test_a_fetch_that_claims_to_be_from_another_node_is_refused(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     sender = await unknown_peer_of(world, leader.node_id)
     good = {"destination": leader.node_id, "epoch": leader.epoch}
     wrong = [
@@ -197,8 +192,7 @@ async def test_a_fetch_that_claims_to_be_from_another_node_is_refused(autojump_c
 
 
 async def test_a_vote_request_of_a_later_epoch_from_an_unknown_peer_changes_nothing(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     epoch = leader.epoch
     sender = await unknown_peer_of(world, leader.node_id)
     await sender.send(
@@ -222,8 +216,7 @@ async def test_a_vote_request_of_a_later_epoch_from_an_unknown_peer_changes_noth
 
 
 async def test_a_fetch_that_asks_for_everything_gets_what_this_node_allows(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     for _ in range(40):
         await leader.append([bytes(100_000)])
     leader._node.driver._fetch_max_bytes = 150_000
@@ -238,8 +231,7 @@ async def test_a_fetch_that_asks_for_everything_gets_what_this_node_allows(autoj
 
 
 async def test_a_handler_that_fails_costs_its_own_answer_only(autojump_clock, world, log_lines):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
 
     async def answer(payload):
         if payload == b"bad":
@@ -263,8 +255,7 @@ async def test_a_handler_that_fails_costs_its_own_answer_only(autojump_clock, wo
 
 
 async def test_a_handler_knows_whether_the_connection_of_its_caller_is_over(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     callers = []
 
     async def answer(payload, caller):
@@ -299,8 +290,7 @@ async def test_requests_beyond_the_limit_wait_without_holding_up_the_append_they
     # What a follower asks meanwhile would bring the append on its way too.
     idle = {"fetch_max_wait_ms": 10_000, "request_timeout_ms": 20_000, "fetch_timeout_ms": 30_000}
     world.overrides["core"] = replace(CORE, **idle)
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await leader.append([b"all followers wait for more"])
     await trio.sleep(1)
 
@@ -333,8 +323,7 @@ async def test_a_header_with_a_number_of_any_size_is_harmless(autojump_clock, wo
 
 
 async def test_a_peer_that_does_not_take_its_answers_is_not_listened_to(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     payload = bytes(100_000)
     calls = []
 
@@ -357,8 +346,7 @@ async def test_a_peer_that_does_not_take_its_answers_is_not_listened_to(autojump
 
 async def with_a_voter_in_our_hands(world):
     """The leader, the key of a voter that is down, and a connection that speaks for it. Two nodes run."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     voter = (await world.followers())[0]
     key = voter._node.key
     await world.stop(voter.node_id)
@@ -431,8 +419,7 @@ async def test_two_fetches_of_one_voter_are_answered_each_on_its_own_connection(
 
 
 async def test_a_real_voter_goes_on_beside_liars_who_know_its_correlations(autojump_clock, world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     voter = (await world.followers())[0]
     liars = [await unknown_peer_of(world, leader.node_id) for _ in range(3)]
     for number in range(20):

@@ -19,8 +19,7 @@ PATH = f"data/{LOG_FOLDER}/{SKIPPED_BATCHES}"
 
 async def poisoned(world) -> StateMachineError:
     """All three nodes have stopped at one batch."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await leader.append([b"before"])
     for quorum in world.quorums.values():
         await quorum.wait_applied(leader.applied_offset)
@@ -59,8 +58,7 @@ async def test_a_cluster_goes_on_past_a_batch_that_every_node_skips(autojump_clo
         assert await skip(world, node, where) == (named,)
         assert await skip(world, node, where) == (named,), "a second time is no mistake"
     log_lines.clear()
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     assert leader.skipped == (named,)
     assert (await leader.append([b"after"])).results == (5,)
     for node in (1, 2, 3):
@@ -76,8 +74,7 @@ async def test_a_snapshot_taken_behind_a_skip_holds_the_same_state_for_its_loade
     where = await poisoned(world)
     for node in (1, 2, 3):
         await skip(world, node, where)
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await leader.append([b"after"])
     for node in (1, 2, 3):
         await world.until(lambda node=node: world.journals[node].records == [b"before", b"after"])
@@ -131,8 +128,7 @@ async def test_a_skip_that_is_not_exactly_a_batch_is_refused(autojump_clock, wor
 
 async def test_a_skip_of_another_epochs_batch_applies_to_nothing(autojump_clock, world, log_lines):
     """The batch that it named was never committed, and another stands there."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     appended = await leader.append([b"here"])
     for node in (1, 2, 3):
         await world.until(lambda node=node: world.journals[node].records == [b"here"])

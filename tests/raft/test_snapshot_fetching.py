@@ -9,7 +9,6 @@ from quorate.error_code import ErrorCode
 from quorate.log.snapshots.snapshot_file import name_of
 from quorate.raft.core.messages import FetchSnapshotResponse
 from quorate.raft.quorum import Quorum
-from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, StateMachineError
 from quorate.raft.state_machine.interface import SnapshotLoader
 from quorate.raft.storage.storage import LOG_FOLDER
@@ -30,8 +29,7 @@ def small(world):
 
 async def two_and_a_straggler(world):
     """All three up, one follower then cut off; the leader and who is cut off."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await leader.append([b"seen by all"])
     straggler = (await world.followers())[0]
     await straggler.wait_applied(leader.applied_offset)
@@ -242,8 +240,7 @@ async def test_a_forwarded_append_whose_result_a_snapshot_replaced_is_said_to_be
     autojump_clock, small, nursery
 ):
     """It is committed, and this node never applies it."""
-    await small.start(1, 2, 3)
-    leader = await small.leader()
+    leader = await small.start_three()
     await leader.append([b"seen by all"])
     straggler = (await small.followers())[0]
     await straggler.wait_applied(leader.applied_offset)
@@ -512,10 +509,7 @@ async def test_asking_for_what_is_not_there_is_answered_with_what_is_wrong(autoj
 
 
 async def test_the_log_prefix_and_the_older_snapshots_go_by_size(autojump_clock, world):
-    world.voters = parse_voters("1@node-1:9093")
-    world.overrides |= {"segment_bytes": 2000, "retention_bytes": 10_000, "snapshot_max_new_bytes": 3000}
-    await world.start(1)
-    quorum = await world.leader()
+    quorum = await world.start_one(segment_bytes=2000, retention_bytes=10_000, snapshot_max_new_bytes=3000)
     sizes = []
     for _ in range(40):
         await quorum.append([bytes(500)])
@@ -537,10 +531,7 @@ async def test_the_log_prefix_and_the_older_snapshots_go_by_size(autojump_clock,
 
 
 async def test_old_snapshots_are_deleted_by_age(autojump_clock, world):
-    world.voters = parse_voters("1@node-1:9093")
-    world.overrides |= {"retention_ms": 600_000}
-    await world.start(1)
-    quorum = await world.leader()
+    quorum = await world.start_one(retention_ms=600_000)
     taken = []
     for _ in range(3):
         await quorum.append([b"x"])

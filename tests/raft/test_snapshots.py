@@ -28,14 +28,6 @@ from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotI
 FOLDER = f"data/{LOG_FOLDER}"
 
 
-async def alone(world, **overrides):
-    """A quorum of one."""
-    world.voters = parse_voters("1@node-1:9093")
-    world.overrides |= overrides
-    await world.start(1)
-    return await world.leader()
-
-
 async def snapshots_of(world, node, count):
     await world.until(lambda: len(world.quorums[node].snapshots()) >= count, within_s=200)
     return world.quorums[node].snapshots()
@@ -45,7 +37,7 @@ async def snapshots_of(world, node, count):
 
 
 async def test_a_snapshot_is_taken_when_enough_of_the_log_is_new(autojump_clock, world):
-    quorum = await alone(world, snapshot_max_new_bytes=10_000, retention_bytes=10**9)
+    quorum = await world.start_one(snapshot_max_new_bytes=10_000, retention_bytes=10**9)
     for _ in range(8):
         await quorum.append([bytes(1000)])
     await trio.sleep(10)
@@ -61,8 +53,7 @@ async def test_a_snapshot_is_taken_when_enough_of_the_log_is_new(autojump_clock,
 
 async def test_a_follower_takes_snapshots_by_itself(autojump_clock, world):
     world.overrides["snapshot_max_new_bytes"] = 10_000
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     for _ in range(11):
         await leader.append([bytes(1000)])
     for node in (1, 2, 3):
@@ -71,7 +62,7 @@ async def test_a_follower_takes_snapshots_by_itself(autojump_clock, world):
 
 @pytest.mark.bug("KAFKA-14531")
 async def test_a_snapshot_is_taken_when_the_last_is_old_and_anything_is_new(autojump_clock, world):
-    quorum = await alone(world, snapshot_max_interval_ms=1000, retention_bytes=10**9)
+    quorum = await world.start_one(snapshot_max_interval_ms=1000, retention_bytes=10**9)
     await quorum.append([b"x"])
     await trio.sleep(1.5)
     (first,) = quorum.snapshots()
@@ -87,7 +78,7 @@ async def test_a_snapshot_is_taken_when_the_last_is_old_and_anything_is_new(auto
 
 
 async def test_age_takes_none_when_its_limit_is_0(autojump_clock, world):
-    quorum = await alone(world, snapshot_max_interval_ms=0)
+    quorum = await world.start_one(snapshot_max_interval_ms=0)
     await quorum.append([b"x"])
     await trio.sleep(4000)
     assert quorum.snapshots() == ()
@@ -96,7 +87,7 @@ async def test_age_takes_none_when_its_limit_is_0(autojump_clock, world):
 @pytest.mark.bug("KAFKA-14618")
 @pytest.mark.bug("Kafka PR 21028")
 async def test_the_id_is_the_offset_after_the_last_record_and_replay_goes_on_there(autojump_clock, world):
-    quorum = await alone(world)
+    quorum = await world.start_one()
     base = (await quorum.append([b"%d" % number for number in range(100)])).base_offset
     snapshot = await quorum.take_snapshot()
     assert snapshot == SnapshotId(Offset(base + 100), quorum.epoch)
@@ -118,7 +109,7 @@ async def test_the_id_is_the_offset_after_the_last_record_and_replay_goes_on_the
 
 
 async def test_a_second_request_without_news_takes_none(autojump_clock, world):
-    quorum = await alone(world)
+    quorum = await world.start_one()
     await quorum.append([b"x"])
     syncs = world.hosts[1].disk.syncs
     first = await quorum.take_snapshot()
@@ -129,7 +120,7 @@ async def test_a_second_request_without_news_takes_none(autojump_clock, world):
 
 
 async def test_requests_at_one_time_share_a_snapshot(autojump_clock, world):
-    quorum = await alone(world)
+    quorum = await world.start_one()
     await quorum.append([b"x"])
     taken = []
 
@@ -154,7 +145,7 @@ async def test_no_snapshot_is_taken_before_a_record_is_applied(autojump_clock, w
 
 
 async def test_a_stopped_quorum_takes_none(autojump_clock, world):
-    quorum = await alone(world)
+    quorum = await world.start_one()
     await quorum.append([b"x"])
     await world.stop(1)
     with pytest.raises(QuorumStoppedError):
@@ -181,7 +172,7 @@ def test_limits_that_make_no_sense_are_refused(wrong):
 
 async def test_commits_go_on_while_a_large_state_is_snapshotted(autojump_clock, world):
     """What a snapshot gives is the state as it was, and after each MiB everybody else has a turn."""
-    quorum = await alone(world)
+    quorum = await world.start_one()
     for _ in range(4):
         await quorum.append([bytes(256 * 1024)] * 16)
     world.hosts[1].disk.sync_delay = 0.0  # as fast as the slices, which take no virtual time
@@ -249,8 +240,7 @@ async def test_a_slice_ends_by_time_and_rests_as_long(mock_clock):
 
 async def follower_ahead_of_its_disk(world):
     """One that has applied what others committed, and has not synced it."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     await leader.append([b"before"])
     await follower.wait_applied(leader.applied_offset)
@@ -278,7 +268,7 @@ async def test_a_snapshot_waits_until_the_log_is_durable_up_to_its_end(autojump_
 
 
 async def test_a_state_machine_that_fails_to_give_its_state_is_asked_again(autojump_clock, world, log_lines):
-    quorum = await alone(world, snapshot_max_interval_ms=1000)
+    quorum = await world.start_one(snapshot_max_interval_ms=1000)
     journal = world.journals[1]
     failures = 2
 
@@ -304,7 +294,7 @@ async def test_a_state_machine_that_fails_to_give_its_state_is_asked_again(autoj
 
 
 async def test_a_request_hears_why_there_is_no_snapshot(autojump_clock, world):
-    quorum = await alone(world)
+    quorum = await world.start_one()
     await quorum.append([b"x"])
     closed = []
 
@@ -324,7 +314,7 @@ async def test_a_request_hears_why_there_is_no_snapshot(autojump_clock, world):
 
 
 async def test_a_full_disk_costs_the_snapshot_and_not_the_node(autojump_clock, world):
-    quorum = await alone(world)
+    quorum = await world.start_one()
     await quorum.append([bytes(100_000)])
     for operation in (DiskOperation.APPEND, DiskOperation.SYNC, DiskOperation.RENAME):
         world.hosts[1].disk.fail(operation, path_part=".checkpoint")
@@ -358,7 +348,7 @@ async def test_a_failed_sync_of_the_log_leaves_no_snapshot_of_what_it_lost(autoj
 
 @pytest.mark.parametrize("where", ["load_snapshot", "add", "install"])
 async def test_a_state_that_can_not_be_loaded_is_a_clear_error(autojump_clock, world, where):
-    quorum = await alone(world)
+    quorum = await world.start_one()
     await quorum.append([b"x"])
     snapshot = await quorum.take_snapshot()
     await world.stop(1)
@@ -397,7 +387,7 @@ async def test_a_state_that_can_not_be_loaded_is_a_clear_error(autojump_clock, w
 @pytest.mark.parametrize("segment_bytes", [200, 10_000])
 async def test_a_snapshot_damaged_at_rest_is_never_loaded(autojump_clock, world, segment_bytes):
     """The node does without it if the log still has all that it held, or else refuses to start."""
-    quorum = await alone(world, retention_bytes=0, segment_bytes=segment_bytes)
+    quorum = await world.start_one(retention_bytes=0, segment_bytes=segment_bytes)
     for number in range(10):
         await quorum.append([b"%d" % number])
         await quorum.take_snapshot()
@@ -431,8 +421,7 @@ async def test_the_voters_are_in_the_snapshot_and_count_after_a_restart(autojump
     )
     world.voters = VoterSet(())
     world.first_voters = first
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await leader.append([b"x"])
     snapshot = await leader.take_snapshot()
     store = leader._node.driver.snapshots._store

@@ -73,8 +73,7 @@ async def test_an_orderly_end_of_the_block_drains_the_appends_that_it_holds(auto
 
 async def test_draining_ends_in_time_and_takes_nothing_new(autojump_clock, world, nursery):
     world.overrides.update(drain_timeout_ms=700)
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     node = leader.node_id
     world.network.partition([f"node-{node}"], [f"node-{each}" for each in (1, 2, 3) if each != node])
     outcomes = {}
@@ -128,8 +127,7 @@ async def test_an_append_whose_write_failed_has_an_unknown_outcome(autojump_cloc
 
 
 async def test_a_change_of_the_voters_that_a_stop_cuts_off_is_unknown(autojump_clock, world, nursery):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     node = leader.node_id
     world.network.partition([f"node-{node}"], [f"node-{each}" for each in (1, 2, 3) if each != node])
     outcomes = []
@@ -152,8 +150,7 @@ async def test_a_change_of_the_voters_that_a_stop_cuts_off_is_unknown(autojump_c
 
 async def test_a_forwarded_append_that_its_own_node_stops_at_is_unknown(autojump_clock, world):
     """It is committed: the leader said so."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     machine = world.journals[follower.node_id]
 

@@ -24,8 +24,7 @@ def voter_of(quorum):
 
 
 async def three_that_can_change(world):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await world.followers()
     await leader.adopt_voters()
     return leader
@@ -71,8 +70,7 @@ async def test_the_leader_removes_itself_leads_until_that_commits_and_then_follo
 
 
 async def test_a_refused_change_of_voters_states_the_reason_and_changes_nothing(world, autojump_clock):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     unknown = Voter(ReplicaKey(NodeId(9), "A" * 22), Endpoint("node-9", 9093))
     for quorum in (leader, follower):
@@ -104,8 +102,7 @@ async def test_a_change_of_voters_takes_no_place_that_an_append_was_promised(wor
 
 
 async def test_an_append_for_one_epoch_is_refused_in_another(world, autojump_clock):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     with pytest.raises(NotLeaderError):
         leader.append_nowait([b"x"], epoch=Epoch(leader.epoch - 1))
     assert (await leader.append_nowait([b"y"], epoch=leader.epoch).wait()).epoch == leader.epoch
@@ -200,8 +197,7 @@ async def test_a_voter_that_joins_by_itself_joins_again_if_it_is_removed_while_i
 
 
 async def test_a_read_index_waits_until_all_that_was_committed_is_applied_here(world, autojump_clock):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     for follower in await world.followers():
         appended = await leader.append([b"x"])
         applied = await follower.wait_read_index()
@@ -211,8 +207,7 @@ async def test_a_read_index_waits_until_all_that_was_committed_is_applied_here(w
 
 
 async def test_a_leader_that_the_others_have_left_finds_no_read_index(world, autojump_clock):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     others = await world.followers()
     for other in others:
         world.network.block(f"node-{leader.node_id}", f"node-{other.node_id}")
@@ -226,8 +221,7 @@ async def test_a_leader_that_the_others_have_left_finds_no_read_index(world, aut
 async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_without_a_message(
     world, autojump_clock
 ):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     follower = (await world.followers())[0]
     await leader.append([b"x"])
     await follower.wait_read_index()
@@ -250,8 +244,7 @@ async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_wit
 async def test_leadership_goes_to_the_chosen_node_under_load_and_no_append_notices(
     world, autojump_clock, nursery
 ):
-    await world.start(1, 2, 3)
-    await world.leader()
+    await world.start_three()
     await world.followers()
     done = 0
     ending = False
@@ -284,8 +277,7 @@ async def test_a_leader_that_stops_in_order_is_missed_for_less_than_any_timeout(
     world, autojump_clock, nursery, in_order, least_s, most_s
 ):
     """It resigns first. One that falls silent is missed for the fetch timeout, 600 ms here."""
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     committed = []
 
     async def load(quorum):
@@ -309,8 +301,7 @@ async def test_a_leader_that_stops_in_order_is_missed_for_less_than_any_timeout(
 
 
 async def test_leadership_is_not_transferred_to_an_id_outside_the_voter_set(world, autojump_clock):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     for quorum in (leader, (await world.followers())[0]):
         with pytest.raises(RequestRefusedError, match="not another voter"):
             await quorum.transfer_leadership(NodeId(9))

@@ -134,8 +134,7 @@ async def flooded(world, flood, *, frames, within_s, every_s=0.01, beside=None):
 async def test_valid_frames_of_an_unknown_peer_stop_no_node_and_no_commit(
     world, autojump_clock, seed, dynamic
 ):
-    await world.start(1, 2, 3)
-    leader = await world.leader()
+    leader = await world.start_three()
     await world.followers()
     if dynamic:
         await leader.adopt_voters()
@@ -153,8 +152,7 @@ async def test_valid_frames_of_an_unknown_peer_stop_no_node_and_no_commit(
 async def test_valid_frames_of_an_unknown_peer_stop_no_election(world, autojump_clock, seed):
     """An outside id is heeded only in the moments without a leader. Removals are left out: a crash of
     the last voter that they leave ends all commits until it is back, as it must."""
-    await world.start(1, 2, 3)
-    await world.leader()
+    await world.start_three()
     flood = Flood(world, seed, but=("change_voters",))
 
     async def crashes():
