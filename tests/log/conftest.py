@@ -70,28 +70,35 @@ def overtake(disk: SimulatedDisk) -> trio.Event:
     return released
 
 
+async def opened(
+    disk: SimulatedDisk,
+    *,
+    config: LogConfig = LogConfig(),  # noqa: B008
+    recovery_point: int | None = None,
+    clean_shutdown: bool = False,
+    complete_to: int | None = None,
+    log_start_offset: int | None = None,
+) -> Log:
+    return await Log.open(
+        disk,
+        "data/t-0",
+        config,
+        recovery_point=None if recovery_point is None else Offset(recovery_point),
+        clean_shutdown=clean_shutdown,
+        complete_to=None if complete_to is None else Offset(complete_to),
+        log_start_offset=None if log_start_offset is None else Offset(log_start_offset),
+        now_ms=lambda: 1_000_000,
+    )
+
+
+async def new_log(config: LogConfig = LogConfig()) -> tuple[SimulatedDisk, Log]:  # noqa: B008
+    """An empty log on a disk of its own."""
+    disk = SimulatedDisk()
+    return disk, await opened(disk, config=config)
+
+
 @pytest.fixture
 def open_log() -> OpenLog:
-    async def opened(
-        disk: SimulatedDisk,
-        *,
-        config: LogConfig = LogConfig(),  # noqa: B008
-        recovery_point: int | None = None,
-        clean_shutdown: bool = False,
-        complete_to: int | None = None,
-        log_start_offset: int | None = None,
-    ) -> Log:
-        return await Log.open(
-            disk,
-            "data/t-0",
-            config,
-            recovery_point=None if recovery_point is None else Offset(recovery_point),
-            clean_shutdown=clean_shutdown,
-            complete_to=None if complete_to is None else Offset(complete_to),
-            log_start_offset=None if log_start_offset is None else Offset(log_start_offset),
-            now_ms=lambda: 1_000_000,
-        )
-
     return opened
 
 

@@ -37,7 +37,7 @@ from quorate.log.log_errors import LogError, OffsetGapError
 from quorate.runtime import DescriptorsExhaustedError, DiskError, at_once
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
 from quorate.types import Offset
-from tests.log.conftest import FreePace, compacted
+from tests.log.conftest import FreePace, compacted, new_log
 
 OpenLog = Callable[..., Awaitable[Log]]
 OneRecord = tuple[str | None, str | None]
@@ -130,8 +130,7 @@ async def shape(log: Log) -> list[tuple[int, int, int]]:
 
 
 async def test_the_last_record_of_each_key_stays_where_it_was(open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     for number in range(60):
         append(log, (f"k{number % 7}", f"v{number}"))
     before = await all_records(log)
@@ -153,9 +152,8 @@ async def test_the_last_record_of_each_key_stays_where_it_was(open_log: OpenLog)
     assert again.end_offset == log.end_offset
 
 
-async def test_a_compacted_log_is_left_as_it_is(open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+async def test_a_compacted_log_is_left_as_it_is() -> None:
+    disk, log = await new_log(SMALL)
     for number in range(60):
         append(log, (f"k{number % 7}", f"v{number}"))
     start = (await compacted(log)).cleaned_to
@@ -339,8 +337,7 @@ async def test_the_last_sequence_is_asked_of_the_batch_and_not_of_the_number(ope
 
 @pytest.mark.bug("KAFKA-5413")
 async def test_headers_and_segments_span_fewer_than_2_31_offsets(open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     append(log, ("a", "1"))
     header = partial(bare_header, epoch=1, max_timestamp=1000)
     far = 2**31 + 10
@@ -426,8 +423,7 @@ async def test_a_log_with_a_horizon_rolls_by_its_records_time(open_log: OpenLog)
     append(leader, ("k", None), timestamp_ms=1000)
     roll(leader)
     await compacted(leader)
-    disk = SimulatedDisk()
-    follower = await open_log(disk, config=LogConfig(segment_ms=100))
+    disk, follower = await new_log(LogConfig(segment_ms=100))
     data = bytes((await all_batches(leader))[0].data)
     follower.append_as_follower(data)
     follower.close()
@@ -516,9 +512,8 @@ def test_keys_chosen_for_one_place_make_the_map_full_and_not_slow() -> None:
     assert offsets.last_offset(b"3") == 99
 
 
-async def test_segments_are_put_together_up_to_their_size(open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+async def test_segments_are_put_together_up_to_their_size() -> None:
+    disk, log = await new_log(SMALL)
     for number in range(60):
         append(log, ("k", f"v{number}"))
     start = (await compacted(log)).cleaned_to
@@ -603,8 +598,7 @@ async def test_appends_and_reads_go_on_meanwhile(open_log: OpenLog) -> None:
 @pytest.mark.bug("KAFKA-7278")
 @pytest.mark.parametrize("what", ["truncate", "retention", "close", "begin anew"])
 async def test_a_log_that_is_cut_meanwhile_ends_the_compaction(what: str, open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     for number in range(40):
         append(log, (f"k{number % 3}", f"v{number}"))
 
@@ -629,9 +623,8 @@ async def test_a_log_that_is_cut_meanwhile_ends_the_compaction(what: str, open_l
     assert [record.offset for record in await all_records(again)] == expected
 
 
-async def test_a_cancelled_compaction_leaves_nothing_behind(open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+async def test_a_cancelled_compaction_leaves_nothing_behind() -> None:
+    disk, log = await new_log(SMALL)
     for number in range(40):
         append(log, (f"k{number % 3}", f"v{number}"))
     before = await all_records(log)
@@ -648,9 +641,8 @@ async def test_a_cancelled_compaction_leaves_nothing_behind(open_log: OpenLog) -
     await compacted(log)
 
 
-async def test_without_a_descriptor_the_log_is_as_it_was_and_goes_on(open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+async def test_without_a_descriptor_the_log_is_as_it_was_and_goes_on() -> None:
+    disk, log = await new_log(SMALL)
     for number in range(40):
         append(log, (f"k{number % 3}", f"v{number}"))
     before = await all_records(log)
@@ -664,9 +656,8 @@ async def test_without_a_descriptor_the_log_is_as_it_was_and_goes_on(open_log: O
 
 
 @pytest.mark.parametrize("place", ["the keys", "the copy"])
-async def test_a_damaged_batch_is_named_and_the_log_left_as_it_was(place: str, open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+async def test_a_damaged_batch_is_named_and_the_log_left_as_it_was(place: str) -> None:
+    disk, log = await new_log(SMALL)
     for number in range(40):
         append(log, (f"k{number % 3}", f"v{number}"))
     names = disk.list(F)
@@ -693,9 +684,8 @@ async def test_records_that_contradict_their_header_are_named(open_log: OpenLog)
             await compacted(log)
 
 
-async def test_a_disk_that_fails_in_the_copy_leaves_the_log_as_it_was(open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+async def test_a_disk_that_fails_in_the_copy_leaves_the_log_as_it_was() -> None:
+    disk, log = await new_log(SMALL)
     for number in range(40):
         append(log, (f"k{number % 3}", f"v{number}"))
     before = await all_records(log)
@@ -739,8 +729,7 @@ async def test_a_batch_with_records_is_never_cut_for_a_follower(open_log: OpenLo
 
 
 async def test_a_recovery_point_inside_of_a_header_is_no_damage(open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=LARGE)
+    disk, log = await new_log(LARGE)
     for number in range(20):
         append(log, ("k", f"v{number}"))
     roll(log)
@@ -756,8 +745,7 @@ async def test_a_recovery_point_inside_of_a_header_is_no_damage(open_log: OpenLo
 
 
 async def test_a_search_by_time_passes_over_what_has_no_record(open_log: OpenLog) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     for number in range(20):
         append(log, ("k", "v"), timestamp_ms=5000 + number)
     append(log, ("l", "v"), timestamp_ms=5003)
@@ -778,8 +766,7 @@ async def test_a_search_by_time_passes_over_what_has_no_record(open_log: OpenLog
 async def test_a_compacted_log_is_a_dictionary_and_a_reader_that_keeps_up_misses_no_deletion(
     draw: random.Random, steps: int, open_log: OpenLog
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     written: dict[int, tuple[bytes | None, bytes | None]] = {}
     view: dict[bytes, bytes] = {}
     bases: list[int] = []

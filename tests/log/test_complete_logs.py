@@ -8,6 +8,7 @@ from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError, IncompleteLogError
 from quorate.simulation.world.simulated_disk import SimulatedDisk
+from tests.log.conftest import new_log
 
 FIRST = "data/t-0/00000000000000000000.log"
 THIRD = "data/t-0/00000000000000000002.log"
@@ -19,8 +20,7 @@ Builder = Callable[..., bytes]
 
 async def killed(open_log: Opener, batch: Builder, *, config: LogConfig = LogConfig()) -> SimulatedDisk:  # noqa: B008
     """A disk with four batches of one record, none of them synced, whose process has ended."""
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=config)
+    disk, log = await new_log(config)
     for offset in range(4):
         log.append_as_follower(batch(offset))
     disk.crash_process()

@@ -11,6 +11,7 @@ from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch
 from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset
+from tests.log.conftest import new_log
 
 Opener = Callable[..., Awaitable[Log]]
 Change = Callable[[list[tuple[int, int]]], list[tuple[int, int]]]
@@ -76,8 +77,7 @@ async def check(log: Log, first_ms: int, end_ms: int) -> None:
 async def test_an_index_from_the_future_is_believed_by_nobody(
     suffix: str, layout: str, change: Change, only_last: bool, clean: bool, open_log: Opener
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     fill(log, range(1000, 1100))
     await log.flush_and_close()
     change_indexes(disk, suffix, layout, change, only_last=only_last)

@@ -13,7 +13,7 @@ from quorate.log.batches import Batch, RecordContent, build_keyed_batch, read_ba
 from quorate.log.log_errors import CompactionAbandonedError, DamagedLogError, OffsetOutOfRangeError
 from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset
-from tests.log.conftest import FreePace, compacted
+from tests.log.conftest import FreePace, compacted, new_log
 
 OpenLog = Callable[..., Awaitable[Log]]
 F = "data/t-0"
@@ -52,8 +52,7 @@ def names(disk: SimulatedDisk, suffix: str) -> list[str]:
 @pytest.mark.bug("KAFKA-10101")
 @pytest.mark.parametrize("seed", range(8))
 async def test_recovered_records_survive_a_power_loss_before_any_flush(open_log: OpenLog, seed: int) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     for number in range(5):
         append(log, "k", f"{number}")
     point = int(await log.flush())
@@ -73,8 +72,7 @@ async def test_recovered_records_survive_a_power_loss_before_any_flush(open_log:
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 async def test_a_log_that_retention_has_emptied_keeps_its_end(open_log: OpenLog, clean: bool) -> None:
     """The one segment that is left has no record and no index."""
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     for number in range(10):
         append(log, "k", f"{number}")
     assert log.roll_if_older(2000)
@@ -95,8 +93,7 @@ async def test_a_log_that_retention_has_emptied_keeps_its_end(open_log: OpenLog,
 async def test_of_a_log_with_a_damaged_segment_exactly_what_follows_the_damage_goes(
     open_log: OpenLog,
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     for number in range(30):
         append(log, "k", f"{number}")
     await log.flush_and_close()
@@ -208,8 +205,7 @@ async def test_a_part_of_which_only_offsets_are_left_keeps_its_end_and_its_newes
     """More than the cleaner writes at once: whole pieces have no record left. Epochs keep the offsets in
     headers of their own."""
     config = LogConfig(index_interval_bytes=100, tail_bytes=0)
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=config)
+    disk, log = await new_log(config)
     for number in range(60):
         append(log, "k", "v" * 20_000, timestamp_ms=1000 + number, epoch=1 + number // 10)
     log.configure(replace(config, segment_bytes=1))
@@ -263,8 +259,7 @@ async def test_a_batch_above_todays_limit_is_compacted_and_a_length_of_nonsense_
 async def test_a_prefix_that_goes_while_segments_are_merged_leaves_the_rest_whole(
     open_log: OpenLog, reads: int, where: str
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     for number in range(12):
         append(log, f"k{number}", "v")
     append(log, "k0", "v")

@@ -19,7 +19,7 @@ from quorate.log.log_errors import (
 from quorate.runtime.disk import DiskError, write_file_atomically
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk, SimulatedFile
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
-from tests.log.conftest import overtake
+from tests.log.conftest import new_log, overtake
 
 Opener = Callable[..., Awaitable[Log]]
 Builder = Callable[..., bytes]
@@ -132,8 +132,7 @@ async def test_a_full_index_rolls_and_a_cut_one_has_room_again(open_log: Opener,
 
 
 async def test_truncating_forgets_epochs_even_if_no_record_is_cut(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk)
+    _, log = await new_log()
     await fill(log, batch, 2, epoch=1)
     log.start_epoch(Epoch(5))
     assert log.last_epoch == 5
@@ -175,8 +174,7 @@ async def test_a_full_truncation_starts_anew_and_survives_power_loss(
 ) -> None:
     config = LogConfig(segment_bytes=400, own_recovery_point=True)
     for seed in range(10):
-        disk = SimulatedDisk()
-        log = await open_log(disk, config=config)
+        disk, log = await new_log(config)
         await fill(log, batch, 9)
         await log.flush()
         await log.truncate_fully_and_start_at(Offset(100))
@@ -194,8 +192,7 @@ async def test_a_truncation_that_power_loss_interrupts_anywhere_leaves_a_log_tha
     config = LogConfig(segment_bytes=400, own_recovery_point=True)
     for seed in range(150):
         draw = random.Random(seed)
-        disk = SimulatedDisk()
-        log = await open_log(disk, config=config)
+        disk, log = await new_log(config)
         await fill(log, batch, 12)
         await log.flush()
         with trio.CancelScope() as scope:
@@ -219,8 +216,7 @@ async def test_a_truncation_that_power_loss_interrupts_anywhere_leaves_a_log_tha
 async def test_a_read_that_a_truncation_overtakes_does_not_return_what_was_cut(
     open_log: Opener, batch: Builder
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     await fill(log, batch, 3, epoch=1)
     read: list[bytes] = []
 
@@ -241,8 +237,7 @@ async def test_a_read_that_a_truncation_overtakes_does_not_return_what_was_cut(
 async def test_an_idle_log_does_not_roll_while_it_is_truncated_and_does_after_it(
     open_log: Opener, batch: Builder
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk)
+    disk, log = await new_log()
     await fill(log, batch, 3)
     rolled: list[bool] = []
     disk.sync_delay = lambda _: rolled.append(log.roll_if_older(2000)) or 0.0
@@ -254,8 +249,7 @@ async def test_an_idle_log_does_not_roll_while_it_is_truncated_and_does_after_it
 
 
 async def test_a_read_that_the_logs_end_overtakes_says_so(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     await fill(log, batch, 3, epoch=1)
     async with trio.open_nursery() as nursery:
         disk.stall(syncs=False)
@@ -287,8 +281,7 @@ async def test_a_read_from_the_files_never_holds_up_the_loop(
 async def test_concurrent_syncs_each_cover_what_was_there_at_their_call(
     open_log: Opener, batch: Builder, autojump_clock: trio.testing.MockClock
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     disk.sync_delay = 1.0
     done: list[tuple[int, int]] = []
 
@@ -311,8 +304,7 @@ async def test_concurrent_syncs_each_cover_what_was_there_at_their_call(
 
 
 async def test_a_log_is_flushed_if_nothing_has_changed_since(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk)
+    disk, log = await new_log()
     assert log.is_flushed, "opening makes durable what it shows"
     await fill(log, batch, 1)
     assert not log.is_flushed
@@ -340,8 +332,7 @@ async def test_a_log_is_flushed_if_nothing_has_changed_since(open_log: Opener, b
 async def test_retention_removes_old_segments_below_the_high_watermark_only(
     open_log: Opener, batch: Builder
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=SMALL)
+    disk, log = await new_log(SMALL)
     await fill(log, batch, 12, timestamp_ms=500_000)
     assert log.segment_count == 3
     assert not await log.delete_old_segments(
@@ -377,8 +368,7 @@ async def test_a_timestamp_finds_the_first_batch_that_reaches_it(open_log: Opene
 
 
 async def test_a_clean_shutdown_is_opened_without_rewriting(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk)
+    disk, log = await new_log()
     await fill(log, batch, 5)
     await log.flush_and_close()
     with pytest.raises(LogError):
@@ -428,8 +418,7 @@ async def test_a_truncation_over_segments_that_dies_halfway_is_opened_again(open
     """The recovery point goes down first, so that what is missing above it is no damage."""
     config = LogConfig(segment_bytes=300, tail_bytes=0, own_recovery_point=True)
     for removals in range(4):
-        disk = SimulatedDisk()
-        log = await open_log(disk, config=config)
+        disk, log = await new_log(config)
         for base_offset in range(20):
             log.append_own(batch(base_offset), base_offset=base_offset, end_offset=base_offset + 1, epoch=1)
         await log.flush()

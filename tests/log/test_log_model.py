@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from quorate.log.batches.batch import read_batches
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
-from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import EpochStart, Offset
+from tests.log.conftest import new_log
 
 Model = list[tuple[int, int, bytes]]
 """(base offset, epoch, batch)."""
@@ -65,8 +65,7 @@ async def test_synced_batches_survive_a_crash_and_the_rest_is_a_prefix(
     open_log: Callable[..., Awaitable[Log]],
     batch: Callable[..., bytes],
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=config)
+    disk, log = await new_log(config)
     model: Model = []
     durable = 0
     epoch = 1

@@ -8,6 +8,7 @@ from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError, LogFailedError
 from quorate.runtime.disk import DiskError, read_file, write_file_atomically
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
+from tests.log.conftest import new_log
 
 FIRST = "data/t-0/00000000000000000000.log"
 Opener = Callable[..., Awaitable[Log]]
@@ -27,8 +28,7 @@ async def fill(log: Log, batch: Builder, count: int, **kwargs: int) -> list[int]
 async def test_a_tail_torn_at_any_byte_of_the_last_batch_is_cut(open_log: Opener, batch: Builder) -> None:
     size = len(batch(0))
     for kept in range(size):
-        disk = SimulatedDisk()
-        log = await open_log(disk)
+        disk, log = await new_log()
         await fill(log, batch, 3)
         await log.sync()
         disk.crash_process()
@@ -47,8 +47,7 @@ async def test_a_bad_batch_above_the_recovery_point_is_cut_with_what_follows(
 ) -> None:
     size = len(batch(0))
     for position in [position for position in range(size, 2 * size) if not size + 12 <= position < size + 16]:
-        disk = SimulatedDisk()
-        log = await open_log(disk)
+        disk, log = await new_log()
         await fill(log, batch, 4)
         await log.sync()
         disk.crash_process()
@@ -67,8 +66,7 @@ async def test_any_bit_flip_below_the_recovery_point_of_the_metadata_log_is_an_e
         if 12 <= position % size < 16:
             continue  # the epoch is outside of the CRC
         for clean in (False, True):
-            disk = SimulatedDisk()
-            log = await open_log(disk, config=config)
+            disk, log = await new_log(config)
             await fill(log, batch, 3)
             await log.flush()
             disk.crash_process()
@@ -89,8 +87,7 @@ async def test_a_flip_in_a_leader_epoch_is_found_where_the_batches_beside_it_are
     missed = []
     for number in range(3):
         for bit in range(32):
-            disk = SimulatedDisk()
-            log = await open_log(disk, config=config)
+            disk, log = await new_log(config)
             await fill(log, batch, 3)
             await log.flush()
             disk.crash_process()
@@ -104,8 +101,7 @@ async def test_a_flip_in_a_leader_epoch_is_found_where_the_batches_beside_it_are
 
 
 async def test_a_log_shorter_than_its_recovery_point_is_an_error(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk)
+    disk, log = await new_log()
     (size, *_) = await fill(log, batch, 3)
     await log.flush()
     disk.crash_process()
@@ -119,8 +115,7 @@ async def test_a_missing_segment_is_an_error_below_the_recovery_point_and_cut_ab
     open_log: Opener, batch: Builder
 ) -> None:
     config = LogConfig(segment_bytes=100)
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=config)
+    disk, log = await new_log(config)
     await fill(log, batch, 4)
     assert log.segment_count == 4
     await log.flush()
@@ -135,8 +130,7 @@ async def test_a_missing_segment_is_an_error_below_the_recovery_point_and_cut_ab
 
 async def test_no_segments_at_all_are_an_error_if_there_were_some(open_log: Opener, batch: Builder) -> None:
     config = LogConfig(own_recovery_point=True)
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=config)
+    disk, log = await new_log(config)
     await fill(log, batch, 1)
     await log.flush()
     disk.crash_process()
@@ -159,8 +153,7 @@ async def test_bytes_that_only_the_cache_has_after_a_failed_sync_are_rewritten_a
     open_log: Opener, batch: Builder
 ) -> None:
     for seed in range(20):
-        disk = SimulatedDisk()
-        log = await open_log(disk)
+        disk, log = await new_log()
         await fill(log, batch, 3)
         disk.fail(DiskOperation.SYNC, path_part=".log")
         with pytest.raises(DiskError):
@@ -176,8 +169,7 @@ async def test_bytes_that_only_the_cache_has_after_a_failed_sync_are_rewritten_a
 async def test_after_a_disk_error_appends_are_refused_until_reopened(
     operation: DiskOperation, open_log: Opener, batch: Builder
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk)
+    disk, log = await new_log()
     await fill(log, batch, 1)
     await log.sync()
     disk.fail(operation, path_part=".log")
@@ -197,8 +189,7 @@ async def test_after_a_disk_error_appends_are_refused_until_reopened(
 async def test_a_write_that_filled_the_disk_leaves_no_half_batch_behind(
     open_log: Opener, batch: Builder
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk)
+    disk, log = await new_log()
     disk.space_left = len(batch(0)) + 10
     log.append_as_follower(batch(0))
     with pytest.raises(DiskError, match="no space"):
@@ -214,8 +205,7 @@ async def test_a_write_that_filled_the_disk_leaves_no_half_batch_behind(
 @pytest.mark.parametrize("clean", [True, False])
 async def test_a_wrong_index_is_rebuilt(damage: str, clean: bool, open_log: Opener, batch: Builder) -> None:
     config = LogConfig(index_interval_bytes=200, tail_bytes=0, segment_bytes=2000)
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=config)
+    disk, log = await new_log(config)
     await fill(log, batch, 60)
     await log.flush_and_close()
     path = FIRST.replace(".log", ".index")
@@ -245,8 +235,7 @@ async def test_a_wrong_index_is_rebuilt(damage: str, clean: bool, open_log: Open
 async def test_leftovers_are_removed_and_an_empty_newest_segment_is_kept(
     open_log: Opener, batch: Builder
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk)
+    disk, log = await new_log()
     await fill(log, batch, 2)
     await log.sync()
     disk.crash_process()
@@ -273,8 +262,7 @@ async def test_leftovers_are_removed_and_an_empty_newest_segment_is_kept(
 async def test_a_damaged_epoch_checkpoint_is_rebuilt_from_the_batches(
     content: bytes | None, open_log: Opener, batch: Builder
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk)
+    disk, log = await new_log()
     await fill(log, batch, 2, epoch=3)
     await fill(log, batch, 2, epoch=5)
     await log.flush()
@@ -294,8 +282,7 @@ async def test_the_metadata_logs_recovery_point_stays_within_its_bound(
     open_log: Opener, batch: Builder
 ) -> None:
     config = LogConfig(own_recovery_point=True, recovery_point_interval_bytes=500)
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=config)
+    disk, log = await new_log(config)
     for _ in range(30):
         (size,) = await fill(log, batch, 1)
         await log.sync()

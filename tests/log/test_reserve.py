@@ -13,6 +13,7 @@ from quorate.log.log_errors import DamagedLogError
 from quorate.runtime.disk import DiskError, read_file
 from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
 from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
+from tests.log.conftest import new_log
 
 FIRST = "data/t-0/00000000000000000000.log"
 CONFIG = LogConfig(reserve_bytes=1000)
@@ -27,8 +28,7 @@ def physical_size(disk: SimulatedDisk, path: str = FIRST) -> int:
 async def test_a_log_makes_room_in_steps_and_gives_it_back_when_closed(
     open_log: Opener, batch: Builder
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     sizes = set()
     while log.size_bytes < 2500:
         log.append_as_follower(batch(int(log.end_offset)))
@@ -43,8 +43,7 @@ async def test_a_log_makes_room_in_steps_and_gives_it_back_when_closed(
 
 
 async def test_the_reserve_is_cut_after_a_crash_without_a_word(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     for offset in range(3):
         log.append_as_follower(batch(offset))
     size = log.size_bytes
@@ -65,8 +64,7 @@ async def test_a_batch_torn_before_reserved_zeros_is_cut_with_a_log_line(
 ) -> None:
     last = batch(2)
     for kept in range(8, len(last) - 1):
-        disk = SimulatedDisk()
-        log = await open_log(disk, config=CONFIG)
+        disk, log = await new_log(CONFIG)
         for offset in range(3):
             log.append_as_follower(batch(offset))
         size = log.size_bytes
@@ -81,8 +79,7 @@ async def test_a_batch_torn_before_reserved_zeros_is_cut_with_a_log_line(
 
 
 async def test_a_batch_after_zeros_is_a_torn_tail(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     for offset in range(3):
         log.append_as_follower(batch(offset))
     size = len(batch(0))
@@ -97,8 +94,7 @@ async def test_a_batch_after_zeros_is_a_torn_tail(open_log: Opener, batch: Build
 async def test_zeros_where_records_were_durable_are_damage(open_log: Opener, batch: Builder) -> None:
     for own in (False, True):
         config = LogConfig(reserve_bytes=1000, own_recovery_point=own)
-        disk = SimulatedDisk()
-        log = await open_log(disk, config=config)
+        disk, log = await new_log(config)
         for offset in range(3):
             log.append_as_follower(batch(offset))
         await log.flush()
@@ -117,8 +113,7 @@ async def test_a_roll_may_leave_its_reserve_behind_below_the_recovery_point(
     config = LogConfig(segment_bytes=1000, reserve_bytes=1000, own_recovery_point=own)
     left_behind = 0
     for seed in range(40):
-        disk = SimulatedDisk()
-        log = await open_log(disk, config=config)
+        disk, log = await new_log(config)
         while log.segment_count == 1:
             if log.size_bytes + len(batch(0)) > 1000:
                 await log.flush()
@@ -139,8 +134,7 @@ async def test_a_roll_may_leave_its_reserve_behind_below_the_recovery_point(
 
 
 async def test_a_roll_cuts_the_reserve_off_what_it_leaves(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=LogConfig(segment_bytes=700, reserve_bytes=600))
+    disk, log = await new_log(LogConfig(segment_bytes=700, reserve_bytes=600))
     while log.segment_count == 1:
         log.append_as_follower(batch(int(log.end_offset)))
     await log.sync()
@@ -157,8 +151,7 @@ async def log_content(open_log: Opener, disk: SimulatedDisk) -> bytes:
 async def test_no_room_for_a_reserve_is_no_error_until_there_is_none_for_records(
     open_log: Opener, batch: Builder
 ) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     disk.space_left = 500
     while log.size_bytes + len(batch(0)) <= 500:
         log.append_as_follower(batch(int(log.end_offset)))
@@ -168,8 +161,7 @@ async def test_no_room_for_a_reserve_is_no_error_until_there_is_none_for_records
 
 
 async def test_a_disk_that_fails_a_reserve_fails_the_append(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     disk.fail(DiskOperation.RESERVE)
     with pytest.raises(DiskError):
         log.append_as_follower(batch(0))

@@ -12,7 +12,7 @@ from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch, records_of
 from quorate.simulation.world.simulated_disk import SimulatedDisk, SimulatedFile
 from quorate.types import Offset
-from tests.log.conftest import overtake
+from tests.log.conftest import new_log, overtake
 
 Opener = Callable[..., Awaitable[Log]]
 F = "data/t-0"
@@ -65,8 +65,7 @@ def naive(log_timestamps: Sequence[int], timestamp: int, start: int = 0) -> int 
 
 
 async def test_entries_are_kafkas_twelve_bytes_and_only_for_timestamps_that_grow(open_log: Opener) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=ONE)
+    disk, log = await new_log(ONE)
     fill(log, [50, 40, 60, 60, 10, 10, 10, 70, 65])
     await log.flush()
     # 89 bytes a batch: an entry by offset is due at every third, and one for the newest at the flush.
@@ -78,8 +77,7 @@ async def test_entries_are_kafkas_twelve_bytes_and_only_for_timestamps_that_grow
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_search_by_time_equals_a_walk_over_all_records(seed: int, open_log: Opener) -> None:
     draw = random.Random(seed)
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     stamps: list[int] = []
     recovery_point = 0
     for _ in range(25):
@@ -118,8 +116,7 @@ async def test_a_search_by_time_equals_a_walk_over_all_records(seed: int, open_l
 
 
 async def test_a_search_reads_little_however_long_the_log(open_log: Opener, monkeypatch) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=ONE)
+    _, log = await new_log(ONE)
     fill(log, range(1000, 21_000))
     read = 0
     honest = SimulatedFile.read
@@ -142,8 +139,7 @@ async def test_a_search_reads_little_however_long_the_log(open_log: Opener, monk
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("damage", ["missing", "empty", "half", "odd", "last", "zeros", "of another"])
 async def test_a_missing_or_damaged_index_is_rebuilt(clean: bool, damage: str, open_log: Opener) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     stamps = list(range(1000, 1100))
     fill(log, stamps)
     await log.flush_and_close()
@@ -178,8 +174,7 @@ async def test_a_missing_or_damaged_index_is_rebuilt(clean: bool, damage: str, o
 
 
 async def test_damage_that_comes_while_the_log_is_open_is_noticed_when_it_is_used(open_log: Opener) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=ONE)
+    disk, log = await new_log(ONE)
     fill(log, range(1000, 1200))
     await log.flush()
     size = len(disk.content(f"{FIRST}.timeindex"))
@@ -191,8 +186,7 @@ async def test_damage_that_comes_while_the_log_is_open_is_noticed_when_it_is_use
 
 
 async def test_a_truncation_takes_entries_and_the_largest_timestamp_back(open_log: Opener) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=ONE)
+    disk, log = await new_log(ONE)
     fill(log, [*range(1000, 1100), 5000])
     await log.flush()
     assert entries(disk)[-1] == (5000, 100)
@@ -206,8 +200,7 @@ async def test_a_truncation_takes_entries_and_the_largest_timestamp_back(open_lo
 
 async def test_the_newest_timestamp_is_known_after_a_start_and_keeps_old_segments(open_log: Opener) -> None:
     """It was that of the last few KiB only: retention by time took what is not old."""
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     fill(log, [900_000, *[100] * 60, *[1_000_000] * 30])
     await log.flush_and_close()
     log = await open_log(disk, config=CONFIG, recovery_point=91, clean_shutdown=True)
@@ -241,8 +234,7 @@ async def test_the_metadata_log_has_none(open_log: Opener) -> None:
 
 
 async def test_a_search_that_the_log_changes_under_starts_again(open_log: Opener) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=CONFIG)
+    disk, log = await new_log(CONFIG)
     fill(log, range(1000, 1100))
     found: list[Offset | None] = []
 
@@ -270,8 +262,7 @@ async def test_a_search_that_the_log_changes_under_starts_again(open_log: Opener
 
 
 async def test_appends_during_a_rebuild_are_in_the_new_index(open_log: Opener) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=ONE)
+    disk, log = await new_log(ONE)
     fill(log, range(1000, 3000))
     for position in range(4, 60, 8):
         log._active.indexes.offsets._positions[position // 8] += 7
@@ -291,8 +282,7 @@ async def test_appends_during_a_rebuild_are_in_the_new_index(open_log: Opener) -
 
 
 async def test_an_index_of_what_is_cut_during_its_rebuild_is_not_taken(open_log: Opener) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=ONE)
+    disk, log = await new_log(ONE)
     fill(log, range(1000, 1600))
     positions = log._active.indexes.offsets._positions
     for number in range(len(positions)):

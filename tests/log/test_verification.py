@@ -14,6 +14,7 @@ from quorate.log.segments.time_index import TIME_ENTRY_BYTES
 from quorate.runtime.disk import DiskError
 from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset
+from tests.log.conftest import new_log
 
 Opener = Callable[..., Awaitable[Log]]
 Builder = Callable[..., bytes]
@@ -188,8 +189,7 @@ async def test_batches_around_damage_can_be_read(open_log: Opener, batch: Builde
 
 
 async def test_a_walk_into_unknown_damage_gives_what_is_before_it(open_log: Opener, batch: Builder) -> None:
-    disk = SimulatedDisk()
-    log = await open_log(disk, config=LogConfig(tail_bytes=0))
+    disk, log = await new_log(LogConfig(tail_bytes=0))
     for number in range(9):
         log.append_as_follower(batch(number))
     size = len(batch(0))
