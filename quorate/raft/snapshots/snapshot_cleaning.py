@@ -26,18 +26,6 @@ class Retention:
     """The age of the last record in a snapshot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningHooks:
-    """The calls of cleaning into the driver."""
-
-    wait_unblocked: Callable[[], Awaitable[None]]
-    """Return when no barrier is under way: the log is not being cut or replaced until the next await."""
-    latest: Callable[[], SnapshotId | None]
-    """Return the core's latest snapshot. A fetched one that is not installed is not of this log."""
-    start_moved: Callable[[EpochEnd], None]
-    """Tell the core that the log begins there, before the records are removed."""
-
-
 class SnapshotCleaner:
     """Moves the log start, always to the end of a snapshot."""
 
@@ -48,13 +36,21 @@ class SnapshotCleaner:
         clock: WallClock,
         *,
         retention: Retention,
-        hooks: CleaningHooks,
+        wait_unblocked: Callable[[], Awaitable[None]],
+        latest: Callable[[], SnapshotId | None],
+        start_moved: Callable[[EpochEnd], None],
     ) -> None:
+        """`wait_unblocked`: returns when no barrier is under way, so that the log is not cut or replaced
+        until the next await. `latest`: returns the core's latest snapshot. A fetched one that is not
+        installed is not of this log. `start_moved`: tells the core the next log start, before the records
+        below it are removed."""
         self._log = source
         self._store = store
         self._clock = clock
         self._retention = retention
-        self._hooks = hooks
+        self._wait_unblocked = wait_unblocked
+        self._latest = latest
+        self._start_moved = start_moved
         self._wake = trio.Event()
 
     def clean_soon(self) -> None:
@@ -72,11 +68,11 @@ class SnapshotCleaner:
 
     async def _remove_prefix(self) -> None:
         while True:
-            await self._hooks.wait_unblocked()
+            await self._wait_unblocked()
             start = self._next_start()
             if start is None:
                 break
-            self._hooks.start_moved(EpochEnd(start.epoch, start.end_offset))
+            self._start_moved(EpochEnd(start.epoch, start.end_offset))
             segments = await self._log.advance_log_start(start.end_offset)
             log.info("moved the log start", log_start_offset=start.end_offset, removed_segments=segments)
             await self._delete_old()
@@ -84,7 +80,7 @@ class SnapshotCleaner:
 
     def _next_start(self) -> SnapshotId | None:
         """Return the second-oldest snapshot, if a limit is exceeded: the log shall start at its end."""
-        latest = self._hooks.latest()
+        latest = self._latest()
         if latest is None:
             return None
         start = self._log.log_start_offset

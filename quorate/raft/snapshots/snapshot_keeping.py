@@ -13,10 +13,10 @@ from quorate.raft.core import (
     LogStartMoved,
     SnapshotTaken,
 )
-from quorate.raft.snapshots.snapshot_cleaning import CleaningHooks, Retention, SnapshotCleaner
+from quorate.raft.snapshots.snapshot_cleaning import Retention, SnapshotCleaner
 from quorate.raft.snapshots.snapshot_fetching import SnapshotReceiver
 from quorate.raft.snapshots.snapshot_serving import CHUNK_BYTES, SnapshotSender
-from quorate.raft.snapshots.snapshot_taking import SnapshotTaker, SnapshotTriggers, TakingHooks
+from quorate.raft.snapshots.snapshot_taking import SnapshotTaker, SnapshotTriggers
 from quorate.raft.state_machine import Applier, StateMachine
 from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
@@ -74,20 +74,18 @@ class Snapshots:
             storage.log,
             storage.snapshots,
             triggers=triggers,
-            hooks=TakingHooks(
-                voters_at=core.voters_at, make_durable=driver.make_durable, taken=self._report_taken
-            ),
+            voters_at=core.voters_at,
+            make_durable=driver.make_durable,
+            taken=self._report_taken,
         )
         self._cleaner = SnapshotCleaner(
             storage.log,
             storage.snapshots,
             clock,
             retention=retention,
-            hooks=CleaningHooks(
-                wait_unblocked=driver.wait_unblocked,
-                latest=self._latest_of_log,
-                start_moved=self._start_moved,
-            ),
+            wait_unblocked=driver.wait_unblocked,
+            latest=self._latest_of_log,
+            start_moved=self._start_moved,
         )
         self.receiver = SnapshotReceiver(
             state_machine,

@@ -33,18 +33,6 @@ class SnapshotTriggers:
     """The time since the last snapshot, if a record was applied meanwhile. 0: no limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakingHooks:
-    """The calls of a snapshot into the driver."""
-
-    voters_at: Callable[[Offset], VoterSet | None]
-    """The voter set in the log as of an end offset; None while it is static."""
-    make_durable: Callable[[Offset], Awaitable[None]]
-    """Return when the core knows that the local log is durable below this offset."""
-    taken: Callable[[SnapshotContents], None]
-    """Report a snapshot that is complete and durable."""
-
-
 class SnapshotTaker:
     """Takes snapshots, and owns the position of the last one."""
 
@@ -56,14 +44,21 @@ class SnapshotTaker:
         store: SnapshotStore,
         *,
         triggers: SnapshotTriggers,
-        hooks: TakingHooks,
+        voters_at: Callable[[Offset], VoterSet | None],
+        make_durable: Callable[[Offset], Awaitable[None]],
+        taken: Callable[[SnapshotContents], None],
     ) -> None:
+        """`voters_at`: returns the voter set in the log as of an end offset. None: it is static.
+        `make_durable`: returns when the core knows that the log is durable below an offset. `taken`: gets
+        each snapshot that is complete and durable."""
         self._state_machine = state_machine
         self._applier = applier
         self._log = source
         self._store = store
         self._triggers = triggers
-        self._hooks = hooks
+        self._voters_at = voters_at
+        self._make_durable = make_durable
+        self._taken = taken
         self._one_at_a_time = trio.Lock()
         self._last: SnapshotId | None = None
         self._last_bytes = 0
@@ -116,7 +111,7 @@ class SnapshotTaker:
         chunks = iter(self._state_machine.take_snapshot())
         try:
             writer = self._store.write(
-                snapshot, last_timestamp_ms=applier.last_timestamp_ms, voters=self._hooks.voters_at(end)
+                snapshot, last_timestamp_ms=applier.last_timestamp_ms, voters=self._voters_at(end)
             )
             try:
                 contents = await self._write_chunks(writer, chunks)
@@ -134,7 +129,7 @@ class SnapshotTaker:
             size_bytes=contents.size_bytes,
             seconds=round(trio.current_time() - started, 3),
         )
-        self._hooks.taken(contents)
+        self._taken(contents)
 
     async def _write_chunks(self, writer: SnapshotWriter, chunks: Iterator[bytes]) -> SnapshotContents | None:
         """Write the chunks and complete the snapshot. None: a later snapshot arrived meanwhile."""
@@ -147,7 +142,7 @@ class SnapshotTaker:
             if self._is_held(end):
                 return None
         # The records are applied, and so committed, but maybe not yet durable on this node.
-        await self._hooks.make_durable(end)
+        await self._make_durable(end)
         if self._is_held(end):
             return None
         contents = await writer.freeze()
