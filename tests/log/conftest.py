@@ -156,7 +156,7 @@ class MetadataNode:
         return snapshot
 
     async def values(self, end_offset: int | None = None) -> list[bytes]:
-        """What the latest snapshot and the log above it hold, below `end_offset`."""
+        """The records of the latest snapshot and of the log above it, below `end_offset`."""
         found: list[bytes] = []
         latest = self.snapshots.latest
         if latest is not None and (end_offset is None or latest.end_offset <= end_offset):

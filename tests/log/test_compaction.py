@@ -1,4 +1,4 @@
-"""Compaction of one log: what stays, what goes, and what everybody sees of it meanwhile."""
+"""Compaction of one log: the records that stay and those that go, as readers see them meanwhile."""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence

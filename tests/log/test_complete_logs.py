@@ -1,4 +1,4 @@
-"""A log whose process was only killed: a start cuts off a torn append, and nothing else."""
+"""A log after a killed process: a start cuts off a torn append, and nothing else."""
 
 from collections.abc import Awaitable, Callable
 

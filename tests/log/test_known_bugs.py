@@ -32,7 +32,7 @@ def append(log: Log, key: str, value: str, *, timestamp_ms: int = 1000, epoch: i
 
 
 async def offsets(log: Log) -> list[int]:
-    """Of all records, each batch read by itself."""
+    """The offsets of all records, each batch read by itself."""
     found: list[int] = []
     position = int(log.log_start_offset)
     while position < log.end_offset:

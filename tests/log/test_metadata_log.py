@@ -1,5 +1,4 @@
-"""The metadata log beside its snapshots: where it starts, what a start makes of the two, whose voters
-count."""
+"""The metadata log beside its snapshots: its start, its recovery with them, and the voters that count."""
 
 import contextlib
 import random

@@ -1,4 +1,4 @@
-"""What an error tells people to do must never lose anything when they do it."""
+"""The remedies in errors never lose anything."""
 
 import ast
 import pathlib
@@ -102,14 +102,14 @@ async def test_a_partitions_lost_identity_is_written_anew_and_its_records_stay()
 
 
 async def test_the_remedy_for_a_lost_vote_keeps_the_rest_of_the_folder() -> None:
-    """Which may be the only replica of a partition."""
+    """The folder may be the only replica of a partition."""
     with pytest.raises(MissingStateError) as raised:
         QuorumStateFile(SimulatedDisk(), "data", cluster_id="c", node=NodeId(1)).load()
     assert "move the directory away, format an empty one" in str(raised.value)
 
 
 def literals(path: pathlib.Path) -> Iterator[str]:
-    """What the program says, docstrings left out."""
+    """The texts of the program, without docstrings."""
     tree = ast.parse(path.read_text())
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Room made ahead in a log's file: what a crash leaves of it, and that nobody takes it for records."""
+"""Space reserved in a log's file: its rest after a crash is never taken for records."""
 
 import random
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What brokers show of their partitions, moved by what clients do and by as much, in three real nodes."""
+"""The metrics of brokers' partitions move by as much as clients do, in three real nodes."""
 
 import time
 from collections.abc import Callable

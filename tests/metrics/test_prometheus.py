@@ -67,7 +67,7 @@ class Prometheus:
         return list(answer["data"]["result"])
 
     def scrape(self, nodes: tuple[int, ...] = NODES, *, seconds: float = 30.0) -> Scrape:
-        """What Prometheus has of these nodes from scrapes that began after this call."""
+        """The values that Prometheus has of these nodes from scrapes that began after this call."""
         asked_at, deadline = time.time(), time.monotonic() + seconds
         while True:
             try:
@@ -165,7 +165,7 @@ def offsets(described: dict[str, Any]) -> object:
 
 
 def check_described(scrape: Scrape, described: dict[str, Any]) -> None:
-    """What `quorum describe` shows and the metrics of all nodes agree."""
+    """The output of `quorum describe` and the metrics of all nodes agree."""
     ends = {voter["id"]: voter["logEndOffset"] for voter in described["voters"]}
     for node, values in scrape.items():
         assert values["current-leader"] == described["leaderId"], node
@@ -281,7 +281,7 @@ def test_all_sixteen_metrics_of_three_nodes_move_with_what_happens_and_by_as_muc
 
 
 def totals_say(scrape: Scrape) -> None:
-    """What was appended as leader or fetched as follower since the start is the whole log, and what was
+    """The records appended as leader or fetched as follower since the start are the whole log, and those
     truncated again if the first elections took more than one round."""
     for node, values in scrape.items():
         total = values["append-records-total"] + values["fetch-records-total"]

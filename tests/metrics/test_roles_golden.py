@@ -121,7 +121,7 @@ class Node:
         await nursery.start(self.run)
 
     def read(self) -> dict[str, str]:
-        """All sixteen, of which both spellings say the same."""
+        """All sixteen metrics, with the same value in both spellings."""
         assert self.registry is not None
         samples = {
             (sample.name, tuple(sample.labels.values())): sample.value

@@ -1,5 +1,5 @@
-"""A broker whose disk is slow or that is paused shows up at the active controller, with the age of what
-waits."""
+"""A broker whose disk is slow or that is paused shows up at the active controller, with the age of its
+waiting changes."""
 
 from typing import Any
 

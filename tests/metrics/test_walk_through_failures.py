@@ -37,7 +37,7 @@ REPLICAS = "kafka_server_replicamanager"
 
 
 def counted(image: MetadataImage, broker_id: int) -> dict[str, float]:
-    """By one pass over the image, of which the metrics make none."""
+    """The counts by one pass over the image. The metrics are kept without one."""
     states = dict(image.all_partitions())
     partitions = [partition_phase(image, key) for key in states]
     replicas = [replica_phase(image, key, each) for key, state in states.items() for each in state.replicas]

@@ -66,14 +66,14 @@ class World:
         self.power_draw = random.Random(2)
         self.voters = parse_voters("1@node-1:9093,2@node-2:9093,3@node-3:9093")
         self.first_voters: VoterSet | None = None
-        """In the log, if not None."""
+        """The voter set in the log. None: there is none."""
         self.disks = 0
-        """Replaced so far."""
+        """The number of replaced disks."""
         self.hosts: dict[int, SimulatedRuntime] = {}
         self.quorums: dict[int, Quorum] = {}
         self.journals: dict[int, Journal] = {}
         self.failures: dict[int, BaseException] = {}
-        """Of nodes that stopped by themselves. A test takes out those that it expects."""
+        """The errors of nodes that stopped by themselves. A test takes out those that it expects."""
         self.stops: dict[int, trio.Event] = {}
         self.ended: dict[int, trio.Event] = {}
         self.scopes: dict[int, trio.CancelScope] = {}
@@ -98,7 +98,7 @@ class World:
         return self.wrap(node, self.hosts[node].runtime())
 
     def replace_disk(self, node: int) -> None:
-        """Of a node that is down: the next start formats it anew."""
+        """Replace the disk of a node that is down. The next start formats it."""
         del self.hosts[node]
         self.disks += 1
 
@@ -155,7 +155,7 @@ class World:
         del self.quorums[node]
 
     async def crash(self, node: int, *, power_loss: bool = False) -> None:
-        """With no last words. What its disk keeps of unsynced bytes is drawn."""
+        """Crash a node without a word. The unsynced bytes that its disk keeps are drawn."""
         host = self.hosts[node]
         host.disk.cut()
         self.network.crash_node(host.name, silent=power_loss)

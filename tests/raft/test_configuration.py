@@ -1,4 +1,4 @@
-"""What can't work is refused when it is opened or called, with what to write instead."""
+"""Wrong configurations and arguments are refused when they are used, with a remedy."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""Many connections, and many administrative requests, of nobody's node: the cluster goes on beside them."""
+"""The cluster works beside many connections and administrative requests of clients that are no nodes."""
 
 import pytest
 import trio

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def in_child(look) -> str:
-    """What `look` says in a child of this process."""
+    """The outcome of `look` in a child of this process."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # Of threads that the child won't have: that is what this is about.

@@ -1,4 +1,4 @@
-"""What a program outside the quorum may ask of one of its nodes, over the controller listener."""
+"""The requests of a program outside the quorum to one of its nodes, over the controller listener."""
 
 from contextlib import asynccontextmanager, suppress
 

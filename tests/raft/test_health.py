@@ -1,4 +1,4 @@
-"""Who leads, and whether a node is healthy, once it hears nobody."""
+"""The leader and the health that a node reports when it hears no other node."""
 
 import threading
 

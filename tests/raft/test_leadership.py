@@ -1,4 +1,4 @@
-"""Who leads, as the application may know it, and what the leader knows of its replicas."""
+"""The leader, as the application may know it, and the leader's knowledge of its replicas."""
 
 import pytest
 import trio

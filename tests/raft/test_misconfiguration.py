@@ -1,4 +1,4 @@
-"""What a node says about a configured voter list that its log has overtaken (KIP-853)."""
+"""The log lines about a configured voter list that the log has replaced (KIP-853)."""
 
 import pytest
 import trio
@@ -13,7 +13,7 @@ DIFFERS = "the voters in the log count, not the configured ones"
 
 @pytest.fixture(autouse=True, params=[SERVER, EMBEDDED], ids=["server", "embedded"])
 def names(request, world):
-    """What the messages call what is to be changed."""
+    """The names of parameters in messages."""
     world.overrides["names"] = request.param
     return request.param
 

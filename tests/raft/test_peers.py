@@ -23,7 +23,7 @@ HOME = Address("node-2", 9093)
 
 
 class Ends:
-    """A peer of node 1 for node 2, and whoever listens as node 2."""
+    """A peer of node 1 for node 2, and the listener of node 2."""
 
     def __init__(self, nursery):
         self.network = SimulatedNetwork(random.Random(3))

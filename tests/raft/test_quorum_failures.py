@@ -1,4 +1,4 @@
-"""Whatever goes wrong: nothing hangs, and who waits hears what happened."""
+"""Failures of many kinds: nothing hangs, and every waiter learns the outcome."""
 
 import json
 import random

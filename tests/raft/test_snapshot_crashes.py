@@ -101,7 +101,7 @@ def caught_up(world):
 
 
 async def leave_behind(world, leader, crashes):
-    """Whoever is cut off from it."""
+    """Move the log start beyond the followers that are cut off."""
     for _ in range(2):
         for number in range(4):
             await leader.append([b"%d after %d crashes" % (number, crashes)])

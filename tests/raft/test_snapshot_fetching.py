@@ -28,7 +28,7 @@ def small(world):
 
 
 async def two_and_a_straggler(world):
-    """All three up, one follower then cut off; the leader and who is cut off."""
+    """All three run, then one follower is cut off. Returns the leader and that follower."""
     leader = await world.start_three()
     await leader.append([b"seen by all"])
     straggler = (await world.followers())[0]

@@ -171,7 +171,7 @@ def test_limits_that_make_no_sense_are_refused(wrong):
 
 
 async def test_commits_go_on_while_a_large_state_is_snapshotted(autojump_clock, world):
-    """What a snapshot gives is the state as it was, and after each MiB everybody else has a turn."""
+    """A snapshot has the state as it was, and after each MiB all other tasks have a turn."""
     quorum = await world.start_one()
     for _ in range(4):
         await quorum.append([bytes(256 * 1024)] * 16)

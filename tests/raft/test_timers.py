@@ -8,7 +8,7 @@ from quorate.runtime.timers import Timers
 
 
 class Fired(list):
-    """What fired, and when."""
+    """The timers that fired, and their times."""
 
     def __init__(self):
         self.timers = Timers(lambda name: self.append((name, round(trio.current_time() - self.started, 5))))

@@ -156,7 +156,7 @@ async def test_a_node_that_lost_its_disk_joins_again_in_place_of_what_it_was(wor
 
 
 class Steps(trio.abc.Instrument):
-    """Of all tasks."""
+    """The number of steps of all tasks."""
 
     count = 0
 

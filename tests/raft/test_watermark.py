@@ -15,7 +15,7 @@ from quorate.types import Offset
 
 FOLDER = "node/__cluster_metadata-0"
 END = Offset(40)
-"""Of the log beside it."""
+"""The end offset of the log beside the file."""
 PATH = f"{FOLDER}/replication-offset-checkpoint"
 
 
@@ -109,7 +109,7 @@ async def test_an_invalid_high_watermark_file_is_ignored_and_written_again(
 
 
 async def test_each_flipped_bit_is_ignored_or_leaves_a_bound_within_the_log(disk: SimulatedDisk) -> None:
-    """Those that make the version a later one are a refusal, as for every file, and leave it as it is."""
+    """Those that make a later version are refused, as in every file, and leave it unchanged."""
     whole = b"0\n1\n__cluster_metadata 0 17\n"
     for bit in range(8 * len(whole)):
         flipped = bytearray(whole)

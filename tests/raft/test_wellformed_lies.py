@@ -1,4 +1,4 @@
-"""Thousands of valid frames with hostile values, of who is no node: the cluster goes on committing."""
+"""The cluster commits beside thousands of valid frames with hostile values."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""File descriptors: counted, kept for those who need them, and never taken for a broken disk."""
+"""File descriptors: counted, reserved for files and nodes. Their end is never taken for a broken disk."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""A call that waits for a device holds up nobody else, and a sync that failed stays failed."""
+"""A call that waits for a device does not delay others, and a sync that failed stays failed."""
 
 import os
 import threading

@@ -1,5 +1,5 @@
 """A real streaming query on a real cluster: the quorum's leader is killed in mid-stream, then the query, then
-another leader while no query runs; it goes on from its checkpoint."""
+another leader while no query runs. It continues from its checkpoint."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def wait(condition: Callable[[], bool], what: str) -> None:
 
 @dataclass
 class Checkpoint:
-    """What Spark says of a query in its checkpoint folder, read from outside."""
+    """The state of a query in Spark's checkpoint folder."""
 
     folder: Path
 

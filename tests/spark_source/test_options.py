@@ -1,4 +1,4 @@
-"""What users may ask for, and what they are told otherwise."""
+"""The valid options, and the errors for others."""
 
 import pytest
 

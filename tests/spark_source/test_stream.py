@@ -39,7 +39,7 @@ def rows_between(
 
 
 def end_of(log: Any) -> Any:
-    """Where a stream is that has read everything."""
+    """The position of a stream that has read everything."""
     reader = stream(log)
     return stored(reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
 

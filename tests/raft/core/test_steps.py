@@ -112,7 +112,7 @@ def vote_response(core: Core, source: NodeId, **changes: Any) -> VoteResponse:
 
 
 def leading(make_core: Any, **settings: Any) -> Core:
-    """Node 1, leader of epoch 1 of an empty log, its LeaderChange durable, nobody has fetched."""
+    """Node 1, leader of epoch 1 of an empty log, its LeaderChange durable, without a Fetch."""
     core: Core = make_core(**settings)
     core.start()
     core.step(TimerFired(ELECTION))
@@ -317,7 +317,7 @@ def test_of_two_equal_rivals_the_lower_id_refuses_until_the_other_has_answered(m
 
 
 def correlation_of(effects: tuple[Effect, ...], destination: NodeId) -> int:
-    """Of the request to `destination` among the effects."""
+    """The correlation of the request to `destination` among the effects."""
     (found,) = (
         each.message.correlation
         for each in effects

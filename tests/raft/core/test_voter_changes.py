@@ -474,7 +474,7 @@ def test_an_observer_that_fell_silent_is_not_added_before_it_has_caught_up_again
 
 
 def test_a_voter_that_was_removed_because_it_is_silent_is_not_added_as_it_is(make_core: Any) -> None:
-    """What it had as a voter says nothing of now."""
+    """Its progress as a voter does not count any more."""
     core = leading(make_core)
     for _ in range(2):
         core.step(TimerFired(PERIOD))
