@@ -14,7 +14,7 @@ Offset = NewType("Offset", int)
 
 UNKNOWN_EPOCH: Final = Epoch(-1)
 UNKNOWN_OFFSET: Final = Offset(-1)
-"""What Kafka's messages say where there is none."""
+"""The value in Kafka's messages for none."""
 MAX_VOTERS: Final = 1000
 """Of one quorum, in a message of its nodes; as many observers."""
 

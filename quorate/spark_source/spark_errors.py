@@ -11,7 +11,8 @@ class OptionError(SourceError):
 
 class DataLossError(SourceError):
     """The log no longer has, or never had, what was read or asked for: it was cut or replaced, its beginning
-    went into a snapshot, or it is another cluster's. `failOnDataLoss=false` goes on with what there is."""
+    went into a snapshot, or it is another cluster's. `failOnDataLoss=false` continues with the other
+    records."""
 
     def __init__(self, problem: str, *, remedy: str | None = None) -> None:
         remedy = remedy or (

@@ -56,7 +56,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         extent = self._scan.access.extent(at_least=begin.offset)
         self._check(begin, extent)
         if begin.offset > extent.end_offset:
-            # Tolerated: what was there is gone, and the stream goes on with what comes.
+            # Tolerated: the old records are lost, and the stream continues with new ones.
             return self._position(extent.end_offset, extent).as_dict()
         # After a restart the logged end may be beyond the target: never go back to that.
         first = max(begin.offset, extent.start_offset)

@@ -125,7 +125,7 @@ class RealFile:
         except OSError as error:
             if error.errno not in _NO_RESERVE:
                 raise _disk_error(error, self._path) from error
-            # What was allocated before the device was full is for everybody.
+            # The space allocated before the device was full is given back.
             self.truncate(self._size)
 
     def _append_rest(self, rest: bytes, position: int) -> None:
@@ -183,7 +183,7 @@ class RealFile:
     async def read_once(self, position: int, size: int) -> bytes:
         size = min(size, max(0, self._size - position))
         if not self._advised:
-            # What is read ahead would look as if somebody else had wanted it.
+            # Read-ahead pages would look as if another reader had wanted them.
             self._advised = True
             with contextlib.suppress(OSError):
                 os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
@@ -377,10 +377,10 @@ class RealDisk:
     @contextlib.contextmanager
     def _freed_later(self, paths: Iterable[str]) -> Iterator[None]:
         """What of these files is large loses its name in the block, and its space on a thread of its own: the
-        kernel frees it when nobody has the file open any more, which takes 50 ms for a gigabyte."""
+        kernel frees it when no process has the file open any more, which takes 50 ms for a gigabyte."""
         held: list[int] = []
         for path in paths:
-            # Whatever keeps it from being opened, it is freed at once then.
+            # A file that can't be opened is freed at once.
             with contextlib.suppress(OSError):
                 if os.stat(path).st_size > _FREED_INLINE_BYTES and len(held) < _HELD_MAX:
                     held.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))

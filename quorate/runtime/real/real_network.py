@@ -23,7 +23,7 @@ system calls and two page faults, which for a hundred bytes cost 14 times what t
 
 
 def buffers_from(buffers: Sequence[Buffer], skip: int) -> list[Buffer]:
-    """What remains of `buffers` after their first `skip` bytes."""
+    """Return the rest of `buffers` after their first `skip` bytes."""
     for index, buffer in enumerate(buffers):
         if skip < len(buffer):
             rest = list(buffers[index:])

@@ -42,8 +42,8 @@ _KINDS = BOUNDS | {TOPIC, SHRINK_TOPIC, REMOVE_TOPIC, PARTITION, PARTITION_CHANG
 class PartitionsView(TypedView):
     """`change`: created, changed or removed (with the state it had). Each row holds the partition's whole
     state from its `timestamp` on; `elected` says that the change named a leader, even the same one. `elr` and
-    `last_known_elr` are those who may lead where nobody in sync can (KIP-966). `reason`: why it changed, as
-    `BROKER_FENCED`; null where it was created or removed, and in records of versions that did not say.
+    `last_known_elr` list replicas that may lead where none in sync can (KIP-966). `reason`: why it changed,
+    as `BROKER_FENCED`; null where it was created or removed, and in records of versions that did not say.
 
     Where the log no longer has a partition's beginning, what only that would say is null.
     """
