@@ -33,8 +33,9 @@ shuffled: setup  ## The quick tests in an order that is drawn (SEED=... replays 
 check: lint format-check types  ## Lint, format, types and every test, as in CI
 	$(BIN)/python -m pytest -n $(or $(JOBS),4)
 
-lint: setup  ## ruff
+lint: setup  ## ruff, and import-linter
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 
 format: setup  ## Rewrite to the project's format
 	$(BIN)/ruff format .
@@ -68,4 +69,4 @@ bench-compare: setup  ## quorate, etcd, ZooKeeper and PySyncObj in turns (apt-ge
 	$(BIN)/python benchmarks/run.py compare --svg docs/images/latency-against-load.svg
 
 clean:  ## Remove the virtual environment and what was built
-	rm -rf .venv build .java .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build .java .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

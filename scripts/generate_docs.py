@@ -1,11 +1,13 @@
 """Write the parts of pages that follow from the code or from another page. `--check` names what is stale."""
 
+import ast
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
+import grimp
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
@@ -35,7 +37,6 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from mutate_table import MUTATIONS, Finder  # noqa: E402
-from package_rules import EVERYTHING, MAY_IMPORT, Source, reachable  # noqa: E402
 from page_parts import filled, table  # noqa: E402
 
 from tests.simulator.explorer.core_model.bounds import SUITES  # noqa: E402
@@ -256,41 +257,52 @@ def roles() -> str:
 
 
 def packages() -> str:
-    """Every package, and the packages that it may import."""
-    source = Source()
+    """Every package, and the packages that it imports, as of the whole and of the broker."""
+    graph = grimp.build_graph("quorate")
+    drawn = {*_packages_in(graph, "quorate"), *_packages_in(graph, "quorate.broker")}
+
+    def purpose(package: str) -> str:
+        source = (ROOT.joinpath(*package.split(".")) / "__init__.py").read_text()
+        text = ast.get_docstring(ast.parse(source)) or ""
+        return " ".join(text.partition("\n\n")[0].split()).rstrip(".")
 
     def imports(package: str) -> str:
-        allowed = MAY_IMPORT.get(package)
-        if allowed is None:
+        if package not in (*drawn, "quorate.raft.core"):
             return ""
-        return "everything" if allowed == EVERYTHING else ", ".join(map(code, allowed)) or "nothing of ours"
+        imported = graph.find_modules_directly_imported_by(package, as_package=True)
+        found = {max((each for each in drawn if within(module, each)), default="") for module in imported}
+        names = sorted(each.removeprefix("quorate.") for each in found - {"", package})
+        return ", ".join(map(code, names)) or "nothing of ours"
 
     rows = (
-        (f"`quorate/{package.replace('.', '/')}/`", source.purpose(package), imports(package))
-        for package in sorted(source.packages - {""})
+        (f"`{package.replace('.', '/')}/`", purpose(package), imports(package))
+        for package in sorted(each for each in graph.modules - {"quorate"} if graph.find_children(each))
     )
-    return table(("package", "content", "may import, besides itself"), rows)
+    return table(("package", "content", "imports, besides itself"), rows)
+
+
+def within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _packages_in(graph: grimp.ImportGraph, package: str) -> list[str]:
+    return sorted(each for each in graph.find_children(package) if graph.find_children(each))
 
 
 def drawing(package: str) -> Callable[[], str]:
-    """The things in a package and who imports whom, without the arrows that follow from others."""
+    """The packages in a package and their imports, without the arrows that follow from others."""
 
     def drawn() -> str:
-        source = Source()
-        graph = source.children(package)
-        inner = {child for child in graph if child in source.packages}
-        lines = ["```mermaid", "graph TD"]
-        for child in sorted(inner):
-            name = child.rpartition(".")[2]
-            lines.append(f"  {name}[{name}]")
-        for child in sorted(inner):
-            direct = graph[child] & inner
-            implied = {far for near in direct for far in reachable(graph, near)}
-            lines += [
-                f"  {child.rpartition('.')[2]} --> {each.rpartition('.')[2]}"
-                for each in sorted(direct - implied)
-            ]
-        return "\n".join([*lines, "```"])
+        graph = grimp.build_graph("quorate")
+        names = {each: each.rpartition(".")[2] for each in _packages_in(graph, package)}
+        for child in graph.find_children(package):
+            graph.squash_module(child)
+        lines = [f"  {name}[{name}]" for name in names.values()]
+        for importer, name in names.items():
+            direct = (graph.find_modules_directly_imported_by(importer) & names.keys()) - {importer}
+            implied = {far for near in direct for far in graph.find_upstream_modules(near) - {near}}
+            lines += [f"  {name} --> {names[each]}" for each in sorted(direct - implied)]
+        return "\n".join(["```mermaid", "graph TD", *lines, "```"])
 
     return drawn
 
@@ -366,9 +378,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},
     "docs/architecture.md": {
         "packages": packages,
-        "drawing": drawing(""),
-        "drawing of raft": drawing("raft"),
-        "drawing of broker": drawing("broker"),
+        "drawing": drawing("quorate"),
+        "drawing of raft": drawing("quorate.raft"),
+        "drawing of broker": drawing("quorate.broker"),
         "roles": roles,
     },
 }

@@ -14,7 +14,7 @@ In a service of one's own:
 `serve_metrics` is an endpoint for a service without one.
 """
 
-import threading
+import threading  # noqa: TID251 (another thread may scrape)
 from collections.abc import Callable, Iterable, Iterator
 
 import trio

@@ -4,7 +4,7 @@ Loggers have the names of their modules, below `quorate`, and are silent in a pr
 `logging`.
 """
 
-import logging
+import logging  # noqa: TID251 (every logger is made here)
 from types import TracebackType
 from typing import Final
 

@@ -129,7 +129,7 @@ class DemoPartition:
 
     def _ids(self, name: str) -> list[int]:
         partitions = self._cluster.describe_topic(self._topic)["partitions"]
-        assert isinstance(partitions, list)
+        assert isinstance(partitions, list)  # noqa: S101 (for the type checker)
         found = partitions[0][name]
         return [int(each) for each in found] if isinstance(found, list) else [int(found)]
 

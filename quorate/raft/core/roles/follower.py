@@ -338,7 +338,7 @@ class Follower(RoleState):
     def _install(self, node: NodeState) -> None:
         incoming = node.incoming
         invariant(incoming is not None, "there is a snapshot to install")
-        assert incoming is not None  # for the type checker
+        assert incoming is not None  # noqa: S101 (for the type checker)
         self._drop_incoming(node)
         log = node.log
         log.reset(incoming.id, incoming.voters)
