@@ -472,7 +472,6 @@ class Quorum(Generic[Outcome]):
     def serve_requests(self, handler: ApplicationHandler | None) -> None:
         """Answer the requests that other nodes send with `request_leader`. The handler runs in one task per
         request."""
-
         if handler is None:
             self.serve_callers(None)
             return

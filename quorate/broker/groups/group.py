@@ -53,7 +53,7 @@ class Group:
 
     @property
     def protocol_type(self) -> str:
-        """ "consumer", or what the first member joined with; "" for a group that nobody has joined."""
+        """The type that the first member joined with, such as "consumer". Empty before that."""
         return self._rebalance.protocol_type or ""
 
     @property

@@ -279,7 +279,6 @@ def transfer(
     It uses the controller listeners, also with --bootstrap-server, because Kafka's protocol has no such
     request.
     """
-
     from quorate.types import NodeId
 
     _change(
@@ -303,7 +302,6 @@ def adopt_voters(
     All of them must be running. A second call has no effect. It uses the controller listeners, also with
     --bootstrap-server.
     """
-
     _change(
         brokers,
         controllers,

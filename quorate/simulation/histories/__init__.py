@@ -1,4 +1,4 @@
-"""The checks of clients' histories: is there an order that explains every answer?"""
+"""The checks of clients' histories for an order that explains every answer."""
 
 from quorate.simulation.histories import models
 from quorate.simulation.histories.history import AppendCall, AppendOutcome, ClientRead, History
