@@ -10,9 +10,9 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from documents import BLOCKS, run
 
 from quorate.cli.node.free_ports import free_ports
 
@@ -24,22 +24,16 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture
-def folder(tmp_path: Path, named_files: list[Any]) -> Path:
-    for block in named_files:
-        if block.file.name == PAGE:
-            (tmp_path / block.mark.removeprefix("file ")).write_text(block.body)
+def folder(tmp_path: Path) -> Path:
+    for block in BLOCKS:
+        if block.file.name == PAGE and block.file_name:
+            (tmp_path / block.file_name).write_text(block.body)
     return tmp_path
 
 
 def test_an_asyncio_program_awaits_the_quorum_and_goes_on_where_it_was(folder: Path) -> None:
     for printed in ("55\n", "110\n"):
-        done = subprocess.run(
-            [sys.executable, "with_asyncio.py"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
+        done = run(sys.executable, "with_asyncio.py", folder=folder)
         assert (done.stdout, done.stderr, done.returncode) == (printed, "", 0)
 
 

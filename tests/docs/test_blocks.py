@@ -1,38 +1,46 @@
-"""What the documents show runs."""
+"""The programs and commands that the documents show run."""
 
 import ast
-import os
 import re
 import signal
-import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from documents import AGAIN, BLOCKS, ROOT, STORY, TUTORIAL, Block, run, text_after
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 300
 CAN_NOT_RUN_HERE = 77
 """The exit code of our scripts where the machine lacks what they need, as the last line says."""
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
+def each_of(blocks: Iterable[Block]) -> pytest.MarkDecorator:
+    marked = [
+        pytest.param(
+            block,
+            marks=[pytest.mark.slow] if block.is_whole_program and "spark" in block.body else [],
+            id=block.name,
+        )
+        for block in blocks
+    ]
+    return pytest.mark.parametrize("block", marked)
+
+
+SHOWN = [block for block in BLOCKS if not block.mark.startswith((STORY, "skip,"))]
+WHOLE = [block for block in SHOWN if block.is_whole_program]
 
 
 @pytest.mark.system
+@each_of(block for block in SHOWN if block.language == "sh" and block.file.name != TUTORIAL)
 def test_every_shell_block_runs(
-    sh_block: Any, request: pytest.FixtureRequest, need_programs: Callable[..., None]
+    block: Block, request: pytest.FixtureRequest, need_programs: Callable[..., None]
 ) -> None:
-    kind, _, detail = sh_block.mark.partition(" ")
-    need_programs([sh_block])
-    script = request.getfixturevalue("live")(sh_block.body)
-    done = subprocess.run(
-        ["bash", "-euc", script], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=SECONDS
-    )
+    kind, _, detail = block.mark.partition(" ")
+    need_programs([block])
+    script = request.getfixturevalue("live")(block.body)
+    done = run("bash", "-euc", script, folder=ROOT, seconds=SECONDS)
     if done.returncode == CAN_NOT_RUN_HERE:
         pytest.skip(f"{done.stdout}{done.stderr}".strip().splitlines()[-1])
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
@@ -40,29 +48,24 @@ def test_every_shell_block_runs(
         assert done.stdout.strip() == detail
 
 
-def test_every_python_block_compiles(python_block: Any) -> None:
-    compile(
-        textwrap.dedent(python_block.body), python_block.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    )
+@pytest.mark.parametrize(
+    "block", [block for block in SHOWN if block.language == "python"], ids=lambda block: block.name
+)
+def test_every_python_block_compiles(block: Block) -> None:
+    compile(textwrap.dedent(block.body), block.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 @pytest.mark.system
+@each_of(block for block in WHOLE if AGAIN not in block.mark)
 def test_python_blocks_that_are_whole_programs_run(
-    program: Any, request: pytest.FixtureRequest, tmp_path: Path
+    block: Block, live: Callable[[str], str], tmp_path: Path
 ) -> None:
     script = tmp_path / "block.py"
-    script.write_text(request.getfixturevalue("live")(program.body))
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    script.write_text(live(block.body))
+    done = run(sys.executable, script, folder=tmp_path, seconds=SECONDS)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    if "prints what follows" in program.mark:
-        assert done.stdout == request.getfixturevalue("text_after")(program)
+    if "prints what follows" in block.mark:
+        assert done.stdout == text_after(block)
 
 
 KILLED_ONCE_IT_HAS_A_SNAPSHOT = """
@@ -81,26 +84,20 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 
 
 @pytest.mark.system
+@each_of(block for block in WHOLE if AGAIN in block.mark)
 def test_a_program_that_keeps_a_folder_starts_again_after_a_snapshot_and_a_kill(
-    program_with_a_folder: Any, request: pytest.FixtureRequest, tmp_path: Path
+    block: Block, tmp_path: Path
 ) -> None:
     script = tmp_path / "block.py"
-    script.write_text(program_with_a_folder.body)
+    script.write_text(block.body)
     printed = []
     for killed in (True, True, False, False):
-        program = ["-c", KILLED_ONCE_IT_HAS_A_SNAPSHOT, str(script)] if killed else [str(script)]
-        done = subprocess.run(
-            [sys.executable, *program],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
+        program = ("-c", KILLED_ONCE_IT_HAS_A_SNAPSHOT, script) if killed else (script,)
+        done = run(sys.executable, *program, folder=tmp_path, seconds=SECONDS)
         assert done.returncode == (-signal.SIGKILL if killed else 0), f"{done.stdout}\n{done.stderr}"
-        assert done.stderr == "", "a library that nobody asked to log is silent"
+        assert done.stderr == "", "a library is silent that its program did not ask to log"
         printed += done.stdout.splitlines()
-    told = request.getfixturevalue("text_after")(program_with_a_folder).splitlines()
+    told = text_after(block).splitlines()
     assert printed[: len(told)] == told
     assert len(printed) == len(set(printed)) == 4, printed
 

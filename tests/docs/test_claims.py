@@ -1,4 +1,4 @@
-"""What pages and docstrings say of the code by name is there."""
+"""Pages and docstrings name only classes, members and fields that exist."""
 
 import ast
 import builtins
@@ -17,7 +17,7 @@ _NAMED = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`")
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
-    """Of modules, classes and functions, and the strings below fields."""
+    """The docstrings of modules, classes and functions, and the strings below fields."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Expr)
@@ -28,7 +28,7 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def test_the_page_and_the_driver_name_the_barriers_that_there_are() -> None:
-    """Of three both named two."""
+    """Both named two of the three."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     (sentence,) = re.findall(r"Barriers \((.*?)\)", text, re.S)
     barriers = {each for each in get_args(Effect) if each.is_barrier}

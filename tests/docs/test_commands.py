@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from documents import ROOT, each_document
 
-ROOT = Path(__file__).parents[2]
 _SPAN = re.compile(r"`((?:\.venv/bin/)?python [^`]+|make [a-z][^`]*)`")
 _LINE = re.compile(r"^((?:\.venv/bin/)?python .+|make [a-z].*)$", re.M)
 
@@ -57,6 +57,7 @@ def problems(command: str) -> list[str]:
 
 
 @pytest.mark.slow
+@each_document
 def test_commands_that_are_mentioned_exist_with_their_options(document: Path) -> None:
     wrong = {command: found for command in mentioned(document) if (found := problems(command))}
     assert not wrong

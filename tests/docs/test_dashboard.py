@@ -20,15 +20,15 @@ def dashboard(name: str) -> Any:
     return json.loads((ROOT / "dashboards" / name).read_text())
 
 
-def of_any_quorum() -> set[str]:
+def metrics_of_any_quorum() -> set[str]:
     registry = CollectorRegistry()
     RaftMetrics(registry, monotonic=lambda: 0.0)
     page = generate_latest(registry).decode()
     return {sample.name for family in text_string_to_metric_families(page) for sample in family.samples}
 
 
-def of_nodes() -> set[str]:
-    """Those of the reference, which another test compares with what nodes serve."""
+def metrics_of_nodes() -> set[str]:
+    """The metrics of the reference, which another test compares with those that nodes serve."""
     return set(re.findall(r"`((?:raft_manager|kafka|quorate)_\w+)`", PAGE.read_text()))
 
 
@@ -50,7 +50,7 @@ def asked(name: str) -> set[str]:
 
 @pytest.mark.parametrize(("name", "least"), [("quorate.json", 11), ("controller-and-replication.json", 35)])
 def test_every_metric_of_a_dashboard_is_served(name: str, least: int) -> None:
-    served = of_any_quorum() if name == "quorate.json" else of_nodes()
+    served = metrics_of_any_quorum() if name == "quorate.json" else metrics_of_nodes()
     assert len(asked(name)) >= least
     assert asked(name) <= served, asked(name) - served
 

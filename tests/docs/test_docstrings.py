@@ -32,7 +32,7 @@ FRAGMENT = re.compile(
 
 
 def is_documented(docstring: str) -> bool:
-    """Whether the first paragraph is a sentence: a beginning, enough words and a stop."""
+    """True if the first paragraph is a sentence: a beginning, enough words and a stop."""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
     return (
         re.match(r"[A-Z`]", paragraph) is not None

@@ -1,13 +1,13 @@
-"""docs/how-to/replace-a-disk.md does what it says."""
+"""The steps of docs/how-to/replace-a-disk.md bring a node back."""
 
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from full_disk import wait_until
 
 from quorate.broker.admin.topics import create_topic
 from quorate.cli.console.connections import ask_cluster
@@ -23,13 +23,6 @@ def lags(cluster: LocalCluster) -> dict[int, int | None]:
     return {voter["id"]: voter["lag"] for voter in voters}
 
 
-def wait(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {SECONDS:g} s"
-        time.sleep(0.1)
-
-
 def test_a_node_that_lost_its_disk_comes_back_by_the_steps_of_the_page(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:
@@ -37,7 +30,9 @@ def test_a_node_that_lost_its_disk_comes_back_by_the_steps_of_the_page(
     ask_cluster(cluster.bootstrap, lambda client: create_topic(client, "kept", replication_factor=3))
     cluster.kill(3)
     shutil.rmtree(cluster.node(3).folder / "data")
-    wait(lambda: all(lags(cluster)[node] == 0 for node in (1, 2)), "the others are caught up")
+    wait_until(
+        lambda: all(lags(cluster)[node] == 0 for node in (1, 2)), "the others are caught up", seconds=SECONDS
+    )
 
     config = str(cluster.node(3).config_file)
     said = subprocess.run(
@@ -52,10 +47,10 @@ def test_a_node_that_lost_its_disk_comes_back_by_the_steps_of_the_page(
     )
     cluster.start(3)
     cluster.wait_ready()
-    wait(lambda: lags(cluster)[3] == 0, "the quorum's lag is 0")
+    wait_until(lambda: lags(cluster)[3] == 0, "the quorum's lag is 0", seconds=SECONDS)
 
     def in_sync() -> bool:
         partitions: Any = cluster.describe_topic("kept")["partitions"]
         return all(3 in partition["isr"] for partition in partitions)
 
-    wait(in_sync, "its partitions are in sync")
+    wait_until(in_sync, "its partitions are in sync", seconds=SECONDS)

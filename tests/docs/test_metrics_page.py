@@ -13,7 +13,7 @@ pytestmark = pytest.mark.system
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 
-def test_what_is_served_is_documented_and_what_is_documented_is_served(cluster: LocalCluster) -> None:
+def test_the_reference_has_every_metric_that_is_served_and_no_other(cluster: LocalCluster) -> None:
     served = {
         # A histogram is documented by its name, not by its buckets, sum and count.
         family.name if family.type in ("histogram", "summary") else sample.name

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from documents import DOCUMENTS, ROOT, each_document
 
-ROOT = Path(__file__).parents[2]
 HOME = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 """The target of a link or an image."""
@@ -16,15 +16,16 @@ _HEADING = re.compile(r"^#+ (.*)$", re.M)
 
 
 def anchors(file: Path) -> set[str]:
-    """As GitHub makes them of headings."""
+    """The anchors that GitHub makes of a file's headings."""
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         for heading in _HEADING.findall(file.read_text())
     }
 
 
+@each_document
 def test_links_resolve(document: Path) -> None:
-    """In any checkout: the repository's own files by path, not where it is on the web."""
+    """The repository's own files are linked by path, so that links lead there in any checkout."""
     broken = []
     for target in _LINK.findall(document.read_text()):
         if re.match(r"https?://", target):
@@ -45,10 +46,10 @@ def pages_from(page: Path) -> set[Path]:
 
 
 def test_every_page_is_two_clicks_from_the_readme() -> None:
-    """README, map, page. Whoever adds a page puts it on the map."""
+    """README, map, page: each page is on the map."""
     map_of_pages = ROOT / "docs" / "README.md"
     assert map_of_pages in pages_from(ROOT / "README.md")
-    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "README.md", map_of_pages}
+    pages = {*DOCUMENTS} - {ROOT / "README.md", map_of_pages}
     assert len(pages) > 50
     assert sorted(map(str, pages - pages_from(map_of_pages))) == []
 
@@ -58,7 +59,7 @@ _PLACES = ("quorate", "tests", "scripts", "examples", "benchmarks")
 
 
 def test_source_cites_only_documents_and_headings_that_are_in_the_tree() -> None:
-    pages = {page.name: page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))}
+    pages = {page.name: page for page in DOCUMENTS}
     rules = ROOT / "docs" / "reference" / "kraft-rules.md"
     cited: set[str] = set()
     missing = []

@@ -13,7 +13,7 @@ _ITEM = re.compile(r"\[`([\w.]+)`\]\(\.\./\.\./([^)]+\.py)\), at\s+`([^`]+)`")
 
 
 def source_of(path: str, name: str) -> str:
-    """Of a function, or of a method of a class. Empty if there is none."""
+    """The source of a function, or of a method of a class. Empty if there is none."""
     text = (ROOT / path).read_text()
     owner, _, function = name.rpartition(".")
     tree = ast.parse(text)

@@ -17,16 +17,16 @@ _ROW = re.compile(r"^\| ([^|]*\d[^|]*) \|.*\| (.*) \|$", re.M)
 _TEST = re.compile(r"\[(\S+?)\]\(\.\./\.\./(\S+?)\)")
 
 
-def listed(page: str) -> dict[str, set[tuple[str, str]]]:
-    """By a row's first source: the name and the file of each test in the row."""
+def listed_tests(page: str) -> dict[str, set[tuple[str, str]]]:
+    """The name and the file of each test in a row, by the row's first source."""
     return {_SOURCE.findall(row[1])[0]: set(_TEST.findall(row[2])) for row in _ROW.finditer(page)}
 
 
-def known(page: str) -> set[str]:
+def known_sources(page: str) -> set[str]:
     return {source for row in _ROW.finditer(page) for source in _SOURCE.findall(row[1])}
 
 
-def marked() -> set[tuple[str, str, str]]:
+def marked_tests() -> set[tuple[str, str, str]]:
     """The source, the name and the file of each test with a mark `bug`."""
     found = set()
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
@@ -43,7 +43,7 @@ def marked() -> set[tuple[str, str, str]]:
     return found
 
 
-def told() -> set[tuple[str, str, str]]:
+def named_by_traces() -> set[tuple[str, str, str]]:
     """The source, the name and the file of each trace that names the source in its prose."""
     return {
         (source, file.name, str(file.relative_to(ROOT)))
@@ -53,17 +53,18 @@ def told() -> set[tuple[str, str, str]]:
 
 
 def test_the_page_lists_exactly_the_tests_that_carry_a_bug() -> None:
-    page = listed(PAGE.read_text())
+    page = listed_tests(PAGE.read_text())
     assert len(page) > 60
     rows = {(source, name, file) for source, tests in page.items() for name, file in tests}
-    assert rows == marked() | {each for each in told() if each[0] in page}
+    assert rows == marked_tests() | {each for each in named_by_traces() if each[0] in page}
 
 
 def test_each_bug_that_a_trace_or_a_planted_fault_names_is_on_the_page() -> None:
     planted = (ROOT / "scripts" / "mutate_table.py").read_text()
-    named = {source for source, _, _ in told()} | set(_SOURCE.findall(planted))
+    named = {source for source, _, _ in named_by_traces()} | set(_SOURCE.findall(planted))
     assert len(named) > 40
-    assert named <= known(PAGE.read_text()), named - known(PAGE.read_text())
+    known = known_sources(PAGE.read_text())
+    assert named <= known, named - known
 
 
 @pytest.mark.parametrize("file", sorted(TRACES.glob("*.txt")), ids=lambda file: file.stem)

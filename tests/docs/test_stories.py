@@ -1,23 +1,21 @@
-"""How-tos whose blocks follow from each other: each page in order, on the cluster that its first starts."""
+"""The how-tos whose blocks follow from each other, in order, on the cluster that the first block starts."""
 
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from documents import BLOCKS, STORY, Terminals, blocks_of
 
 pytestmark = pytest.mark.system
+STORIES = sorted({block.file.name for block in BLOCKS if block.mark.startswith(STORY)})
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("story", STORIES)
 def test_a_page_does_what_it_says(
-    story: str,
-    blocks_of: Callable[[str], list[Any]],
-    need_programs: Callable[..., None],
-    terminals: Any,
-    tmp_path: Path,
+    story: str, need_programs: Callable[..., None], terminals: Terminals, tmp_path: Path
 ) -> None:
     """A mark `story, opens a terminal` is of a command that goes on; `story, prints X` has all it prints."""
     need_programs(blocks_of(story))
@@ -31,7 +29,7 @@ def test_a_page_does_what_it_says(
     ran = 0
     for block in blocks_of(story):
         kind, _, detail = block.mark.partition(", ")
-        if kind != "story":
+        if kind != STORY:
             continue
         ran += 1
         script = here(block.body.strip())

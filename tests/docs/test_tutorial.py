@@ -5,30 +5,30 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from documents import SECONDS, TUTORIAL, Terminals, blocks_of
 
 pytestmark = pytest.mark.system
 
-SECONDS = 60.0
 FOREGROUND = "runs until Ctrl-C"
 
 
 def test_the_tutorial_from_its_first_block_to_its_last(
-    blocks_of: Callable[[str], list[Any]], terminals: Any, need_programs: Callable[..., None], tmp_path: Path
+    terminals: Terminals, need_programs: Callable[..., None], tmp_path: Path
 ) -> None:
-    need_programs(blocks_of("tutorial.md"))
+    blocks = blocks_of(TUTORIAL)
+    need_programs(blocks)
     ports: dict[str, str] = {}
 
     def here(script: str) -> str:
         for port, address in ports.items():
             script = script.replace(f"localhost:{port}", address)
-        # Absolute, so that whose path merely ends like this keeps his processes.
+        # Absolute, so that a path that merely ends like this keeps its processes.
         return re.sub(r"(\./|/)quorate-data\b", str(tmp_path / "quorate-data"), script)
 
     ran = 0
-    for block in blocks_of("tutorial.md"):
+    for block in blocks:
         script = here(block.body.strip())
         if "installs packages" in block.mark:
             continue
@@ -47,7 +47,7 @@ def test_the_tutorial_from_its_first_block_to_its_last(
     assert terminals.ctrl_c() == [0, 0]
 
 
-def wait_in_sync(terminals: Any, broker: str) -> None:
+def wait_in_sync(terminals: Terminals, broker: str) -> None:
     deadline = time.monotonic() + SECONDS
     while True:
         (topic,) = json.loads(terminals.run(f"quorate topics describe -t tutorial --json -b {broker}"))

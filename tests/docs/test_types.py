@@ -1,4 +1,4 @@
-"""What the documents show passes the type checkers that its readers use."""
+"""The programs in the documents pass the type checkers that readers use."""
 
 import json
 import os
@@ -6,11 +6,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from documents import BLOCKS, ROOT
 
 WRONG = """
 from quorate.raft import CommittedBatch, Quorum, QuorumConfig
@@ -22,22 +20,19 @@ class NoState:
 def opened(config: QuorumConfig) -> None:
     Quorum.open(config, NoState())
 """
-"""A state machine without snapshots: what both checkers must find, or else they check nothing."""
+"""A state machine without snapshots: both checkers must find it, or else they check nothing."""
 
 
 @pytest.fixture(scope="module")
-def programs(
-    whole_programs: list[Any], named_files: list[Any], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the documents' programs, the examples, and a program that is wrong."""
     folder = tmp_path_factory.mktemp("typed")
-    for program in whole_programs:
-        if "quorate" not in program.body:
-            continue  # another library's types
-        name = "".join(letter if letter.isalnum() else "_" for letter in program.name)
-        (folder / f"{name}.py").write_text(program.body)
-    for block in named_files:
-        (folder / block.mark.removeprefix("file ")).write_text(block.body)
+    for block in BLOCKS:
+        if block.is_whole_program and "quorate" in block.body:  # the rest has another library's types
+            name = "".join(letter if letter.isalnum() else "_" for letter in block.name)
+            (folder / f"{name}.py").write_text(block.body)
+        elif block.file_name:
+            (folder / block.file_name).write_text(block.body)
     for example in sorted((ROOT / "examples").glob("*.py")):
         (folder / example.name).write_text(example.read_text())
     (folder / "wrong.py").write_text(WRONG)
