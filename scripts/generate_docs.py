@@ -1,4 +1,4 @@
-"""Write the parts of pages that follow from the code or from another page. `--check` names what is stale."""
+"""Write the parts of pages that follow from the code or from another page. `--check` names stale pages."""
 
 import ast
 import sys
@@ -384,7 +384,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "roles": roles,
     },
 }
-"""By file, what stands between its markers."""
+"""The parts between the markers of each file."""
 
 
 def main(*, check: bool) -> int:

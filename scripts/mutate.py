@@ -1,4 +1,4 @@
-"""Plant faults, one at a time, in a copy of the tree, and see who finds them.
+"""Plant faults, one at a time, in a copy of the tree, and run the tests that must find them.
 
     python scripts/mutate.py [--only TEXT] [--jobs 2] [--finder explorer] [--all-finders]
 
@@ -33,7 +33,7 @@ class Result:
     found_by: tuple[Finder, ...]
     seconds: float
     said: str
-    """By the finder it is meant for."""
+    """The output of the finder that is meant to find it."""
 
 
 class TextError(Exception):
@@ -81,7 +81,7 @@ def compile_all() -> None:
 
 
 def uncollected(tree: Path) -> str:
-    """What pytest says if it can't collect a test of the table in `tree`; empty if it can."""
+    """The output of pytest if it can't collect a test of the table in `tree`. Empty if it can."""
     files = sorted({each for mutation in MUTATIONS for each in mutation.where if each.startswith("tests/")})
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *files],
@@ -121,7 +121,7 @@ _DEFAULT_TESTS = {
 
 
 def fails(finder: Finder, where: Sequence[str], tree: Path) -> str:
-    """What the finder says when it fails; empty if it finds nothing wrong."""
+    """The output of a finder that fails. Empty if it finds nothing wrong."""
     ends_at = time.monotonic() + TIME_MAX_SECONDS
     for command in commands(finder, where):
         try:
@@ -165,7 +165,7 @@ def judge(mutation: Mutation, *, all_finders: bool = False) -> Result:
 
 
 def control(mutations: Sequence[Mutation]) -> Iterator[str]:
-    """What fails without any fault: nothing can be said then."""
+    """The finders that fail without any fault, which then show nothing."""
     with tempfile.TemporaryDirectory(prefix="quorate-control-") as folder:
         tree = Path(folder)
         plant(None, tree)

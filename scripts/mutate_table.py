@@ -14,7 +14,7 @@ class Finder(enum.Enum):
     EXPLORER = "explorer"
     """Every interleaving within the small bound, then the named exploration of the ci bound."""
     ISR_EXPLORER = "isr explorer"
-    """The same of the ISR protocol."""
+    """The same for the ISR protocol."""
     UNIT = "unit"
     TRACE = "trace"
     SIMULATION = "simulation"

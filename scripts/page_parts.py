@@ -14,7 +14,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def split(text: str, name: str, *, by: str) -> tuple[str, str, str]:
-    """What stands before that part, in it, and after it, without its marks."""
+    """The text before a part, in it, and after it, without its marks."""
     begin = BEGIN.format(name=name, by=by)
     before, found, rest = text.partition(begin)
     part, ended, after = rest.partition(END)

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""The marks, the order, the options and the fixtures of all tests."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ REAL_TIME = tuple(
         "system/",
     )
 )
-"""Where tests start processes or listen at ports of this machine, and go by its clock."""
+"""The places of tests that start processes or listen at ports of this machine, and go by its clock."""
 
 LONG = tuple(
     f"tests/{name}.py"
@@ -102,16 +102,15 @@ LONG = tuple(
         "test_error_code",
     )
 )
-"""Where tests run whole clusters in virtual time, crash a node at every operation, or explore."""
-
+"""Tests that run whole clusters in virtual time, crash a node at every operation, or explore."""
 
 TOGETHER = ("tests/docs/", "tests/spark_source/")
-"""Where all files share what is slow to start: a cluster, a Spark session."""
+"""Folders whose files share a cluster or a Spark session, which is slow to start."""
 
 
 class WaitingBesideComputing(LoadScopeScheduling):
-    """Every other worker first takes what mostly waits for the real clock, the rest what computes, so that no
-    processor idles. A worker that finds none of its kind takes the other."""
+    """Every other worker first takes tests that mostly wait for the real clock, and the others tests that
+    compute, so that no processor idles. A worker that finds none of its kind takes the other."""
 
     def _split_scope(self, nodeid: str) -> str:
         return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid.rpartition("::")[0])
@@ -140,7 +139,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_a_further_seed(item: pytest.Item) -> bool:
-    """Of a test over several seeds, `make test` runs the first."""
+    """True for all seeds of a test but the first, which `make test` runs."""
     callspec = getattr(item, "callspec", None)
     names = ("seed", "part") if item.nodeid.startswith(LONG) else ("seed",)
     return callspec is not None and any(callspec.indices.get(each, 0) > 0 for each in names)

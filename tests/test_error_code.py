@@ -23,7 +23,7 @@ def test_a_code_has_kafkas_number_and_name(code: ErrorCode) -> None:
 
 
 def test_there_is_one_enum_of_codes() -> None:
-    """Whoever needs a code that is missing adds it there."""
+    """A code that is missing is added there."""
     enums = [
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")

@@ -1,4 +1,4 @@
-"""What the test commands run, and in which order."""
+"""The tests that the commands run, and their order."""
 
 import random
 import re
@@ -40,7 +40,7 @@ def test_the_order_of_tasks_is_drawn_from_the_printed_seed(request: pytest.Fixtu
 
 
 def test_the_tests_take_no_longer_than_the_page_says() -> None:
-    """`scripts/test_times` writes what it measured beside the bound."""
+    """`scripts/test_times` writes the measured time beside the bound."""
     page = (ROOT / "CONTRIBUTING.md").read_text()
     rows = re.findall(r"`make (\w+)`: under (\d+) s; (\d+) s measured", page)
     assert [name for name, _, _ in rows] == ["quick", "test"]

@@ -1,4 +1,4 @@
-"""A small disk for a real node, and filling it."""
+"""Filling the small disk of a real node, and waiting for the consequence."""
 
 import time
 from collections.abc import Callable

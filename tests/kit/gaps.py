@@ -1,18 +1,20 @@
-"""How long a piece of work holds the event loop, for tests by real time: `from gaps import within_gap`.
+"""The time for which a piece of work holds the event loop, in tests by real time.
 
 Mark the test `@pytest.mark.real_time` (`pytest -m "not real_time"` leaves it out), run the coroutine on data
 that is large, and let it fail if nothing else would have run for too long:
+
+    from gaps import within_gap
 
     @pytest.mark.real_time
     async def test_opening_a_long_log_lets_others_run(tmp_path):
         log = await within_gap(Log.open(RealDisk(sync=SyncStrategy.THREAD), ...), what="Log.open")
 
-`within_gap` returns what the coroutine returns. The budget is 100 ms, or what the environment variable
-QUORATE_GAP_MS says: 25 is what holds on a quiet machine. What counts is the processor's time of the loop's
-thread between two looks at the outside world (trio's I/O waits), the steps of all tasks together, so busy
-neighbours make no test fail. Time in which the thread waits for a device inline isn't seen: use a disk whose
-syncs have a thread. A plain call counts if a coroutine wraps it. Garbage is collected before, so that what
-the test built is not charged to the work.
+`within_gap` returns the coroutine's result. The budget is 100 ms, or that of the environment variable
+QUORATE_GAP_MS: 25 holds on a quiet machine. The measure is the processor's time of the loop's thread between
+two looks at the outside world (trio's I/O waits), the steps of all tasks together, so busy neighbours make no
+test fail. Time in which the thread waits for a device isn't seen: use a disk whose syncs have a thread.
+Wrap a plain call in a coroutine. Garbage is collected before, so that the test's own objects are not charged
+to the work.
 """
 
 import gc
@@ -33,14 +35,14 @@ BUDGET_MS = float(os.environ.get("QUORATE_GAP_MS", "100"))
 
 @dataclass(frozen=True)
 class Gap(Generic[T]):
-    """What a coroutine returned, and the longest time for which it let nothing else run."""
+    """The result of a coroutine, and the longest time for which it let nothing else run."""
 
     result: T
     ms: float
     place: str
-    """Where the longest step of that time ended: the task's name, and its frames from the inside out."""
+    """The end of the longest step of that time: the task's name, and its frames from the inside out."""
     passes: int
-    """How often others could run."""
+    """The number of times that others could run."""
 
 
 class _Meter(trio.abc.Instrument):
@@ -91,7 +93,7 @@ async def longest_gap(work: Awaitable[T]) -> Gap[T]:
 
 
 async def within_gap(work: Awaitable[T], *, what: str, budget_ms: float = BUDGET_MS) -> T:
-    """Run `work`, and fail if it held the event loop for longer than `budget_ms`; what it returned."""
+    """Run `work` and return its result. Fail if it held the event loop for longer than `budget_ms`."""
     gap = await longest_gap(work)
     assert gap.ms <= budget_ms, (
         f"{what} held the event loop for {gap.ms:.1f} ms in one piece, {budget_ms:g} are allowed; "

@@ -17,7 +17,7 @@ from quorate.broker.metadata.metadata_records import (
 
 TOPICS = 1000
 PARTITIONS = 100
-"""Of each topic."""
+"""The number of partitions of each topic."""
 
 
 def directory(broker_id: int, number: int = 0) -> uuid.UUID:
@@ -25,7 +25,7 @@ def directory(broker_id: int, number: int = 0) -> uuid.UUID:
 
 
 def topic_id(number: int) -> uuid.UUID:
-    """Of the topic `t<number>`."""
+    """The id of the topic `t<number>`."""
     return uuid.UUID(int=(7 << 100) + number)
 
 

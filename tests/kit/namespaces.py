@@ -15,7 +15,7 @@ from quorate.cli.console.connections import ask_cluster
 NODES = (1, 2, 3)
 CLIENTS = 254
 NOBODY = "02:00:00:00:00:99"
-"""What is sent to this hardware address is lost without a word."""
+"""A hardware address that nothing has: packets to it are lost without an error."""
 COMMAND = (sys.executable, "-m", "quorate.cli.main")
 
 
@@ -135,8 +135,8 @@ class Namespaces:
         ip("link", "set", f"{self.name}v{node}", "up")
 
     def mute(self, node: int) -> None:
-        """One way: it hears everybody, and nobody hears it. Clients neither: those that still hear a leader
-        and have no connection to other brokers ask nobody else for metadata, and stay."""
+        """Cut a node off one way: it receives from all, and no node or client receives from it. A client that
+        still hears a leader and has no other connection would ask only that leader for metadata, and stay."""
         for other in self._others(node):
             ip("-n", f"{self.name}{node}", "neigh", "replace", f"{self.network}.{other}",
                "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")  # fmt: skip

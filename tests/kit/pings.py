@@ -1,4 +1,4 @@
-"""How long a small request of another client takes at a broker process, while a test does something to it:
+"""The time of small requests of another client at a broker process, while a test does something to it:
 
     with Pings(port, pid) as pings:
         ...
@@ -29,7 +29,7 @@ _REQUEST = b"\x00\x00\x00\x0b\x00\x12\x00\x00\x00\x00\x00\x01\x00\x01p"
 
 class Pings:
     def __init__(self, port: int, pid: int) -> None:
-        """Of the broker that listens at `port`; `pid`: of its process."""
+        """Ping the broker that listens at `port`, in the process `pid`."""
         self._arguments = [sys.executable, "-S", __file__, str(port), str(pid)]
         self.count = 0
         self.longest_ms = 0.0

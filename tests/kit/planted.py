@@ -30,7 +30,7 @@ def shown_by_a_seed(
                 assert re.search(expected, str(found)), found
                 break
             except LivenessViolation:
-                continue  # a consequence, of which the cause may show in the next seed
+                continue  # a consequence, whose cause may show in the next seed
     else:
         pytest.fail(f"not shown by any of {seeds_max} seeds")
     run(seed)

@@ -26,7 +26,7 @@ def test_there_are_enough_faults_and_the_explorers_find_enough_of_them() -> None
 
 @pytest.mark.slow
 def test_the_tests_that_must_find_a_fault_can_be_collected_in_the_copy(tmp_path: Path) -> None:
-    """What fails there before a fault is planted finds every fault, and none."""
+    """A test that fails there before a fault is planted would find every fault, and none."""
     mutate.plant(None, tmp_path)
     assert not mutate.uncollected(tmp_path)
 

@@ -19,7 +19,7 @@ _BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of this checkout: what git knows or would."""
+    """A copy of this checkout, with the files that git has or would add."""
     source = tmp_path_factory.mktemp("source")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -52,7 +52,7 @@ def wheel(built: Path) -> Path:
 
 
 def needed_by(requirements: list[str], extras: frozenset[str]) -> dict[str, Distribution]:
-    """What `requirements` ask for under `extras`, and what that asks for, from this environment."""
+    """The distributions of this environment that `requirements` need under `extras`, directly or not."""
     found: dict[str, Distribution] = {}
     for text in requirements:
         requirement = Requirement(text)
@@ -69,7 +69,7 @@ def needed_by(requirements: list[str], extras: frozenset[str]) -> dict[str, Dist
 
 @pytest.fixture(scope="session")
 def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Makes an environment with the wheel and what its metadata asks for without extras; its Python."""
+    """Makes an environment with the wheel and its requirements without extras, and returns its Python."""
 
     def make() -> Path:
         home = tmp_path_factory.mktemp("fresh")

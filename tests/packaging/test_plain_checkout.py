@@ -1,5 +1,4 @@
-"""What tools see in a checkout that nobody has installed or prepared: the dependencies are there, quorate
-is not."""
+"""A checkout that is not installed, as tools see it: the dependencies are there, quorate is not."""
 
 import ast
 import json
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with this environment's packages, but not with what their .pth files add, as quorate is."""
+    """A Python with this environment's packages, but not with those that .pth files add, as quorate is."""
     home = tmp_path_factory.mktemp("dependencies")
     venv.create(home, symlinks=True, with_pip=False)
     (packages,) = home.glob("lib/python3*/site-packages")

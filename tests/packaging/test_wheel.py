@@ -1,4 +1,4 @@
-"""What a user gets who installs the published package."""
+"""The published package, as its users install it."""
 
 import re
 import subprocess
