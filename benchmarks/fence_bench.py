@@ -97,7 +97,7 @@ async def fence(image: MetadataImage) -> list[tuple[int, Sequence[bytes]]]:
         broker_id=1, broker_epoch=1, current_metadata_offset=1 << 40, want_fence=True
     )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(controller.chore_work.run)
+        nursery.start_soon(controller.performer.run)
         controller.activate(image, epoch=Epoch(1))
         await trio.lowlevel.checkpoint()
         passes = Passes()

@@ -176,7 +176,7 @@ async def _leave(
         broker_id=broker_id, broker_epoch=held.epoch, current_metadata_offset=1 << 40
     )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(controller.chore_work.run)
+        nursery.start_soon(controller.performer.run)
         began, activating = time.process_time(), Passes()
         controller.activate(image, epoch=Epoch(EPOCH + 1))
         activated = time.process_time() - began

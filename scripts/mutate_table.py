@@ -383,7 +383,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _isr(
         "any replica is elected cleanly",
-        "controller/operations/leader_selectors.py",
+        "controller/operations/elections.py",
         "        if each in isr and acceptable(each):",
         "        if acceptable(each):",
         "a slip in an election",
@@ -406,7 +406,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _isr(
         "a lost directory counts as complete",
-        "controller/operations/belongings.py",
+        "controller/operations/directories.py",
         "bool(self.proven) and self.before <= self.proven <= self.online",
         "bool(self.proven)",
         "KIP-858; found by quorate's simulation",
@@ -414,7 +414,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _isr(
         "an unregistered broker stays eligible",
-        "controller/chores/chores.py",
+        "controller/chores.py",
         "            return self.leave(broker_id, lost=True)\n",
         "            return self.leave(broker_id)\n",
         "found by hand",

@@ -18,7 +18,7 @@ from quorate.broker.controller.rpc import (
     NewTopic,
     TopicRef,
 )
-from quorate.broker.controller.rpc.rpc_codec import Refusal, decode_request, encode_response
+from quorate.broker.controller.rpc_codec import Refusal, decode_request, encode_response
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.error_code import ErrorCode
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError

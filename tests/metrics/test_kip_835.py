@@ -281,7 +281,7 @@ def test_a_fault_of_the_controller_is_counted_and_ends_its_leadership(
             raise ZeroDivisionError("planted")
 
         with monkeypatch.context() as patch:
-            patch.setattr("quorate.broker.controller.controller.create_topics", fault)
+            patch.setattr("quorate.broker.controller.administration.create_topics", fault)
             answer = await controller.answer(CreateTopicsRequest(topics=(NewTopic(name="t"),)))
         assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
         assert shown(leader)["MetadataErrorCount"] == 1

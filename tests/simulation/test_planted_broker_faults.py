@@ -13,7 +13,7 @@ import trio
 from kio.schema.errors import ErrorCode
 from planted import Plant, shown_by_a_seed
 
-from quorate.broker.controller.operations.belongings import Belongings
+from quorate.broker.controller.operations.directories import Belongings
 from quorate.broker.groups.shards import Shards
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable

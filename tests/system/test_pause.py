@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
 from quorate.broker.admin.topics import create_topic, describe_topics
 from quorate.broker.controller.rpc import CreateTopicsRequest, NewTopic
-from quorate.broker.controller.rpc.rpc_codec import decode_answer, encode_request
+from quorate.broker.controller.rpc_codec import decode_answer, encode_request
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.kafka_client import open_client

@@ -7,13 +7,8 @@ from typing import Final, TypeVar
 
 import trio
 
-from quorate.broker.controller.rpc import (
-    ControllerRequest,
-    ControllerResponse,
-    RpcDecodeError,
-    decode_answer,
-    encode_request,
-)
+from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
+from quorate.broker.controller.rpc_codec import RpcDecodeError, decode_answer, encode_request
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumDescription, RequestRefusedError
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, VoterChange

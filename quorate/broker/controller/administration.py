@@ -1,29 +1,34 @@
-"""The operations that only administrators ask for, from the request to the answer: each is a pure function of
-`operations`, performed in portions of its items."""
+"""The requests of administrators, from the request to the answer. Each is a pure function of `operations`,
+performed in portions of its items."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
+from typing import Final
 
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
 from quorate.broker.controller.operations import (
     MAX_NEW_PARTITIONS,
+    Draw,
     Outcome,
     additional,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    asks_too_much,
     create_partitions,
+    create_topics,
     delete_topics,
     elect_leaders,
     entities_asked,
+    partitions_asked_for,
     partitions_of,
     shrink_topics,
     surplus,
     update_features,
 )
-from quorate.broker.controller.performing import Performs
+from quorate.broker.controller.performer import Performer, leadership_lost
 from quorate.broker.controller.portions import joined, joined_once
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
@@ -36,28 +41,33 @@ from quorate.broker.controller.rpc import (
     ControllerResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
     FewerPartitions,
     MorePartitions,
+    NewTopic,
     ShrinkTopicsRequest,
     ShrinkTopicsResponse,
     TopicRef,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from quorate.broker.controller.tenure import leadership_lost
 from quorate.broker.metadata import ConfigResource, MetadataImage, PartitionKey
-from quorate.runtime import Steps, at_once
+from quorate.runtime import Entropy, Steps
+
+_DRAW_LIMIT: Final = 1 << 30
 
 
 class Administration:
-    """`operations`: by the type of their request."""
+    """The operations of administrators. `operations`: by the type of their request."""
 
-    def __init__(self, controller: Performs) -> None:
-        self._controller = controller
+    def __init__(self, performer: Performer, *, entropy: Entropy) -> None:
+        self._performer = performer
+        self._entropy = entropy
         self.operations: Mapping[
             type[ControllerRequest[ControllerResponse]], Callable[..., Awaitable[ControllerResponse]]
         ] = {
@@ -65,22 +75,60 @@ class Administration:
             AlterConfigsRequest: self._alter_configs,
             AlterPartitionReassignmentsRequest: self._alter_partition_reassignments,
             CreatePartitionsRequest: self._create_partitions,
+            CreateTopicsRequest: self._create_topics,
             DeleteTopicsRequest: self._delete_topics,
             ElectLeadersRequest: self._elect_leaders,
             ShrinkTopicsRequest: self._shrink_topics,
             UpdateFeaturesRequest: self._update_features,
         }
 
+    async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        defaults = self._performer.settings.topics
+        asked = Counter(topic.name for topic in request.topics)
+        too_many = asks_too_much(request, defaults)
+        quota = self._performer.mutations.of(request.who)
+
+        def decide(part: tuple[NewTopic, ...], image: MetadataImage) -> Steps[Outcome[CreateTopicsResponse]]:
+            draws = [
+                Draw(
+                    topic_id=self._entropy.uuid(),
+                    start=self._entropy.below(_DRAW_LIMIT),
+                    shift=self._entropy.below(_DRAW_LIMIT),
+                )
+                for _ in part
+            ]
+            return create_topics(
+                image,
+                replace(request, topics=part),
+                draws=draws,
+                defaults=defaults,
+                asked=asked,
+                too_many=too_many,
+                charge=quota.charge,
+            )
+
+        answers = await self._performer.perform_in_steps(
+            request.topics,
+            decide,
+            CreateTopicsResponse,
+            cost=lambda topic: 1 if too_many else partitions_asked_for(topic, defaults),
+        )
+        return replace(
+            answers[-1],
+            topics=joined_once((each.topics for each in answers), attrgetter("name")),
+            throttle_ms=quota.throttle_ms,
+        )
+
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         asked = Counter(request.topics)
-        quota = self._controller.mutations.of(request.who)
+        quota = self._performer.mutations.of(request.who)
 
         def cost(ref: TopicRef) -> int:
-            # A partition that goes costs less than one that changes.
-            image = self._controller.image
+            # A deleted partition costs less than a changed one.
+            image = self._performer.image
             return 1 if image is None else 1 + partitions_of(image, ref) // LOOKS_PER_CHANGE
 
-        answers = await self._controller.perform_portions(
+        answers = await self._performer.perform_portions(
             request.topics,
             lambda part, image: delete_topics(
                 image, replace(request, topics=part), asked=asked, charge=quota.charge
@@ -96,9 +144,9 @@ class Administration:
 
     async def _create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         asked = Counter(topic.name for topic in request.topics)
-        quota = self._controller.mutations.of(request.who)
+        quota = self._performer.mutations.of(request.who)
 
-        def steps(
+        def decide(
             part: tuple[MorePartitions, ...], image: MetadataImage
         ) -> Steps[Outcome[CreatePartitionsResponse]]:
             return create_partitions(
@@ -110,19 +158,15 @@ class Administration:
             )
 
         def new(item: MorePartitions) -> int:
-            image = self._controller.image
+            image = self._performer.image
             return 0 if image is None else additional(image, item)
 
         def cost(item: MorePartitions) -> int:
             return max(1, new(item))
 
         total = sum(map(new, request.topics))
-        answers = await self._controller.perform_portions(
-            request.topics,
-            lambda part, image: at_once(steps(part, image)),
-            CreatePartitionsResponse,
-            cost=cost,
-            steps=steps,
+        answers = await self._performer.perform_in_steps(
+            request.topics, decide, CreatePartitionsResponse, cost=cost
         )
         return replace(
             answers[-1],
@@ -134,10 +178,10 @@ class Administration:
         asked = Counter(topic.name for topic in request.topics)
 
         def cost(item: FewerPartitions) -> int:
-            image = self._controller.image
+            image = self._performer.image
             return 1 if image is None else 1 + surplus(image, item) // LOOKS_PER_CHANGE
 
-        answers = await self._controller.perform_portions(
+        answers = await self._performer.perform_portions(
             request.topics,
             lambda part, image: shrink_topics(image, replace(request, topics=part), asked=asked),
             ShrinkTopicsResponse,
@@ -147,7 +191,7 @@ class Administration:
 
     async def _alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         asked = entities_asked(request)
-        answers = await self._controller.perform_portions(
+        answers = await self._performer.perform_portions(
             request.alterations,
             lambda part, image: alter_client_quotas(image, replace(request, alterations=part), asked=asked),
             AlterClientQuotasResponse,
@@ -156,32 +200,33 @@ class Administration:
 
     async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         seen: set[PartitionKey] = set()
-        answers = await self._controller.perform_portions(
+        answers = await self._performer.perform_portions(
             request.partitions,
             lambda part, image: elect_leaders(
-                image, replace(request, partitions=part), static=self._controller.settings.static, seen=seen
+                image, replace(request, partitions=part), static=self._performer.settings.static, seen=seen
             ),
             ElectLeadersResponse,
         )
         return replace(answers[-1], results=joined(each.results for each in answers))
 
     async def _update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        return await self._controller.perform_on_image(
+        return await self._performer.perform_on_image(
             lambda image: update_features(image, request), UpdateFeaturesResponse
         )
 
     async def _alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        """Answered when what the settings make necessary is done: until then leaders may commit nothing."""
+        """Alter the settings. Answered when their consequences are done: until then leaders may commit
+        nothing."""
         seen: set[ConfigResource] = set()
-        answers = await self._controller.perform_portions(
+        answers = await self._performer.perform_portions(
             request.resources,
             lambda part, image: alter_configs(image, replace(request, resources=part), seen=seen),
             AlterConfigsResponse,
             cost=lambda item: max(1, len(item.alterations)),
         )
-        if not answers[-1].error and not await self._controller.settled():
+        if not answers[-1].error and not await self._performer.settled():
             return leadership_lost(AlterConfigsResponse, wrote=True)
-        image = self._controller.image
+        image = self._performer.image
         return replace(
             answers[-1],
             resources=joined(each.resources for each in answers),
@@ -191,12 +236,12 @@ class Administration:
     async def _alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        """Answered when it has begun: what ends it is the ISR."""
+        """Begin the reassignments. Answered when they have begun: the ISR ends them."""
         seen: set[PartitionKey] = set()
-        answers = await self._controller.perform_portions(
+        answers = await self._performer.perform_portions(
             request.partitions,
             lambda part, image: alter_partition_reassignments(
-                image, replace(request, partitions=part), static=self._controller.settings.static, seen=seen
+                image, replace(request, partitions=part), static=self._performer.settings.static, seen=seen
             ),
             AlterPartitionReassignmentsResponse,
         )

@@ -1,6 +1,6 @@
 """The requests of brokers to the active controller.
 
-Each is a pure function of `operations`, beside the sessions that the controller keeps.
+Each is a pure function of `operations`, with the sessions that the controller keeps.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,7 +9,6 @@ from dataclasses import replace
 import trio
 
 from quorate.broker.controller.liveness import BrokerProgress
-from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.operations import (
     Outcome,
     allocate_producer_ids,
@@ -19,7 +18,7 @@ from quorate.broker.controller.operations import (
     register_broker,
     unregister_broker,
 )
-from quorate.broker.controller.performing import Performs
+from quorate.broker.controller.performer import Performer
 from quorate.broker.controller.portions import joined
 from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
@@ -46,20 +45,16 @@ log = get_logger(__name__)
 
 
 class BrokerRequests:
-    """`operations`: by the type of their request."""
+    """The operations of brokers. `operations`: by the type of their request."""
 
     def __init__(
         self,
-        controller: Performs,
-        metadata_log: MetadataLog,
+        performer: Performer,
         *,
-        cluster_id: str,
         progress: BrokerProgress,
         wall_clock: WallClock | None,
     ) -> None:
-        self._controller = controller
-        self._log = metadata_log
-        self._cluster_id = cluster_id
+        self._performer = performer
         self._progress = progress
         self._wall_clock = wall_clock
         self.operations: Mapping[
@@ -80,11 +75,11 @@ class BrokerRequests:
             outcome = register_broker(
                 active.image,
                 request,
-                cluster_id=self._cluster_id,
+                cluster_id=self._performer.settings.cluster_id,
                 live_session=held is not None
                 and not held.fenced
                 and active.sessions.live(request.broker_id, now=now),
-                next_offset=self._log.next_offset,
+                next_offset=self._performer.log.next_offset,
                 departed=departed,
                 last_heard_ms=active.sessions.last_heard_ms(request.broker_id, now=trio.current_time()),
             )
@@ -108,10 +103,10 @@ class BrokerRequests:
                 )
             return outcome
 
-        return await self._controller.perform(decide, RegisterBrokerResponse)
+        return await self._performer.perform(decide, RegisterBrokerResponse)
 
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        active = self._controller.tenure
+        active = self._performer.tenure
         if active is not None:
             # On arrival: it may have to wait for its turn.
             self._touch(active, request)
@@ -151,7 +146,7 @@ class BrokerRequests:
                 )
             return response
 
-        return await self._controller.perform(decide, BrokerHeartbeatResponse, answer=answer)
+        return await self._performer.perform(decide, BrokerHeartbeatResponse, answer=answer)
 
     def _touch(self, active: Tenure, request: BrokerHeartbeatRequest) -> None:
         held = active.image.broker(request.broker_id)
@@ -173,14 +168,14 @@ class BrokerRequests:
                 active.sessions.forget(request.broker_id)
             return outcome
 
-        return await self._controller.perform(decide, UnregisterBrokerResponse)
+        return await self._performer.perform(decide, UnregisterBrokerResponse)
 
     async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         seen: set[PartitionKey] = set()
-        answers = await self._controller.perform_portions(
+        answers = await self._performer.perform_portions(
             request.partitions,
             lambda part, image: alter_partition(
-                image, replace(request, partitions=part), static=self._controller.settings.static, seen=seen
+                image, replace(request, partitions=part), static=self._performer.settings.static, seen=seen
             ),
             AlterPartitionResponse,
         )
@@ -190,12 +185,12 @@ class BrokerRequests:
         self, request: AssignReplicasToDirsRequest
     ) -> AssignReplicasToDirsResponse:
         seen: set[PartitionKey] = set()
-        answers = await self._controller.perform_portions(
+        answers = await self._performer.perform_portions(
             request.assignments,
             lambda part, image: assign_replicas_to_dirs(
                 image,
                 replace(request, assignments=part),
-                static=self._controller.settings.static,
+                static=self._performer.settings.static,
                 asked=len(request.assignments),
                 seen=seen,
             ),
@@ -206,6 +201,6 @@ class BrokerRequests:
     async def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
-        return await self._controller.perform_on_image(
+        return await self._performer.perform_on_image(
             lambda image: allocate_producer_ids(image, request), AllocateProducerIdsResponse
         )

@@ -1,19 +1,18 @@
-"""The active controller looks after its brokers unasked.
+"""The active controller's work on brokers that no request asks for.
 
-It fences those that are gone or silent, says who is behind, and brings leaders back to the brokers that
-should lead.
+It fences brokers that are silent or whose process has ended, logs those that are behind, and returns leaders
+to the brokers that should lead.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
-from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry
 from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch
 from quorate.broker.controller.operations import fence_broker
+from quorate.broker.controller.performer import Performer
 from quorate.broker.controller.tenure import Tenure
 from quorate.broker.metadata import ChangeReason
 from quorate.runtime import get_logger
@@ -21,35 +20,25 @@ from quorate.runtime import get_logger
 log = get_logger(__name__)
 
 FENCING_THE_DEAD: Final = "fencing a broker whose process is gone"
-"""The event of a log line; the simulation compares it with what runs."""
+"""The event of a log line. The simulation compares it with the processes that run."""
 _MAX_LEADER_MOVES: Final = 1000
-"""Per rebalance, so that one does not swamp the brokers."""
-
-
-class Guarded(Protocol):
-    """Does what nobody asked for, as one step of the active controller."""
-
-    def __call__(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None: ...
+"""The leaders moved by one rebalance, so that it does not swamp the brokers."""
 
 
 class BrokerTending:
-    """Its tasks act on whatever tenure there is when they wake up."""
+    """The active controller's own work on brokers. Its tasks act on the tenure that there is when they wake
+    up."""
 
     def __init__(
         self,
-        tenure: Callable[[], Tenure | None],
+        performer: Performer,
         *,
-        guarded: Guarded,
-        begin_chores: Callable[[Tenure], None],
-        settings: ControllerSettings,
         telemetry: ControllerTelemetry,
         watch: BrokerWatch | None,
         progress: BrokerProgress,
     ) -> None:
-        self._tenure = tenure
-        self._guarded = guarded
-        self._begin_chores = begin_chores
-        self._settings = settings
+        self._performer = performer
+        self._settings = performer.settings
         self._telemetry = telemetry
         self._watch = watch
         self._progress = progress
@@ -66,15 +55,15 @@ class BrokerTending:
         while True:
             due = trio.current_time() + interval
             await trio.sleep_until(due)
-            active = self._tenure()
+            active = self._performer.tenure
             if active is not None:
                 await active.wait_turn()
-                if self._tenure() is active:
-                    self._guarded(active, partial(self._tend, active, interval), due=due)
+                if self._performer.tenure is active:
+                    self._performer.guarded(active, partial(self._tend, active, interval), due=due)
 
     def _tend(self, active: Tenure, interval: float) -> None:
         self._fence_silent(active, interval)
-        self._tell_who_is_behind()
+        self._log_brokers_behind()
         balance = self._settings.balance
         if balance.auto_leader_rebalance_enable and trio.current_time() >= active.rebalance_at:
             least = balance.leader_imbalance_per_broker_percentage / 100
@@ -84,10 +73,10 @@ class BrokerTending:
             )
             if brokers:
                 active.chores.prefer(most=_MAX_LEADER_MOVES, brokers=brokers)
-                self._begin_chores(active)
+                self._performer.begin_chores(active)
             active.rebalance_at = trio.current_time() + balance.leader_imbalance_check_interval_seconds
 
-    def _tell_who_is_behind(self) -> None:
+    def _log_brokers_behind(self) -> None:
         for each in self._progress.newly_behind(
             now=trio.current_time(), patience=self._settings.tuning.patience_s
         ):
@@ -106,17 +95,17 @@ class BrokerTending:
             log.warning("fencing a broker that went silent", broker_id=broker_id, epoch=active.epoch)
             self._telemetry.broker_timed_out()
             self._fence(active, broker_id, ChangeReason.BROKER_FENCED)
-        self._begin_chores(active)
+        self._performer.begin_chores(active)
 
     async def _fence_ended(self, broker_id: int, broker_epoch: int) -> None:
         """Fence a registration whose process has ended, if this controller is active."""
-        active, watch = self._tenure(), self._watch
+        active, watch = self._performer.tenure, self._watch
         if active is None or watch is None:
             return
         await active.wait_turn()
         # It may have been heard meanwhile.
-        if self._tenure() is active and watch.process_ended(broker_id, broker_epoch):
-            self._guarded(active, lambda: self._fence_dead(active, broker_id, broker_epoch))
+        if self._performer.tenure is active and watch.process_ended(broker_id, broker_epoch):
+            self._performer.guarded(active, lambda: self._fence_dead(active, broker_id, broker_epoch))
 
     def _fence_dead(self, active: Tenure, broker_id: int, broker_epoch: int) -> None:
         held = active.image.broker(broker_id)
@@ -125,7 +114,7 @@ class BrokerTending:
         log.warning(FENCING_THE_DEAD, broker_id=broker_id, broker_epoch=broker_epoch, epoch=active.epoch)
         active.sessions.end(broker_id)
         self._fence(active, broker_id, ChangeReason.BROKER_GONE)
-        self._begin_chores(active)
+        self._performer.begin_chores(active)
 
     def _fence(self, active: Tenure, broker_id: int, reason: ChangeReason) -> None:
         last_heard_ms = active.sessions.last_heard_ms(broker_id, now=trio.current_time())

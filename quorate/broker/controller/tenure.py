@@ -1,10 +1,10 @@
-"""One node's time as the active controller: what it knows and has appended."""
+"""One node's time as the active controller: its image, its sessions and chores, and its appends."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 
@@ -13,8 +13,6 @@ from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.liveness import Sessions
 from quorate.broker.controller.metadata_log import MetadataLog, Pending
 from quorate.broker.controller.operations import Groups
-from quorate.broker.controller.packing import packed
-from quorate.broker.controller.rpc import ControllerResponse
 from quorate.broker.metadata import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
@@ -24,8 +22,8 @@ from quorate.broker.metadata import (
     FeatureLevel,
     MetadataImage,
     Record,
+    RunEncoder,
 )
-from quorate.error_code import ErrorCode
 from quorate.present import present
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime import WallClock, get_logger
@@ -33,16 +31,22 @@ from quorate.types import Epoch
 
 log = get_logger(__name__)
 
-R = TypeVar("R", bound=ControllerResponse)
-
 LEADERSHIP_LOST: Final = (NotLeaderError, OutcomeUnknownError, QuorumStoppedError)
 _PIECES_ON_THEIR_WAY: Final = 8
-"""Appended and not committed: enough to keep the log busy, and what waits in memory bounded."""
+"""The number of pieces that are appended and not committed: enough to keep the log busy, in bounded
+memory."""
+_RECORD_OVERHEAD_BYTES: Final = 24
+"""The bytes that a record adds to a batch beside its value, at most."""
+
+
+class TooLargeError(Exception):
+    """An operation that doesn't fit one batch."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Tenure:
-    """`image` is ahead of what is committed by what was appended here, but for an open transaction."""
+    """The state of the active controller. `image` is ahead of the committed one by the records appended here,
+    without those of an open transaction."""
 
     epoch: Epoch
     image: MetadataImage
@@ -51,17 +55,17 @@ class Tenure:
     sessions: Sessions
     chores: Chores
     rebalance_at: float
-    """When leaders next go back to their first replicas, on trio's clock."""
+    """The time of the next return of leaders to their first replicas, on trio's clock."""
     last: Pending | None = None
     """The last append. It commits after everything before it."""
     _last_offset: int = -1
-    """That append's base offset."""
+    """The base offset of the last append."""
     _on_their_way: deque[Pending] = field(default_factory=deque)
     """The last append after each of the last pieces."""
     _hidden: MetadataImage | None = None
     """`image` with the open transaction."""
     _alone: trio.Event | None = None
-    """Set when who works alone has ended; None: nobody does."""
+    """Set when the operation that works alone has ended; None: no operation does."""
 
     @classmethod
     def begin(
@@ -73,7 +77,7 @@ class Tenure:
         epoch: Epoch,
         wall_clock: WallClock | None,
     ) -> "Tenure":
-        """Begin with the committed `image`, a copy. No broker has been heard yet."""
+        """Begin with `image`, a copy of the committed one. No broker has been heard yet."""
         now = trio.current_time()
         sessions = Sessions(timeout=settings.tuning.broker_session_timeout_ms / 1000, wall_clock=wall_clock)
         for broker_id in image.brokers:
@@ -89,8 +93,8 @@ class Tenure:
         )
 
     def settle(self, *, in_transaction: bool) -> None:
-        """Take up what an earlier controller left undone. A transaction that it left open is aborted. Raises
-        as `append`."""
+        """Begin the work that an earlier controller left undone. A transaction that it left open is aborted.
+        Raises as `append`."""
         if in_transaction:
             log.warning("aborting what an earlier controller did not complete", epoch=self.epoch)
             self.append(((AbortTransaction(reason="another controller"),),))
@@ -100,10 +104,11 @@ class Tenure:
         self.chores.repair()
 
     def append(self, groups: Groups) -> None:
-        """Raises `TooLargeError` before anything happened, and what `MetadataLog.append_nowait` raises."""
+        """Apply the groups and append them. Raises `TooLargeError` before anything happened, and as
+        `MetadataLog.append_nowait`."""
         if not groups:
             return
-        batches = packed(groups, limit=self.max_batch_bytes)
+        batches = _packed(groups, limit=self.max_batch_bytes)
         # Applied first: a record that doesn't fit the image must not get into the log, where it would stop
         # every node that applies it.
         first: int = self.metadata_log.next_offset
@@ -136,13 +141,13 @@ class Tenure:
     # Changes that take more than a step
 
     async def wait_turn(self) -> None:
-        """Return when nobody works alone. No checkpoint if nobody does."""
+        """Return when no operation works alone. No checkpoint if none does."""
         while self._alone is not None:
             await self._alone.wait()
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Decide and append in more than one step, while everybody else waits for their turn."""
+        """Decide and append in more than one step, while all other operations wait for their turn."""
         await self.wait_turn()
         ended = self._alone = trio.Event()
         try:
@@ -153,8 +158,8 @@ class Tenure:
 
     @contextmanager
     def transaction(self, name: str) -> Iterator[None]:
-        """What is appended within is one change: it takes place at the end of the block, or not at all if
-        that is left by an exception (KIP-868). Only for who works alone. Raises as `append`."""
+        """Make one change of all appends within the block: it takes effect at the end of the block, or not at
+        all if an exception leaves it (KIP-868). Only while working `alone`. Raises as `append`."""
         self.append(((BeginTransaction(name=name),),))
         try:
             yield
@@ -164,8 +169,8 @@ class Tenure:
         self.append(((EndTransaction(),),))
 
     async def wait_committed(self) -> bool:
-        """Return when everything appended so far is committed; False if it is at another offset than
-        promised. Raises what `Pending.wait` does."""
+        """Wait until all records appended so far are committed. Return False if they are at another offset
+        than promised. Raises as `Pending.wait`."""
         expected = self._last_offset
         if self.last is None:
             return True
@@ -175,7 +180,7 @@ class Tenure:
         return found == expected
 
     def do_piece(self) -> int:
-        """Do a piece of what is to be done; how many partitions it looked at. Raises as `append`."""
+        """Do a piece of the chores. Return the number of partitions examined. Raises as `append`."""
         looked_at = 0
         for groups, looked in self.chores.piece():
             self.append(groups)
@@ -183,8 +188,8 @@ class Tenure:
         return looked_at
 
     async def keep_up(self) -> None:
-        """Return when no more than a few pieces wait for their commit. Call it after each. Raises what
-        `Pending.wait` does."""
+        """Return when no more than a few pieces wait for their commit. Call it after each. Raises as
+        `Pending.wait`."""
         on_their_way = self._on_their_way
         if self.last is not None and (not on_their_way or on_their_way[-1] is not self.last):
             on_their_way.append(self.last)
@@ -192,17 +197,23 @@ class Tenure:
             await on_their_way.popleft().wait()
 
 
-def leadership_lost(refuse: type[R], *, wrote: bool) -> R:
-    """`wrote`: something was appended for the operation, which the next leader may commit."""
-    if wrote:
-        return refuse(
-            error=ErrorCode.REQUEST_TIMED_OUT,
-            error_message="The controller lost its leadership before the change was committed; it may be.",
-        )
-    return refuse(
-        error=ErrorCode.NOT_CONTROLLER, error_message="This node is no longer the active controller."
-    )
-
-
-def not_controller(refuse: type[R]) -> R:
-    return refuse(error=ErrorCode.NOT_CONTROLLER, error_message="This node is not the active controller.")
+def _packed(groups: Groups, *, limit: int) -> list[list[bytes]]:
+    """Return the encoded records of each batch. Whole groups share batches as far as these have room (`limit`
+    bytes). Raises `TooLargeError`."""
+    batches: list[list[bytes]] = []
+    room = 0
+    encoder = RunEncoder()
+    for group in groups:
+        encoded = [encoder.encode(record) for record in group]
+        size = sum(map(len, encoded)) + _RECORD_OVERHEAD_BYTES * len(encoded)
+        if size > limit:
+            raise TooLargeError(
+                f"Unable to perform excessively large batch operation: it needs {size} bytes in one batch, "
+                f"and {limit} are allowed."
+            )
+        if not batches or size > room:
+            batches.append([])
+            room = limit
+        batches[-1] += encoded
+        room -= size
+    return batches

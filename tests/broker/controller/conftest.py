@@ -12,10 +12,10 @@ from quorate.broker.controller.operations.brokers import (
     register_broker,
     unregister_broker,
 )
+from quorate.broker.controller.operations.directories import may_lead
 from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs
-from quorate.broker.controller.operations.online_directories import may_lead
 from quorate.broker.controller.operations.outcome import Groups, Outcome, R
-from quorate.broker.controller.operations.topics.topic_lifecycle import Draw, create_topics
+from quorate.broker.controller.operations.topic_lifecycle import Draw, create_topics
 from quorate.broker.controller.rpc import (
     Assignment,
     AssignReplicasToDirsRequest,

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
-from quorate.broker.controller.rpc.controller_message import CONTROLLER_CODES
-from quorate.broker.controller.rpc.rpc_codec import (
+from quorate.broker.controller.rpc import CONTROLLER_CODES, ControllerRequest, ControllerResponse
+from quorate.broker.controller.rpc_codec import (
     ANSWERS,
     Refusal,
     RpcDecodeError,

@@ -30,7 +30,7 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from quorate.broker.controller.rpc.rpc_codec import (
+from quorate.broker.controller.rpc_codec import (
     ANSWERS,
     Refusal,
     RpcDecodeError,
@@ -196,7 +196,7 @@ class Node:
         self.controller.activate(loader.image.copy(), epoch=Epoch(1), in_transaction=loader.in_transaction)
         if not self._works:
             self._works = True
-            trio.lowlevel.spawn_system_task(self.controller.chore_work.run)
+            trio.lowlevel.spawn_system_task(self.controller.performer.run)
 
     async def register(self, broker_id: int, incarnation: int = 0) -> ErrorCode:
         response = await self.ask(
@@ -439,7 +439,7 @@ async def test_a_controller_that_fails_gives_up_leadership(monkeypatch: pytest.M
     def broken(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("quorate.broker.controller.controller.create_topics", broken)
+    monkeypatch.setattr("quorate.broker.controller.administration.create_topics", broken)
     assert await node.create("t") == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert node.log.resigned == 1
     assert not node.controller.active

@@ -7,9 +7,9 @@ import pytest
 
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.brokers import register_broker
+from quorate.broker.controller.operations.directories import directory_online
 from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS, assign_replicas_to_dirs
 from quorate.broker.controller.operations.leaderships import elect_preferred
-from quorate.broker.controller.operations.online_directories import directory_online
 from quorate.broker.controller.rpc import (
     AlterPartitionItem,
     AlterPartitionRequest,

@@ -7,7 +7,7 @@ from quorate.broker.metadata.metadata_records import (
     LeaderRecoveryState,
     PartitionChange,
 )
-from quorate.broker.metadata.states import PartitionState, as_eligible
+from quorate.broker.metadata.states import PartitionKey, PartitionState, as_eligible
 
 WHY = ChangeReason.BROKER_FENCED
 RECOVERED, RECOVERING = LeaderRecoveryState.RECOVERED, LeaderRecoveryState.RECOVERING
@@ -40,13 +40,13 @@ def test_an_election_that_changes_nothing_needs_no_record() -> None:
     topic = uuid.UUID(int=1)
     state = partition(1, 1, 2)
     same = Election(leader=1, isr=(1, 2), recovery=RECOVERED)
-    assert as_change(topic, 0, state, same, reason=WHY) is None
+    assert as_change(PartitionKey(topic, 0), state, same, cause=WHY) is None
     shrunk = Election(leader=1, isr=(1,), recovery=RECOVERED, elr=(2,))
-    assert as_change(topic, 0, state, shrunk, reason=WHY) == PartitionChange(
+    assert as_change(PartitionKey(topic, 0), state, shrunk, cause=WHY) == PartitionChange(
         topic_id=topic, partition_id=0, isr=(1,), eligible_leader_replicas=(2,), reason=WHY
     )
     unclean = Election(leader=2, isr=(2,), recovery=RECOVERING, unclean=True)
-    assert as_change(topic, 0, state, unclean, reason=WHY) == PartitionChange(
+    assert as_change(PartitionKey(topic, 0), state, unclean, cause=WHY) == PartitionChange(
         topic_id=topic,
         partition_id=0,
         isr=(2,),
@@ -56,7 +56,7 @@ def test_an_election_that_changes_nothing_needs_no_record() -> None:
     )
     again = Election(leader=1, isr=(1,), recovery=RECOVERED)
     back = partition(NO_LEADER, elr=(1,), last_known=(2,))
-    assert as_change(topic, 0, back, again, reason=WHY) == PartitionChange(
+    assert as_change(PartitionKey(topic, 0), back, again, cause=WHY) == PartitionChange(
         topic_id=topic,
         partition_id=0,
         isr=(1,),

@@ -399,7 +399,7 @@ async def rebalances(rig: Rig) -> None:
     active = rig.controller.tenure
     assert active is not None
     chore = active.chores.prefer(most=1000, brokers={1, 2, 3})
-    rig.controller.chore_work.begin(active)
+    rig.controller.performer.begin_chores(active)
     await chore.finished.wait()
     assert rig.image.imbalanced_count == TOPICS * PARTITIONS - 1000
 

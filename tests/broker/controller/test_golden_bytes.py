@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.broker.controller.rpc.rpc_codec import (
+from quorate.broker.controller.rpc_codec import (
     ANSWERS,
     Refusal,
     decode_request,

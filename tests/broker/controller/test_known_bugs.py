@@ -8,8 +8,8 @@ import pytest
 
 from quorate.broker.controller.operations.brokers import register_broker
 from quorate.broker.controller.operations.leaderships import elect_preferred
-from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
-from quorate.broker.controller.operations.topics.topic_lifecycle import delete_topics
+from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
+from quorate.broker.controller.operations.topic_lifecycle import delete_topics
 from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
     DeleteTopicsRequest,

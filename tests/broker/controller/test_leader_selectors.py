@@ -4,8 +4,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.operations.elections import Election, NoLeader
-from quorate.broker.controller.operations.leader_selectors import (
+from quorate.broker.controller.operations.elections import (
+    Election,
+    NoLeader,
     controlled_shutdown,
     offline_partition,
     preferred_replica,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.operations.topics.more_partitions import create_partitions
-from quorate.broker.controller.operations.topics.shrink_topics import shrink_topics
+from quorate.broker.controller.operations.number_of_partitions import create_partitions, shrink_topics
 from quorate.broker.controller.rpc import (
     CreatePartitionsRequest,
     CreateTopicsRequest,

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.alter_configs import alter_configs
 from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.operations.topics.more_partitions import create_partitions
-from quorate.broker.controller.operations.topics.shrink_topics import shrink_topics
-from quorate.broker.controller.operations.topics.topic_lifecycle import create_topics, delete_topics
+from quorate.broker.controller.operations.number_of_partitions import create_partitions, shrink_topics
+from quorate.broker.controller.operations.topic_lifecycle import create_topics, delete_topics
 from quorate.broker.controller.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,

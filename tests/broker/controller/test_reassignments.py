@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.operations.online_directories import may_lead
-from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
-from quorate.broker.controller.operations.topics.topic_lifecycle import delete_topics
+from quorate.broker.controller.operations.directories import may_lead
+from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
+from quorate.broker.controller.operations.topic_lifecycle import delete_topics
 from quorate.broker.controller.rpc import (
     AlterPartitionItem,
     AlterPartitionReassignmentsRequest,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.operations.topics.placement import place
-from quorate.broker.controller.operations.topics.topic_lifecycle import create_topics, delete_topics
+from quorate.broker.controller.operations.placement import place
+from quorate.broker.controller.operations.topic_lifecycle import create_topics, delete_topics
 from quorate.broker.controller.rpc import (
     Assignment,
     ConfigEntry,

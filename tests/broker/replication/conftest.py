@@ -20,8 +20,8 @@ from quorate.broker.controller.operations.brokers import (
     register_broker,
     unfence_broker,
 )
+from quorate.broker.controller.operations.directories import default_directory
 from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs
-from quorate.broker.controller.operations.online_directories import default_directory
 from quorate.broker.controller.rpc import (
     AlterPartitionRequest,
     AlterPartitionResponse,

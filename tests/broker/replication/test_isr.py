@@ -5,7 +5,7 @@ import trio
 import trio.testing
 
 from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.rpc.broker_messages import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.controller.rpc import AlterPartitionResponse, AlterPartitionResult
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.foundation.requests import FetchItem
 from quorate.error_code import ErrorCode

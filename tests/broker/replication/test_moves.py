@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
+from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
 from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
     ReassignmentItem,

@@ -5,8 +5,7 @@ import random
 import pytest
 import trio
 
-from quorate.broker.controller.operations.topics.more_partitions import create_partitions
-from quorate.broker.controller.operations.topics.shrink_topics import shrink_topics
+from quorate.broker.controller.operations.number_of_partitions import create_partitions, shrink_topics
 from quorate.broker.controller.rpc import (
     CreatePartitionsRequest,
     FewerPartitions,

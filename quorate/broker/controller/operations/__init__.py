@@ -1,8 +1,21 @@
-"""The operations of the controller: pure functions from an image and a request to records."""
+"""The operations of the controller: pure functions from an image and a request to records.
 
-from quorate.broker.controller.operations.alter_configs import MAX_VALUE_LENGTH, alter_configs, changed_values
+Each use those above it in this list:
+
+  `outcome`, `directories`
+    What an operation returns. The log directories of replicas, and `may_lead`.
+  `elections`, `leaderships`, `reassignments`
+    Elections of one partition, and of those of an image by their settings. Reassignments end with one.
+  `alter_partition`, `brokers`, `directory_changes`, `requested_elections`
+    The requests of brokers, and the elections that an administrator asks for.
+  `topic_limits`, `placement`, `topic_lifecycle`, `number_of_partitions`
+    Topics: created, deleted, with more partitions and with fewer; the placement of new replicas.
+  `alter_configs`, `client_quotas`, `features`, `producer_id_blocks`
+    One API each.
+"""
+
+from quorate.broker.controller.operations.alter_configs import MAX_VALUE_LENGTH, alter_configs
 from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.operations.belongings import Belongings
 from quorate.broker.controller.operations.brokers import (
     fence_broker,
     heartbeat,
@@ -10,6 +23,12 @@ from quorate.broker.controller.operations.brokers import (
     unregister_broker,
 )
 from quorate.broker.controller.operations.client_quotas import alter_client_quotas, entities_asked
+from quorate.broker.controller.operations.directories import (
+    Belongings,
+    directory_online,
+    is_online,
+    may_lead,
+)
 from quorate.broker.controller.operations.directory_changes import (
     MAX_ASSIGNMENTS,
     assign_replicas_to_dirs,
@@ -18,50 +37,51 @@ from quorate.broker.controller.operations.directory_changes import (
 )
 from quorate.broker.controller.operations.features import update_features
 from quorate.broker.controller.operations.leaderships import (
+    Changes,
+    Elections,
     Partitions,
     elect_leaderless,
     elect_preferred,
     leave_isrs,
     settle_elrs,
 )
-from quorate.broker.controller.operations.online_directories import directory_online, is_online, may_lead
-from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
-from quorate.broker.controller.operations.partition_reassignments import (
-    alter_partition_reassignments,
-)
-from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
-from quorate.broker.controller.operations.reassignment import ReassignmentRules, end_reassignments
-from quorate.broker.controller.operations.requested_elections import elect_leaders
-from quorate.broker.controller.operations.topics import (
-    MAX_NEW_PARTITIONS,
-    PROTECTED_TOPICS,
-    TOO_MANY,
-    Draw,
+from quorate.broker.controller.operations.number_of_partitions import (
     additional,
-    asks_too_much,
-    check_name,
     create_partitions,
+    shrink_topics,
+    surplus,
+)
+from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
+from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
+from quorate.broker.controller.operations.reassignments import (
+    alter_partition_reassignments,
+    end_reassignments,
+    ended,
+)
+from quorate.broker.controller.operations.requested_elections import elect_leaders
+from quorate.broker.controller.operations.topic_lifecycle import (
+    Draw,
+    asks_too_much,
     create_topics,
     delete_topics,
     partitions_asked_for,
     partitions_of,
-    shrink_topics,
-    surplus,
 )
+from quorate.broker.controller.operations.topic_limits import MAX_NEW_PARTITIONS, TOO_MANY, check_name
 
 __all__ = [
     "MAX_ASSIGNMENTS",
     "MAX_NEW_PARTITIONS",
     "MAX_VALUE_LENGTH",
-    "PROTECTED_TOPICS",
     "TOO_MANY",
     "Belongings",
+    "Changes",
     "Departure",
     "Draw",
+    "Elections",
     "Groups",
     "Outcome",
     "Partitions",
-    "ReassignmentRules",
     "additional",
     "allocate_producer_ids",
     "alter_client_quotas",
@@ -70,7 +90,6 @@ __all__ = [
     "alter_partition_reassignments",
     "asks_too_much",
     "assign_replicas_to_dirs",
-    "changed_values",
     "check_name",
     "create_partitions",
     "create_topics",
@@ -80,6 +99,7 @@ __all__ = [
     "elect_leaders",
     "elect_preferred",
     "end_reassignments",
+    "ended",
     "entities_asked",
     "fence_broker",
     "heartbeat",

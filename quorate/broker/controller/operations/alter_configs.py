@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.operations.topics import check_name
+from quorate.broker.controller.operations.outcome import Outcome, decide_each
+from quorate.broker.controller.operations.topic_limits import check_name
 from quorate.broker.controller.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
@@ -39,31 +39,26 @@ def alter_configs(
 ) -> Outcome[AlterConfigsResponse]:
     """Each resource is altered whole or, with an error, not at all. `seen`: those of the request's earlier
     portions, to which these are added."""
-    results: list[AlterConfigsResult] = []
-    groups: list[tuple[Config, ...]] = []
     seen = set() if seen is None else seen
-    for item in request.resources:
+
+    def decide(item: AlterConfigsItem) -> tuple[Config, ...]:
         resource = ConfigResource(item.resource_type, item.resource_name)
-        try:
-            if resource in seen:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            seen.add(resource)
-            records = _alter(image, resource, item, replace_all=request.replace_all)
-        except ApiError as error:
-            results.append(
-                AlterConfigsResult(
-                    resource_type=item.resource_type,
-                    resource_name=item.resource_name,
-                    error=error.code,
-                    error_message=error.message,
-                )
-            )
-            continue
-        results.append(AlterConfigsResult(resource_type=item.resource_type, resource_name=item.resource_name))
-        if records:
-            groups.append(records)
-    response = AlterConfigsResponse(resources=tuple(results))
-    return Outcome(response=response, groups=() if request.validate_only else tuple(groups))
+        if resource in seen:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        seen.add(resource)
+        return _alter(image, resource, item, replace_all=request.replace_all)
+
+    def answer(item: AlterConfigsItem, error: ErrorCode, message: str | None) -> AlterConfigsResult:
+        return AlterConfigsResult(
+            resource_type=item.resource_type,
+            resource_name=item.resource_name,
+            error=error,
+            error_message=message,
+        )
+
+    resources, groups = decide_each(request.resources, decide, answer)
+    response = AlterConfigsResponse(resources=resources)
+    return Outcome(response=response, groups=() if request.validate_only else groups)
 
 
 def _alter(
@@ -71,7 +66,7 @@ def _alter(
 ) -> tuple[Config, ...]:
     """Make the checks of Kafka's controller, in its order: a bad value of an unknown topic is a bad value."""
     held = image.configs(resource)
-    changes = changed_values(resource, held, item.alterations, replace_all=replace_all)
+    changes = _changed_values(resource, held, item.alterations, replace_all=replace_all)
     _check_min_isr(resource, changes)
     for name, value in changes.items():
         if value is not None and len(value) > MAX_VALUE_LENGTH:
@@ -95,7 +90,7 @@ def _alter(
     )
 
 
-def changed_values(
+def _changed_values(
     resource: ConfigResource,
     held: Mapping[str, str],
     alterations: tuple[ConfigAlteration, ...],

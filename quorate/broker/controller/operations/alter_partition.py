@@ -3,10 +3,11 @@
 import uuid
 from collections.abc import Mapping
 
-from quorate.broker.controller.operations.elections import eligible_after
-from quorate.broker.controller.operations.online_directories import may_lead
+from quorate.broker.controller.operations.directories import may_lead
+from quorate.broker.controller.operations.elections import change_between, eligible_after
+from quorate.broker.controller.operations.leaderships import Elections
 from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.operations.reassignment import ReassignmentRules, reassignment_change
+from quorate.broker.controller.operations.reassignments import ended, reassignment_change
 from quorate.broker.controller.rpc import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -24,7 +25,6 @@ from quorate.broker.metadata import (
     PartitionState,
     as_eligible,
     changed,
-    min_insync_replicas,
 )
 from quorate.error_code import ErrorCode
 
@@ -49,6 +49,7 @@ def alter_partition(
         )
     results: list[AlterPartitionResult] = []
     groups: list[tuple[PartitionChange]] = []
+    elections = Elections(image, static)
     seen = set() if seen is None else seen
     for item in request.partitions:
         try:
@@ -57,7 +58,7 @@ def alter_partition(
             if key in seen:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "each partition may appear once")
             seen.add(key)
-            change = _change(image, item, state, static=static)
+            change = _change(elections, key, item, state)
         except ApiError as error:
             results.append(
                 AlterPartitionResult(topic_id=item.topic_id, partition_id=item.partition_id, error=error.code)
@@ -90,8 +91,8 @@ def _result(
 
 
 def _checked(image: MetadataImage, sender: int, item: AlterPartitionItem) -> PartitionState:
-    """The partition, if the request may change it or is one that was granted before. The order of the checks
-    is part of the protocol: it decides which error a stale leader or a stale controller causes."""
+    """Return the partition, if the request may change it or was granted before. The order of the checks is
+    part of the protocol: it decides which error a stale leader or a stale controller causes."""
     if image.topic_by_id(item.topic_id) is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no such topic")
     state = image.partition(item.topic_id, item.partition_id)
@@ -117,7 +118,7 @@ def _granted(item: AlterPartitionItem, state: PartitionState) -> bool:
 
 
 def _change(
-    image: MetadataImage, item: AlterPartitionItem, state: PartitionState, *, static: Mapping[str, str]
+    elections: Elections, key: PartitionKey, item: AlterPartitionItem, state: PartitionState
 ) -> PartitionChange | None:
     if _granted(item, state):
         if item.partition_epoch < state.partition_epoch:
@@ -137,38 +138,27 @@ def _change(
         len(isr) > 1 or state.leader_recovery_state is LeaderRecoveryState.RECOVERED
     ):
         raise ApiError(ErrorCode.INVALID_REQUEST, "the leader isn't recovering, or has not recovered yet")
-    if not all(_eligible(image, state, member) for member in item.new_isr):
+    if not all(_eligible(elections.image, state, member) for member in item.new_isr):
         raise ApiError(
             ErrorCode.INELIGIBLE_REPLICA,
             "a member is fenced, shutting down, unknown or restarted, or its directory is not online",
         )
-    topic = image.topics[item.topic_id].name
-    min_isr = min_insync_replicas(image, topic, static=static)
+    min_isr = elections.settings(key).min_isr
     elr = eligible_after(state, isr=isr, min_isr=min_isr)
-    after = state._replace(isr=isr, eligible=as_eligible(elr, ()))
-    recovered = recovery if recovery is not state.leader_recovery_state else None
-    if state.is_reassigning:
-        ended = ReassignmentRules(image, topic, static=static).ended(
-            after._replace(leader_recovery_state=recovery)
-        )
-        if ended is not None:
-            return reassignment_change(PartitionKey(item.topic_id, item.partition_id), state, ended)
-    return PartitionChange(
-        topic_id=item.topic_id,
-        partition_id=item.partition_id,
-        isr=isr if isr != state.isr else None,
-        leader_recovery_state=recovered,
-        eligible_leader_replicas=elr if elr != state.elr else None,
-        reason=_reason(state, isr, recovered=recovered is not None),
-    )
+    after = state._replace(isr=isr, leader_recovery_state=recovery, eligible=as_eligible(elr, ()))
+    end = ended(elections, key, after)
+    if end is not None:
+        return reassignment_change(key, state, end)
+    return change_between(key, state, after, reason=_reason(state, after))
 
 
-def _reason(state: PartitionState, isr: tuple[int, ...], *, recovered: bool) -> ChangeReason:
-    """Why the leader asks for `isr`. It grows and shrinks in requests of their own; if one does both, who
-    left matters more."""
-    if recovered:
+def _reason(before: PartitionState, after: PartitionState) -> ChangeReason:
+    """Return the leader's reason for the change. An ISR grows and shrinks in requests of their own. If one
+    does both, the shrinking matters more."""
+    if after.leader_recovery_state is not before.leader_recovery_state:
         return ChangeReason.LEADER_RECOVERED
-    return ChangeReason.REPLICA_CAUGHT_UP if set(state.isr) <= set(isr) else ChangeReason.REPLICA_LAGGED
+    grown = set(before.isr) <= set(after.isr)
+    return ChangeReason.REPLICA_CAUGHT_UP if grown else ChangeReason.REPLICA_LAGGED
 
 
 def _eligible(image: MetadataImage, state: PartitionState, member: IsrMember) -> bool:

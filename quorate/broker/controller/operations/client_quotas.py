@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.operations.outcome import Outcome, decide_each
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -33,18 +33,13 @@ def alter_client_quotas(
     """`asked`: how often the whole request names each entity, if this is a portion of it. One that is named
     twice keeps its quotas: Kafka refuses the second only."""
     asked = entities_asked(request) if asked is None else asked
-    results: list[QuotaAlterationResult] = []
-    groups: list[tuple[ClientQuota, ...]] = []
-    for alteration in request.alterations:
-        try:
-            records = _records(image, alteration, asked=asked)
-        except ApiError as error:
-            results.append(QuotaAlterationResult(error=error.code, error_message=error.message))
-            continue
-        results.append(QuotaAlterationResult())
-        if records and not request.validate_only:
-            groups.append(records)
-    return Outcome(response=AlterClientQuotasResponse(results=tuple(results)), groups=tuple(groups))
+    results, groups = decide_each(
+        request.alterations,
+        lambda alteration: _records(image, alteration, asked=asked),
+        lambda _, error, message: QuotaAlterationResult(error=error, error_message=message),
+    )
+    response = AlterClientQuotasResponse(results=results)
+    return Outcome(response=response, groups=() if request.validate_only else groups)
 
 
 def entities_asked(request: AlterClientQuotasRequest) -> Mapping[frozenset[QuotaEntityPart], int]:

@@ -1,22 +1,24 @@
-"""Log directories bound to replicas (KIP-858): a replica counts only while its directory is there.
+"""Log directories bound to replicas (KIP-858): a replica counts only while its directory is online.
 
-Two rules of ours on top of Kafka's. A replica in a directory that its broker doesn't have any more is not
-eligible to lead, whatever the broker proves of its other directories. And where nobody else is sure to have
-all committed records, the partition waits for that directory: an empty one in its place has none of them.
+Two rules of ours on top of Kafka's. A replica in a directory that its broker has lost is not eligible to
+lead, whatever the broker proves of its other directories. And where no other replica is sure to have all
+committed records, the partition waits for that directory: an empty one in its place has none of them.
 """
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Final
 
-from quorate.broker.controller.operations.belongings import Belongings
-from quorate.broker.controller.operations.elections import Election, NoLeader, as_change
-from quorate.broker.controller.operations.leader_selectors import offline_partition
-from quorate.broker.controller.operations.online_directories import directory_online, may_lead
-from quorate.broker.controller.operations.outcome import Groups, Outcome
-from quorate.broker.controller.operations.topic_rules import TopicRules
+from quorate.broker.controller.operations.directories import Belongings, directory_online, may_lead
+from quorate.broker.controller.operations.elections import (
+    Election,
+    NoLeader,
+    as_change,
+    change_between,
+    elected,
+)
+from quorate.broker.controller.operations.leaderships import Changes, Elections, Partitions
+from quorate.broker.controller.operations.outcome import Groups, Outcome, decide_each
 from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -37,15 +39,13 @@ from quorate.broker.metadata import (
     PartitionChange,
     PartitionKey,
     PartitionState,
-    as_eligible,
     is_reserved,
 )
 from quorate.error_code import ErrorCode
+from quorate.types import Epoch
 
 MAX_ASSIGNMENTS: Final = 2250
 """In one AssignReplicasToDirs request, as in Kafka."""
-
-Changes = Iterator[tuple[PartitionChange]]
 
 
 # A broker registers
@@ -86,30 +86,29 @@ def leave_with(
     broker_id: int,
     has: Collection[Belongings],
     *,
-    among: Iterable[tuple[PartitionKey, PartitionState]],
+    among: Partitions,
     static: Mapping[str, str],
 ) -> Changes:
-    """Take a broker that registers anew out of the ISRs of some partitions, and out of their ELRs where it
-    may lack records: it doesn't prove what that directory holds, or the directory is gone.
+    """Remove a broker that registers anew from the ISRs of some partitions, and from their ELRs where it may
+    lack records: it doesn't prove the content of that directory, or the directory is missing.
 
-    `has`: what it registers with; where it has tried more than once, what holds of each.
+    `has`: the data that it registers with. If it has tried more than once, the data of each attempt.
     """
-    rules = _Rules(image, static)
+    elections = Elections(image, static)
     for key, state in among:
         directory = state.directory_of(broker_id)
         missing = any(each.is_missing(directory) for each in has)
         lost = missing or any(each.lost(directory) for each in has)
-        change: PartitionChange | None = None
+        after, reason = state, ChangeReason.BROKER_RESTARTED
         if broker_id in state.isr or (lost and broker_id in state.elr):
-            election = _leave(rules, key, state, broker_id, lost=lost, awaited=missing)
-            change = as_change(*key, state, election, reason=ChangeReason.BROKER_RESTARTED)
+            election = _leave(elections, key, state, broker_id, lost=lost, awaited=missing)
+            after, reason = elected(state, election), election.reason(reason)
         elif state.leader != NO_LEADER or broker_id not in state.eligible.last_known:
             continue
         if missing and is_reserved(directory) and directory != LOST:
-            # Or what nobody wrote down would pass for what it has now.
-            change = _with_directories(
-                key, change, state.moved_to(broker_id, LOST), reason=ChangeReason.BROKER_RESTARTED
-            )
+            # Or a replica whose directory was never recorded would count as in one that is here now.
+            after = after._replace(directories=state.moved_to(broker_id, LOST))
+        change = change_between(key, state, after, reason=reason)
         if change is not None:
             yield (change,)
 
@@ -136,45 +135,21 @@ def lose_directories(broker: BrokerState, failed: Collection[uuid.UUID]) -> Grou
     return ((record,),)
 
 
-def leave_offline(
-    image: MetadataImage, *, among: Iterable[tuple[PartitionKey, PartitionState]], static: Mapping[str, str]
-) -> Changes:
-    """Take brokers out of the ISR and the ELR of those of some partitions whose replica is in a directory
-    that its broker has no more. Replicas that it has not reported yet leave when it does
+def leave_offline(image: MetadataImage, *, among: Partitions, static: Mapping[str, str]) -> Changes:
+    """Remove brokers from the ISR and the ELR of those of some partitions whose replica is in a directory
+    that its broker has lost. Replicas that it has not reported yet leave when it does
     (`assign_replicas_to_dirs`)."""
-    rules = _Rules(image, static)
+    elections = Elections(image, static)
     for key, state in among:
-        after, unclean = state, False
+        after, reason = state, ChangeReason.DIRECTORY_FAILED
         for broker_id in (*state.isr, *state.elr):
-            # Who is not registered has left already, or is about to.
+            # A broker that is not registered has left already, or is about to.
             if image.broker(broker_id) is not None and not directory_online(image, state, broker_id):
-                election = _leave(rules, key, after, broker_id, lost=True, awaited=True)
-                after, unclean = _elected(after, election), unclean or election.unclean
-        if after is not state:
-            change = as_change(
-                *key,
-                state,
-                Election(
-                    leader=after.leader,
-                    isr=after.isr,
-                    recovery=after.leader_recovery_state,
-                    elr=after.elr,
-                    last_known=after.eligible.last_known,
-                    unclean=unclean,
-                ),
-                reason=ChangeReason.DIRECTORY_FAILED,
-            )
-            if change is not None:
-                yield (change,)
-
-
-def _elected(state: PartitionState, election: Election) -> PartitionState:
-    return state._replace(
-        leader=election.leader,
-        isr=election.isr,
-        leader_recovery_state=election.recovery,
-        eligible=as_eligible(election.elr, election.last_known),
-    )
+                election = _leave(elections, key, after, broker_id, lost=True, awaited=True)
+                after, reason = elected(after, election), election.reason(reason)
+        change = change_between(key, state, after, reason=reason)
+        if change is not None:
+            yield (change,)
 
 
 # A broker says where its replicas are
@@ -215,27 +190,23 @@ def assign_replicas_to_dirs(
             ErrorCode.INVALID_REQUEST,
             f"{asked} assignments, more than the {MAX_ASSIGNMENTS} allowed in a request",
         )
-    rules = _Rules(image, static)
-    results: list[DirectoryAssignmentResult] = []
-    groups: list[tuple[PartitionChange]] = []
+    elections = Elections(image, static)
     seen = set() if seen is None else seen
-    for item in request.assignments:
-        key, error = PartitionKey(item.topic_id, item.partition_id), ErrorCode.NONE
-        try:
-            state = _checked(image, broker.broker_id, item)
-            if key in seen:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "each partition may appear once")
-            seen.add(key)
-            change = _assigned(rules, key, state, broker, item.directory_id)
-        except ApiError as refused:
-            error = refused.code
-        else:
-            if change is not None:
-                groups.append((change,))
-        results.append(
-            DirectoryAssignmentResult(topic_id=item.topic_id, partition_id=item.partition_id, error=error)
-        )
-    return Outcome(response=AssignReplicasToDirsResponse(results=tuple(results)), groups=tuple(groups))
+
+    def decide(item: DirectoryAssignment) -> tuple[PartitionChange, ...]:
+        key = PartitionKey(item.topic_id, item.partition_id)
+        state = _checked(image, broker.broker_id, item)
+        if key in seen:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "each partition may appear once")
+        seen.add(key)
+        change = _assigned(elections, key, state, broker, item.directory_id)
+        return () if change is None else (change,)
+
+    def answer(item: DirectoryAssignment, error: ErrorCode, _: str | None) -> DirectoryAssignmentResult:
+        return DirectoryAssignmentResult(topic_id=item.topic_id, partition_id=item.partition_id, error=error)
+
+    results, groups = decide_each(request.assignments, decide, answer)
+    return Outcome(response=AssignReplicasToDirsResponse(results=results), groups=groups)
 
 
 def _checked(image: MetadataImage, broker_id: int, item: DirectoryAssignment) -> PartitionState:
@@ -252,107 +223,85 @@ def _checked(image: MetadataImage, broker_id: int, item: DirectoryAssignment) ->
 
 
 def _assigned(
-    rules: "_Rules", key: PartitionKey, state: PartitionState, broker: BrokerState, directory: uuid.UUID
+    elections: Elections, key: PartitionKey, state: PartitionState, broker: BrokerState, directory: uuid.UUID
 ) -> PartitionChange | None:
     broker_id = broker.broker_id
     if directory == LOST:
-        return _given_up(rules, key, state, broker_id)
+        return _given_up(elections, key, state, broker_id)
     if directory == DISCARDED:
-        return _discarded(rules, key, state, broker_id)
+        return _discarded(elections, key, state, broker_id)
     if state.directory_of(broker_id) == directory:
         return None
-    after = state._replace(directories=state.moved_to(broker_id, directory))
-    change: PartitionChange | None = None
-    reason = ChangeReason.DIRECTORY_ASSIGNED
+    after, reason = (
+        state._replace(directories=state.moved_to(broker_id, directory)),
+        ChangeReason.DIRECTORY_ASSIGNED,
+    )
+    election: Election | None = None
     if broker.log_dirs and directory not in broker.log_dirs:
         reason = ChangeReason.DIRECTORY_FAILED
         if broker_id in (*state.isr, *state.elr):
-            election = _leave(rules, key, after, broker_id, lost=True, awaited=True)
-            change = as_change(*key, after, election, reason=reason)
+            election = _leave(elections, key, after, broker_id, lost=True, awaited=True)
     elif state.leader == NO_LEADER:
-        change = as_change(*key, after, rules.elect(key, after), reason=reason)
-    return _with_directories(key, change, after.directories, reason=reason)
+        election = elections.offline(key, after)
+    if election is not None:
+        after, reason = elected(after, election), election.reason(reason)
+    return change_between(key, state, after, reason=reason)
 
 
 def _given_up(
-    rules: "_Rules", key: PartitionKey, state: PartitionState, broker_id: int
+    elections: Elections, key: PartitionKey, state: PartitionState, broker_id: int
 ) -> PartitionChange | None:
-    """Another member leads, or another eligible replica where there is none. This one stays eligible where it
-    would have been: it is opened with all its records, or not at all."""
+    """Elect another member, or another eligible replica where there is none. The broker's own replica stays
+    eligible where it would have been: it is opened with all its records, or not at all."""
     if state.leader != broker_id:
         return None
-    election = rules.elect(key, state, leaving=broker_id)
+    election = elections.offline(key, state, leaving=broker_id)
     if election.leader not in (*state.isr, *state.elr):
         return None
-    return as_change(*key, state, election, reason=ChangeReason.DIRECTORY_FAILED)
+    return as_change(key, state, election, cause=ChangeReason.DIRECTORY_FAILED)
 
 
-def _discarded(rules: "_Rules", key: PartitionKey, state: PartitionState, broker_id: int) -> PartitionChange:
-    """The replica leaves the ISR and the ELR, and its directory counts as lost until the broker names one: it
-    can't lead meanwhile, nor join the ISR.
+def _discarded(
+    elections: Elections, key: PartitionKey, state: PartitionState, broker_id: int
+) -> PartitionChange | None:
+    """Remove the replica from the ISR and the ELR. Its directory counts as lost until the broker names one:
+    meanwhile it can't lead, nor join the ISR.
 
     The leader epoch goes up in any case. A fetch that still tells of the old log, or an ISR that the leader
     asked for because of one, is of an older epoch and refused. Raises `ApiError` where the others would not
     be enough.
     """
-    others = [each for each in state.isr if each != broker_id and rules.may_lead(state, each)]
+    others = [each for each in state.isr if each != broker_id and may_lead(elections.image, state, each)]
     if not others or state.leader_recovery_state is LeaderRecoveryState.RECOVERING:
         raise ApiError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no other live replica is sure to have every record"
         )
     counts = broker_id in (*state.isr, *state.elr)
-    if counts and len(others) < min(rules.min_isr(key), len(state.original_replicas)):
+    if counts and len(others) < min(elections.settings(key).min_isr, len(state.original_replicas)):
         raise ApiError(
             ErrorCode.NOT_ENOUGH_REPLICAS, "fewer than min.insync.replicas would be left in the ISR"
         )
-    election = rules.elect(key, state, leaving=broker_id, lost=True)
-    change = as_change(*key, state, election, reason=ChangeReason.REPLICA_DISCARDED)
-    change = _with_directories(
-        key, change, state.moved_to(broker_id, LOST), reason=ChangeReason.REPLICA_DISCARDED
+    election = elections.offline(key, state, leaving=broker_id, lost=True)
+    after = elected(state, election)._replace(
+        directories=state.moved_to(broker_id, LOST), leader_epoch=Epoch(state.leader_epoch + 1)
     )
-    return replace(change, leader=election.leader)
-
-
-# Elections
-
-
-class _Rules:
-    """Elections by the settings of the partition's topic."""
-
-    def __init__(self, image: MetadataImage, static: Mapping[str, str]) -> None:
-        self._image = image
-        self._topics = TopicRules(image, static)
-
-    def unclean(self, key: PartitionKey) -> bool:
-        return self._topics.of(key.topic_id).unclean
-
-    def min_isr(self, key: PartitionKey) -> int:
-        return self._topics.of(key.topic_id).min_isr
-
-    def may_lead(self, state: PartitionState, broker_id: int) -> bool:
-        return may_lead(self._image, state, broker_id)
-
-    def elect(
-        self, key: PartitionKey, state: PartitionState, *, leaving: int | None = None, lost: bool = False
-    ) -> Election:
-        unclean, min_isr = self._topics.of(key.topic_id)
-        return offline_partition(
-            state,
-            acceptable=partial(may_lead, self._image, state),
-            unclean=unclean,
-            min_isr=min_isr,
-            leaving=leaving,
-            lost=lost,
-        )
+    return change_between(key, state, after, reason=election.reason(ChangeReason.REPLICA_DISCARDED))
 
 
 def _leave(
-    rules: _Rules, key: PartitionKey, state: PartitionState, broker_id: int, *, lost: bool, awaited: bool
+    elections: Elections,
+    key: PartitionKey,
+    state: PartitionState,
+    broker_id: int,
+    *,
+    lost: bool,
+    awaited: bool,
 ) -> Election:
-    """The broker leaves the ISR; the ELR too if it is `lost`. `awaited`: its directory may come back, and if
-    nobody else is sure to have all committed records, the partition has no leader until then."""
+    """Remove the broker from the ISR; if it is `lost`, from the ELR too. `awaited`: its directory may come
+    back. If no other replica is sure to have all committed records, the partition has no leader until
+    then."""
     others = {*state.isr, *state.elr} - {broker_id}
-    if awaited and not others and not rules.unclean(key):
+    if awaited and not others and not elections.settings(key).unclean:
         return Election(
             leader=NO_LEADER,
             isr=(),
@@ -360,18 +309,4 @@ def _leave(
             last_known=(broker_id,),
             none=NoLeader.DIRECTORY_AWAITED,
         )
-    return rules.elect(key, state, leaving=broker_id, lost=lost)
-
-
-def _with_directories(
-    key: PartitionKey,
-    change: PartitionChange | None,
-    directories: tuple[uuid.UUID, ...],
-    *,
-    reason: ChangeReason,
-) -> PartitionChange:
-    if change is None:
-        return PartitionChange(
-            topic_id=key.topic_id, partition_id=key.partition_id, directories=directories, reason=reason
-        )
-    return replace(change, directories=directories)
+    return elections.offline(key, state, leaving=broker_id, lost=lost)

@@ -1,11 +1,15 @@
 """The outcome of an operation: records to append, and the answer to give after their commit."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
-from quorate.broker.controller.operations.belongings import Belongings
-from quorate.broker.metadata import Record
+from quorate.broker.controller.operations.directories import Belongings
+from quorate.broker.metadata import ApiError, Record
+from quorate.error_code import ErrorCode
 
+A = TypeVar("A")
+T = TypeVar("T")
 R = TypeVar("R")
 
 Groups: TypeAlias = tuple[tuple[Record, ...], ...]
@@ -18,22 +22,43 @@ class Departure:
 
     broker_id: int
     broker_epoch: int
-    """Of the incarnation that leaves."""
+    """The epoch of the incarnation that leaves."""
     has: Belongings | None
-    """What it registers again with; None: nothing, and it leaves every ELR."""
+    """The data that the broker registers again with. None: it has none, and leaves every ELR."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[R]):
-    """`groups` in order, each atomic: committed whole or not at all. Different groups may end up in different
-    batches, so whatever stands between two of them must be a state to live with."""
+    """The outcome of an operation. Different groups may end up in different batches, so the state between any
+    two of them must be sound."""
 
     response: R
     groups: Groups = ()
     first: Departure | None = None
-    """What has to be done, after `groups`, before the operation can be decided; until then there is no
-    answer, and `response` means nothing."""
+    """The work to do, after `groups`, before the operation can be decided. Until then there is no answer, and
+    `response` means nothing."""
 
     @property
     def records(self) -> tuple[Record, ...]:
         return tuple(record for group in self.groups for record in group)
+
+
+def decide_each(
+    items: Iterable[T],
+    decide: Callable[[T], tuple[Record, ...]],
+    answer: Callable[[T, ErrorCode, str | None], A],
+) -> tuple[tuple[A, ...], Groups]:
+    """Decide about each item by itself. Return the answers, in order, and the records of each item that has
+    any as an atomic group. `decide`: the records; it refuses the item with `ApiError`."""
+    answers: list[A] = []
+    groups: list[tuple[Record, ...]] = []
+    for item in items:
+        try:
+            records = decide(item)
+        except ApiError as error:
+            answers.append(answer(item, error.code, error.message))
+            continue
+        answers.append(answer(item, ErrorCode.NONE, None))
+        if records:
+            groups.append(records)
+    return tuple(answers), tuple(groups)

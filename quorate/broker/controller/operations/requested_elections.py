@@ -1,13 +1,10 @@
 """ElectLeaders: an administrator asks for preferred leaders, or for leaders at any price (KIP-460)."""
 
 from collections.abc import Mapping
-from functools import partial
 
 from quorate.broker.controller.operations.elections import NoLeader, as_change
-from quorate.broker.controller.operations.leader_selectors import offline_partition, preferred_replica
-from quorate.broker.controller.operations.online_directories import may_lead
-from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.operations.topic_rules import TopicRules
+from quorate.broker.controller.operations.leaderships import Elections
+from quorate.broker.controller.operations.outcome import Outcome, decide_each
 from quorate.broker.controller.rpc import (
     ElectionType,
     ElectLeadersItem,
@@ -38,26 +35,23 @@ def elect_leaders(
     committed record if there is one, and any other if there is none, whatever the topic's setting. `seen`:
     the partitions of the request's earlier portions, to which these are added; one that is asked for again
     has its leader by then."""
-    rules = TopicRules(image, static)
+    elections = Elections(image, static)
     seen = set() if seen is None else seen
-    results: list[ElectLeadersResult] = []
-    groups: list[tuple[PartitionChange]] = []
-    for item in request.partitions:
-        error, message = ErrorCode.NONE, None
-        try:
-            key, state = _found(image, item)
-            if key in seen:
-                raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"{_named(item)} is named twice in the request")
-            seen.add(key)
-            groups.append((_change(image, rules, request.election_type, item, key, state),))
-        except ApiError as refused:
-            error, message = refused.code, refused.message
-        results.append(
-            ElectLeadersResult(
-                topic=item.topic, partition_id=item.partition_id, error=error, error_message=message
-            )
+
+    def decide(item: ElectLeadersItem) -> tuple[PartitionChange]:
+        key, state = _found(image, item)
+        if key in seen:
+            raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"{_named(item)} is named twice in the request")
+        seen.add(key)
+        return (_change(elections, request.election_type, item, key, state),)
+
+    def answer(item: ElectLeadersItem, error: ErrorCode, message: str | None) -> ElectLeadersResult:
+        return ElectLeadersResult(
+            topic=item.topic, partition_id=item.partition_id, error=error, error_message=message
         )
-    return Outcome(response=ElectLeadersResponse(results=tuple(results)), groups=tuple(groups))
+
+    results, groups = decide_each(request.partitions, decide, answer)
+    return Outcome(response=ElectLeadersResponse(results=results), groups=groups)
 
 
 def _named(item: ElectLeadersItem) -> str:
@@ -76,22 +70,19 @@ def _found(image: MetadataImage, item: ElectLeadersItem) -> tuple[PartitionKey, 
 
 
 def _change(
-    image: MetadataImage,
-    rules: TopicRules,
+    elections: Elections,
     election_type: ElectionType,
     item: ElectLeadersItem,
     key: PartitionKey,
     state: PartitionState,
 ) -> PartitionChange:
-    acceptable = partial(may_lead, image, state)
-    min_isr = rules.of(key.topic_id).min_isr
     if election_type is ElectionType.PREFERRED:
         if state.leader == state.replicas[0]:
             raise ApiError(
                 ErrorCode.ELECTION_NOT_NEEDED,
                 f"Broker {state.leader} is the first replica of {_named(item)} and leads it.",
             )
-        election = preferred_replica(state, acceptable=acceptable, min_isr=min_isr)
+        election = elections.preferred(key, state)
         if isinstance(election, NoLeader):
             raise ApiError(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -103,14 +94,14 @@ def _change(
             raise ApiError(
                 ErrorCode.ELECTION_NOT_NEEDED, f"Broker {state.leader} leads {_named(item)} already."
             )
-        election = offline_partition(state, acceptable=acceptable, min_isr=min_isr, unclean=True)
+        election = elections.offline(key, state, unclean=True)
         if election.none is not None:
             raise ApiError(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
                 f"No broker can lead {_named(item)}: {election.none.value}.",
             )
         reason = ChangeReason.ELECTION_ASKED_FOR
-    change = as_change(*key, state, election, reason=reason)
+    change = as_change(key, state, election, cause=reason)
     if change is None:
         # The checks above leave no election that changes nothing.
         raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"{_named(item)} has that leader already.")

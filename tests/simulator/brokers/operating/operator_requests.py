@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.controller.rpc import (
-    FewerPartitions,
-    RpcDecodeError,
-    ShrinkTopicsRequest,
-    decode_answer,
-    encode_request,
-)
+from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
+from quorate.broker.controller.rpc_codec import RpcDecodeError, decode_answer, encode_request
 from quorate.broker.metadata import ConfigResource, QuotaEntity
 from quorate.broker.wire import BY_NAME, ApiKey, WireClient, wire_code
 from quorate.broker.wire.codecs import ProducePartition, ProduceRequest, ProduceTopic

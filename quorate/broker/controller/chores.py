@@ -1,38 +1,39 @@
 """Chores: the consequences of a record in many partitions, carried out in pieces.
 
-A broker that is fenced has to leave its ISRs, one that is unfenced may lead what nobody could, a lower
-min.insync.replicas empties ELRs: each of them may concern a million partitions, and no step of the controller
-may take longer than some milliseconds. So the record that says what is going on comes first, alone. What
-follows from it is a rule about the image, not a list: no inactive broker is in an ISR, no replica in a
-directory that is offline is in an ISR or an ELR, no partition is without a leader that somebody could lead,
-no ELR outlives its need. A piece brings some partitions nearer to the rule, decided from the image as it is
-by then, and is sound by itself. Whatever happens between two pieces (an AlterPartition, a heartbeat, another
-piece of work), and whoever becomes the controller, the next piece starts from what is there; the work is done
-when the rule holds.
+A broker that is fenced has to leave its ISRs, one that is unfenced may lead partitions without a leader, a
+lower min.insync.replicas empties ELRs. Each of them may concern a million partitions, and no step of the
+controller may take longer than some milliseconds. So the record of the change comes first, alone. What
+follows from it is a rule about the image, not a list: no inactive broker is in an ISR, no replica in an
+offline directory is in an ISR or an ELR, no partition is without a leader that could have one, no ELR
+outlives its need. A piece brings some partitions nearer to the rule, decided from the image as it is by then,
+and is sound by itself. Anything may happen between two pieces (an AlterPartition, a heartbeat, another
+controller): the next piece starts from the image, and the work is done when the rule holds.
 
 Between two pieces a fenced broker may still be a member of ISRs, and even a leader. It is not elected, joins
 no ISR, and isn't unfenced or registered anew before it has left them (`brokers.heartbeat`,
-`brokers.register_broker`); to commit nothing without it is what an ISR member is for, dead or alive.
+`brokers.register_broker`). An ISR member that is dead is still one: nothing is committed without it.
 """
 
 import enum
+import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
-from quorate.broker.controller.chores.sweep import Sweep
 from quorate.broker.controller.operations import (
     Belongings,
+    Changes,
     Departure,
+    Elections,
     Groups,
     Partitions,
-    ReassignmentRules,
     elect_leaderless,
     elect_preferred,
     end_reassignments,
+    ended,
     leave_isrs,
     leave_offline,
     leave_with,
@@ -44,18 +45,18 @@ from quorate.broker.metadata import (
     Config,
     MetadataImage,
     PartitionChange,
+    PartitionKey,
+    PartitionState,
     Record,
     RegisterBroker,
     UnregisterBroker,
 )
-from quorate.runtime import get_logger
+from quorate.runtime import WORK, get_logger
 
 log = get_logger(__name__)
 
 LOOKS_PER_CHANGE: Final = 16
 """A partition that is only looked at costs less than this part of one that is changed."""
-
-Changes = Iterator[tuple[PartitionChange]]
 
 
 class ChoreKind(enum.Enum):
@@ -70,11 +71,58 @@ class ChoreKind(enum.Enum):
 
 
 class Name(NamedTuple):
-    """One chore of each at a time."""
+    """The name of a chore. There is one of each at a time."""
 
     kind: ChoreKind
     broker_id: int = -1
-    """Of the broker that leaves."""
+    """The broker that leaves."""
+
+
+class _Sweep:
+    """A pass over the image's partitions, a few at a time, while records are applied in between.
+
+    It visits each partition that exists when it begins, unless its topic is deleted before its turn. A
+    partition that a record creates later isn't visited: its creation is decided with the image as it is then.
+    """
+
+    __slots__ = ("_partition_id", "_topic", "_topic_ids")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._topic_ids: list[uuid.UUID] = list(image.topics)
+        self._topic = 0
+        self._partition_id = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._topic == len(self._topic_ids)
+
+    def look(self, image: MetadataImage, *, most: int) -> Iterator[tuple[PartitionKey, PartitionState]]:
+        """Yield up to `most` further partitions. The next call continues where the iterator is left. Nothing
+        may be applied to the image while the iterator is in use."""
+        left = most
+        while left and self._topic < len(self._topic_ids):
+            topic_id = self._topic_ids[self._topic]
+            states = image.partitions(topic_id)
+            first = self._partition_id
+            # As one slice, because a look at a single partition costs as much again.
+            for partition_id, state in enumerate(states[first : first + left], first):
+                self._partition_id += 1
+                left -= 1
+                WORK.records += 1
+                yield PartitionKey(topic_id, partition_id), state
+            if self._partition_id >= len(states):
+                # A topic without partitions counts too, so that a million of them don't make one piece.
+                left -= left > 0 and not states
+                self._topic += 1
+                self._partition_id = 0
+
+
+class _RuleChanges(Protocol):
+    """Yields the records that some partitions need under a rule."""
+
+    def __call__(
+        self, image: MetadataImage, /, *, among: Partitions, static: Mapping[str, str]
+    ) -> Changes: ...
 
 
 class Chore:
@@ -94,7 +142,7 @@ class Chore:
         self._changes = changes
         self._needed = needed
         self._most = most
-        self._sweep: Sweep | None = None
+        self._sweep: _Sweep | None = None
         self._stale = False
         self._changed = 0
         self.finished = trio.Event()
@@ -110,7 +158,7 @@ class Chore:
         if not self._needed(image):
             return (), 0
         if self._sweep is None or self._sweep.ended:
-            self._sweep, self._stale, self._changed = Sweep(image), False, 0
+            self._sweep, self._stale, self._changed = _Sweep(image), False, 0
         sweep, looked = self._sweep, 0
 
         def counted() -> Partitions:
@@ -147,25 +195,26 @@ class Chores:
     )
 
     def __init__(self, image: MetadataImage, *, static: Mapping[str, str], size: int) -> None:
-        """`size`: how many partitions one piece may change."""
+        """`size`: the number of partitions that one piece may change."""
         self.image = image
-        """What is decided from; the active controller puts another in its place when a transaction ends."""
+        """The image that chores are decided from. The active controller replaces it when a transaction
+        ends."""
         self._static = static
         self._size = size
         self._by_name: dict[Name, Chore] = {}
         self._order: deque[Name] = deque()
         self._lost: set[int] = set()
         self._has: dict[int, set[Belongings]] = {}
-        """What brokers that are about to register anew have."""
+        """The data of brokers that are about to register anew."""
         self._leaves_for: dict[int, ChangeReason] = {}
-        """Why brokers leave that are being unregistered, of which no record says anything yet."""
+        """The reasons of brokers that leave before a record gives one: they are being unregistered."""
         self._elects_for = ChangeReason.BROKER_UNFENCED
-        """Why partitions without a leader may have one."""
+        """The reason why partitions without a leader may have one."""
 
     def __bool__(self) -> bool:
         return bool(self._order)
 
-    # What has to be done
+    # Beginning chores
 
     def repair(self) -> None:
         """Begin the chores that an earlier controller may not have finished."""
@@ -197,7 +246,7 @@ class Chores:
             case UnregisterBroker():
                 self.end_reassignments()
             case PartitionChange(isr=isr) if isr is not None and self._may_end(record):
-                # An election: who asks for an ISR or for replicas ends what can end in the same record.
+                # An election. AlterPartition and reassignment requests end one in their own record.
                 self.end_reassignments()
             case Config(name="unclean.leader.election.enable"):
                 self.elect(ChangeReason.CONFIG_CHANGED)
@@ -245,12 +294,8 @@ class Chores:
 
     def offline(self) -> Chore:
         """Remove replicas from ISRs and ELRs whose directory their broker no longer has."""
-        name = Name(ChoreKind.OFFLINE)
-        self._again(name)
-        return self._begin(
-            name,
-            lambda image, among: leave_offline(image, among=among, static=self._static),
-            lambda image: bool(image.isr_members()) or image.has_elrs,
+        return self._begin_anew(
+            ChoreKind.OFFLINE, leave_offline, lambda image: bool(image.isr_members()) or image.has_elrs
         )
 
     def leaves(self, broker_id: int) -> bool:
@@ -265,46 +310,29 @@ class Chores:
 
     def elect(self, reason: ChangeReason) -> Chore:
         """Elect leaders for leaderless partitions that can have one. `reason`: the cause of the elections."""
-        name = Name(ChoreKind.ELECT)
         self._elects_for = reason
-        self._again(name)
-        return self._begin(
-            name,
-            lambda image, among: elect_leaderless(
-                image, among=among, static=self._static, reason=self._elects_for
+        return self._begin_anew(
+            ChoreKind.ELECT,
+            lambda image, *, among, static: elect_leaderless(
+                image, among=among, static=static, reason=self._elects_for
             ),
             lambda image: image.leaderless_count > 0,
         )
 
     def settle(self) -> Chore:
         """Empty the ELRs of partitions whose ISR has `min.insync.replicas` members."""
-        name = Name(ChoreKind.SETTLE)
-        self._again(name)
-        return self._begin(
-            name,
-            lambda image, among: settle_elrs(image, among=among, static=self._static),
-            lambda image: image.has_elrs,
-        )
+        return self._begin_anew(ChoreKind.SETTLE, settle_elrs, lambda image: image.has_elrs)
 
     def end_reassignments(self) -> Chore:
         """End the reassignments whose target has enough replicas in the ISR."""
-        name = Name(ChoreKind.END)
-        self._again(name)
-        return self._begin(
-            name,
-            lambda image, among: end_reassignments(image, among=among, static=self._static),
-            lambda image: image.reassigning_count > 0,
-        )
+        return self._begin_anew(ChoreKind.END, end_reassignments, lambda image: image.reassigning_count > 0)
 
     def _may_end(self, record: PartitionChange) -> bool:
-        image = self.image
-        if not image.reassigning_count:
+        if not self.image.reassigning_count:
             return False
-        state = image.partition(record.topic_id, record.partition_id)
-        if state is None or not state.is_reassigning:
-            return False
-        topic = image.topics[record.topic_id].name
-        return ReassignmentRules(image, topic, static=self._static).ended(state) is not None
+        key = PartitionKey(record.topic_id, record.partition_id)
+        state = self.image.partition(*key)
+        return state is not None and ended(Elections(self.image, self._static), key, state) is not None
 
     def prefer(self, *, most: int, brokers: Collection[int]) -> Chore:
         """Return up to `most` partitions to their preferred leader, if that is one of `brokers`."""
@@ -313,6 +341,15 @@ class Chores:
             lambda image, among: elect_preferred(image, among=among, static=self._static, brokers=brokers),
             lambda image: True,
             most=most,
+        )
+
+    def _begin_anew(
+        self, kind: ChoreKind, changes: _RuleChanges, needed: Callable[[MetadataImage], bool]
+    ) -> Chore:
+        """Begin a chore, or visit all partitions again if it is under way."""
+        self._again(Name(kind))
+        return self._begin(
+            Name(kind), lambda image, among: changes(image, among=among, static=self._static), needed
         )
 
     def _again(self, name: Name) -> None:
@@ -334,7 +371,7 @@ class Chores:
             self._order.append(name)
         return chore
 
-    # Doing it
+    # Doing them
 
     def piece(self) -> Iterator[tuple[Groups, int]]:
         """Return a piece of work, of as many chores as fit: the records, and the number of partitions
@@ -368,7 +405,8 @@ class Chores:
 
 
 def _why_inactive(image: MetadataImage, broker_id: int) -> ChangeReason:
-    """Why a broker is inactive: as far as the image says, which an earlier version may have written."""
+    """Return the reason why a broker is inactive. Without one in the image, which an earlier version may have
+    written: the likeliest."""
     broker = image.broker(broker_id)
     if broker is None:
         return ChangeReason.BROKER_UNREGISTERED

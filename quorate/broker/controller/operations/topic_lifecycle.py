@@ -1,23 +1,21 @@
 """CreateTopics and DeleteTopics."""
 
-import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.operations.topics.new_partitions import (
+from quorate.broker.controller.operations.placement import check_manual, new_partitions, place
+from quorate.broker.controller.operations.topic_limits import (
     MAX_NEW_PARTITIONS,
     TOO_MANY,
     Charge,
+    check_name,
     check_size,
+    check_unprotected,
     free,
-    new_partitions,
 )
-from quorate.broker.controller.operations.topics.placement import check_manual, place
-from quorate.broker.controller.operations.topics.protected_topics import check_unprotected
 from quorate.broker.controller.rpc import (
     CreatedTopic,
     CreateTopicsRequest,
@@ -46,9 +44,6 @@ from quorate.broker.settings import TopicSettings
 from quorate.error_code import ErrorCode
 from quorate.present import present
 from quorate.runtime import Steps
-
-MAX_NAME_LENGTH: Final = 249
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +74,8 @@ def create_topics(
 ) -> Steps[Outcome[CreateTopicsResponse]]:
     """Create each topic that can be; each is atomic. `draws`: one for each topic asked for, in order.
     `asked`: how often each name is in the whole request, where this is a portion; `too_many`: whether that is
-    for more partitions than one may ask for; `charge`: who counts new partitions. The image stays as it is
-    between the steps.
+    for more partitions than one may ask for; `charge`: the counter of new partitions. The image stays as it
+    is between the steps.
 
     A name that is asked for more than once has one result, an error, at its first place.
     """
@@ -136,25 +131,6 @@ def _created(
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
     )
-
-
-def check_name(name: str) -> None:
-    """Refuse with `ApiError` what Kafka doesn't take as a topic's name."""
-    code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    if not name:
-        raise ApiError(code, "Topic name is invalid: the empty string is not allowed")
-    if name in (".", ".."):
-        raise ApiError(code, f"Topic name is invalid: '{name}' is not allowed")
-    if len(name) > MAX_NAME_LENGTH:
-        raise ApiError(
-            code, f"Topic name is invalid: the length of '{name:.40}...' is longer than {MAX_NAME_LENGTH}"
-        )
-    if _LEGAL_NAME.fullmatch(name) is None:
-        raise ApiError(
-            code,
-            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
-            "alphanumerics, '.', '_' and '-'",
-        )
 
 
 class _CollidingNames:
@@ -267,7 +243,7 @@ def delete_topics(
     charge: Charge = free,
 ) -> Outcome[DeleteTopicsResponse]:
     """Delete each topic named; each is atomic. `asked`: how often each is in the whole request, where this is
-    a portion; `charge`: who counts the partitions that go.
+    a portion; `charge`: the counter of deleted partitions.
 
     A topic that is asked for more than once, by its name and by its id too, stays. It has one result for its
     name, and one for its id.

@@ -1,25 +1,251 @@
-"""The requests that a broker passes on for its clients, and the controller's answers.
+"""The requests to the active controller: those that a broker makes for itself, those that it passes on for
+its clients, and the controller's answers.
 
-Field meanings are those of Kafka's messages of the same names.
+Field meanings are those of Kafka's messages of the same names. A field has the bounds that its type says,
+else 32 bits or 32,767 characters. A client may write anything into the fields that only pass through its
+broker. Therefore these are as wide as the message, and the operation refuses what does not fit. It gives the
+same refusal on a node that leads and by way of one that doesn't.
 """
 
 import enum
 import uuid
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
-from quorate.bounds import Integer, Most
-from quorate.broker.controller.rpc.controller_message import (
-    MAX_ITEMS,
-    MAX_MESSAGE_BYTES,
-    ControllerRequest,
-    ControllerResponse,
-    Count,
-    Outcome,
-    Position64,
+from quorate.bounds import Integer, Most, Numbered
+from quorate.broker.metadata import (
+    NO_LEADER,
+    BrokerId,
+    BrokerIds,
+    ConfigType,
+    Features,
+    LeaderId,
+    LeaderRecoveryState,
+    Listeners,
+    LogDirs,
+    PartitionId,
+    RegisteredName,
 )
-from quorate.broker.metadata import ConfigType
+from quorate.error_code import ErrorCode
 from quorate.runtime import Entropy
+
+MAX_MESSAGE_BYTES: Final = 8 << 20
+MAX_ITEMS: Final = 10_000
+"""The number of topics, partitions or resources in one message."""
+
+Epoch32: TypeAlias = Annotated[int, Integer(low=-1)]
+"""The epoch of a leader or of a partition; -1: unknown."""
+Position64: TypeAlias = Annotated[int, Integer(bits=64, low=-1)]
+"""The epoch of a broker, which is an offset, or an offset; -1: unknown."""
+Count: TypeAlias = Annotated[int, Integer(low=0)]
+
+CONTROLLER_CODES: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INELIGIBLE_REPLICA,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.INVALID_REGISTRATION,
+    }
+)
+"""The codes of Kafka that a controller answers with. A broker takes no other code from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The success of a request, or of one part of it."""
+
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerResponse(Outcome):
+    """The common fields of all answers."""
+
+
+R_co = TypeVar("R_co", bound=ControllerResponse, covariant=True)
+
+
+class ControllerRequest(Generic[R_co]):
+    """A request that is answered with an `R_co`."""
+
+    __slots__ = ()
+    repeatable: ClassVar[bool] = True
+    """Whether it may be sent again when it is not known whether it was carried out."""
+
+    def attempt(self, entropy: Entropy) -> Self:
+        """The request as it is sent next."""
+        return self
+
+    def after_unknown_outcome(self) -> Self:
+        """The request that follows this attempt."""
+        return self
+
+
+# Requests of a broker for itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRequest(ControllerRequest["RegisterBrokerResponse"]):
+    broker_id: BrokerId
+    cluster_id: str
+    incarnation_id: uuid.UUID
+    listeners: Listeners
+    features: Features = ()
+    rack: RegisteredName | None = None
+    log_dirs: LogDirs = ()
+    """The directories that are online, by id (KIP-858)."""
+    previous_broker_epoch: Position64 = -1
+    """The epoch of this broker's earlier life whose data it has in full: it shut down in order, or its host
+    has run on since (KIP-966); -1: it can't tell."""
+    previous_log_dirs: LogDirs = ()
+    """The directories that the broker had in that life. A directory that is not in `log_dirs` too is missing
+    now, with the replicas that were in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerResponse(ControllerResponse):
+    broker_epoch: Position64 = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeatRequest(ControllerRequest["BrokerHeartbeatResponse"]):
+    broker_id: BrokerId
+    broker_epoch: Position64
+    current_metadata_offset: Position64
+    """The last offset (inclusive) that the broker has applied; -1: none."""
+    want_fence: bool = False
+    want_shut_down: bool = False
+    # 5 was `offline_replicas`.
+    offline_log_dirs: Annotated[LogDirs, Numbered(6)] = ()
+    """The directories that have failed since the broker started, in every heartbeat (KIP-858)."""
+    completed_metadata_offset: Position64 | None = None
+    """Ours: the last offset (inclusive) up to which the broker has completed all changes of its replicas; -1:
+    none, None: it is of a version that doesn't say."""
+    pending_changes: Count = 0
+    """Ours: changes of its replicas that the broker has begun and not ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeatResponse(ControllerResponse):
+    is_caught_up: bool = False
+    is_fenced: bool = True
+    should_shut_down: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrMember:
+    """A broker proposed for the ISR, and its epoch as the leader saw it in the broker's fetches; -1: unknown,
+    not checked (the leader itself, and members that were in already)."""
+
+    broker_id: BrokerId
+    broker_epoch: Position64 = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionItem:
+    topic_id: uuid.UUID
+    partition_id: PartitionId
+    leader_epoch: Epoch32
+    partition_epoch: Epoch32
+    new_isr: Annotated[tuple[IsrMember, ...], Most(1 << 10)]
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionRequest(ControllerRequest["AlterPartitionResponse"]):
+    broker_id: BrokerId
+    broker_epoch: Position64
+    partitions: Annotated[tuple[AlterPartitionItem, ...], Most(MAX_ITEMS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionResult:
+    error: ErrorCode = ErrorCode.NONE
+    topic_id: uuid.UUID
+    partition_id: PartitionId
+    leader: LeaderId = NO_LEADER
+    leader_epoch: Epoch32 = -1
+    isr: BrokerIds = ()
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    partition_epoch: Epoch32 = -1
+    eligible_leader_replicas: BrokerIds = ()
+    """Committed with `isr`: the leader commits nothing while there are any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionResponse(ControllerResponse):
+    partitions: Annotated[tuple[AlterPartitionResult, ...], Most(MAX_ITEMS)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryAssignment:
+    """The directory that the sender's replica of a partition is in."""
+
+    topic_id: uuid.UUID
+    partition_id: PartitionId
+    directory_id: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicasToDirsRequest(ControllerRequest["AssignReplicasToDirsResponse"]):
+    broker_id: BrokerId
+    broker_epoch: Position64
+    assignments: Annotated[tuple[DirectoryAssignment, ...], Most(MAX_ITEMS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryAssignmentResult:
+    error: ErrorCode = ErrorCode.NONE
+    topic_id: uuid.UUID
+    partition_id: PartitionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicasToDirsResponse(ControllerResponse):
+    results: Annotated[tuple[DirectoryAssignmentResult, ...], Most(MAX_ITEMS)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIdsRequest(ControllerRequest["AllocateProducerIdsResponse"]):
+    broker_id: BrokerId
+    broker_epoch: Position64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIdsResponse(ControllerResponse):
+    first_producer_id: Position64 = -1
+    count: Count = 0
+
+
+# Requests of its clients
 
 AnyReplicas: TypeAlias = Annotated[tuple[int, ...], Most(MAX_MESSAGE_BYTES)]
 """Broker ids as a client wrote them."""

@@ -1,14 +1,19 @@
-"""The placement of a new partition's replicas on brokers."""
+"""New partitions: the placement of their replicas on brokers, and their records."""
 
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.metadata import ApiError
+from quorate.broker.controller.operations.directories import default_directory
+from quorate.broker.metadata import ApiError, MetadataImage, Partition, TopicState
 from quorate.error_code import ErrorCode
+from quorate.runtime import Steps
 
+_PER_STEP: Final = 64
+"""Partitions: some hundred microseconds."""
 NO_RACKS: Final[Mapping[int, str | None]] = MappingProxyType({})
 
 
@@ -143,3 +148,40 @@ def check_manual(replicas: Sequence[int], *, registered: AbstractSet[int], facto
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), "
             f"but this is not consistent with the others, which have {factor}.",
         )
+
+
+def new_partitions(
+    image: MetadataImage, assigned: Iterator[tuple[int, ...]], *, topic: TopicState, first: int = 0
+) -> Steps[list[Partition]]:
+    """Return partitions `first` and following of `topic`, each with the next of the `assigned` replicas. The
+    first active one leads. Raises `ApiError`, also what `assigned` raises."""
+    partitions: list[Partition] = []
+    # There are far fewer lists of replicas than partitions.
+    known: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[uuid.UUID, ...]]] = {}
+    for partition_id, replicas in enumerate(assigned, first):
+        if replicas not in known:
+            known[replicas] = (
+                tuple(broker for broker in replicas if image.is_active(broker)),
+                tuple(default_directory(image, broker) for broker in replicas),
+            )
+        isr, directories = known[replicas]
+        if partition_id % _PER_STEP == _PER_STEP - 1:
+            yield
+        if not isr:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for partition "
+                f"{partition_id} are fenced or in controlled shutdown.",
+            )
+        partitions.append(
+            Partition(
+                topic_id=topic.topic_id,
+                partition_id=partition_id,
+                replicas=replicas,
+                isr=isr,
+                leader=isr[0],
+                leader_epoch=topic.first_epoch(partition_id),
+                directories=directories,
+            )
+        )
+    return partitions

@@ -1,27 +1,56 @@
-"""CreatePartitions: more partitions for topics that there are."""
+"""CreatePartitions and our ShrinkTopics: a topic gets more partitions, or loses its last ones.
+
+Kafka has no request like ShrinkTopics. The design of its V2 controller has.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.operations.topics.new_partitions import (
+from quorate.broker.controller.operations.outcome import Outcome, decide_each
+from quorate.broker.controller.operations.placement import (
+    check_manual,
+    new_partitions,
+    place,
+    place_after,
+)
+from quorate.broker.controller.operations.topic_limits import (
     TOO_MANY,
     Charge,
     check_size,
+    check_unprotected,
     free,
-    new_partitions,
 )
-from quorate.broker.controller.operations.topics.placement import check_manual, place, place_after
-from quorate.broker.controller.operations.topics.protected_topics import check_unprotected
 from quorate.broker.controller.rpc import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     ExtendedTopic,
+    FewerPartitions,
     MorePartitions,
+    ShrinkTopicsRequest,
+    ShrinkTopicsResponse,
+    ShrunkTopic,
 )
-from quorate.broker.metadata import ApiError, MetadataImage, Partition, Record, TopicState
+from quorate.broker.metadata import (
+    MAX_FIRST_EPOCHS,
+    ApiError,
+    MetadataImage,
+    Partition,
+    Record,
+    ShrinkTopic,
+    TopicState,
+)
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps
+
+
+def _hosted(image: MetadataImage, name: str) -> TopicState:
+    """Return the topic. Raises `ApiError`."""
+    topic = image.topic(name)
+    if topic is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        )
+    return topic
 
 
 def create_partitions(
@@ -32,9 +61,9 @@ def create_partitions(
     too_many: bool = False,
     charge: Charge = free,
 ) -> Steps[Outcome[CreatePartitionsResponse]]:
-    """Add to each topic that can be added to; each is atomic. `asked`: how often each name is in the whole
-    request, where this is a portion; `too_many`: that is for more partitions than one may ask for;
-    `charge`: who counts new partitions. The image stays as it is between the steps.
+    """Add partitions to each topic that can get them; each is atomic. `asked`: how often each name is in the
+    whole request, where this is a portion; `too_many`: the whole request asks for more partitions than one
+    may; `charge`: the counter of new partitions. The image stays as it is between the steps.
 
     A name that is asked for more than once has one result, an error, at its first place.
     """
@@ -70,11 +99,7 @@ def additional(image: MetadataImage, item: MorePartitions) -> int:
 
 
 def _more(image: MetadataImage, item: MorePartitions) -> Steps[list[Partition]]:
-    topic = image.topic(item.name)
-    if topic is None:
-        raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-        )
+    topic = _hosted(image, item.name)
     check_unprotected(item.name, "get more partitions")
     held = image.partitions(topic.topic_id)
     if item.count == len(held):
@@ -116,7 +141,7 @@ def _manual(
 def _automatic(
     image: MetadataImage, topic: TopicState, *, more: int, factor: int
 ) -> Iterator[tuple[int, ...]]:
-    """Goes on behind the topic's last partition, so that its leaders stay even."""
+    """Place the partitions behind the topic's last one, so that its leaders stay even."""
     held = image.partitions(topic.topic_id)
     brokers = image.brokers.values()
     active = [broker.broker_id for broker in brokers if broker.active]
@@ -130,3 +155,64 @@ def _automatic(
         shift=len(held),
         racks=racks,
     )
+
+
+# Fewer
+
+
+def shrink_topics(
+    image: MetadataImage, request: ShrinkTopicsRequest, *, asked: Mapping[str, int] | None = None
+) -> Outcome[ShrinkTopicsResponse]:
+    """Remove the last partitions of each topic that can be shrunk; each is atomic. `asked`: how often each
+    name is in the whole request, where this is a portion.
+
+    The partitions and their records are removed with the record. A topic that grows again gets others of the
+    same numbers, which begin with higher leader epochs (`TopicState.first_epochs`). Brokers tell them apart
+    by that.
+    """
+    asked = Counter(topic.name for topic in request.topics) if asked is None else asked
+
+    def decide(item: FewerPartitions) -> tuple[ShrinkTopic]:
+        if asked[item.name] > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        return (_shrink(image, item),)
+
+    results, groups = decide_each(
+        request.topics,
+        decide,
+        lambda item, error, message: ShrunkTopic(name=item.name, error=error, error_message=message),
+    )
+    response = ShrinkTopicsResponse(topics=tuple({each.name: each for each in results}.values()))
+    return Outcome(response=response, groups=() if request.validate_only else groups)
+
+
+def surplus(image: MetadataImage, item: FewerPartitions) -> int:
+    """Return the number of partitions to remove from the topic."""
+    topic = image.topic(item.name)
+    return 0 if topic is None else max(0, len(image.partitions(topic.topic_id)) - item.count)
+
+
+def _shrink(image: MetadataImage, item: FewerPartitions) -> ShrinkTopic:
+    topic = _hosted(image, item.name)
+    check_unprotected(item.name, "lose partitions")
+    held = len(image.partitions(topic.topic_id))
+    if item.count < 1:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{item.name}' can't have {item.count} partition(s): at least one stays. To remove all of "
+            "it, delete the topic.",
+        )
+    if item.count >= held:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic '{item.name}' currently has {held} partition(s); {item.count} would not be a "
+            "decrease.",
+        )
+    steps = topic.first_epochs
+    if len(steps) >= MAX_FIRST_EPOCHS and item.count > steps[-1].partition_id:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic '{item.name}' was shrunk in {MAX_FIRST_EPOCHS} steps, each above the last; shrink it to "
+            f"{steps[-1].partition_id} partition(s) or fewer, or make a new topic.",
+        )
+    return ShrinkTopic(topic_id=topic.topic_id, num_partitions=item.count)

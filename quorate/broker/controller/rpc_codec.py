@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 from quorate.bounds import Bound, Only
-from quorate.broker.controller.rpc import broker_messages as own
-from quorate.broker.controller.rpc import client_messages as passed
-from quorate.broker.controller.rpc.controller_message import (
+from quorate.broker.controller import rpc
+from quorate.broker.controller.rpc import (
     CONTROLLER_CODES,
     MAX_MESSAGE_BYTES,
     ControllerRequest,
@@ -36,21 +35,21 @@ R = TypeVar("R", bound=ControllerResponse)
 _Row = tuple[int, int, type[ControllerRequest[ControllerResponse]], type[ControllerResponse]]
 
 _APIS: Final[tuple[_Row, ...]] = (
-    (62, 0, own.RegisterBrokerRequest, own.RegisterBrokerResponse),
-    (63, 0, own.BrokerHeartbeatRequest, own.BrokerHeartbeatResponse),
-    (56, 0, own.AlterPartitionRequest, own.AlterPartitionResponse),
-    (73, 0, own.AssignReplicasToDirsRequest, own.AssignReplicasToDirsResponse),
-    (67, 0, own.AllocateProducerIdsRequest, own.AllocateProducerIdsResponse),
-    (64, 0, passed.UnregisterBrokerRequest, passed.UnregisterBrokerResponse),
-    (19, 0, passed.CreateTopicsRequest, passed.CreateTopicsResponse),
-    (20, 0, passed.DeleteTopicsRequest, passed.DeleteTopicsResponse),
-    (37, 0, passed.CreatePartitionsRequest, passed.CreatePartitionsResponse),
-    (10_037, 0, passed.ShrinkTopicsRequest, passed.ShrinkTopicsResponse),
-    (45, 0, passed.AlterPartitionReassignmentsRequest, passed.AlterPartitionReassignmentsResponse),
-    (43, 0, passed.ElectLeadersRequest, passed.ElectLeadersResponse),
-    (44, 0, passed.AlterConfigsRequest, passed.AlterConfigsResponse),
-    (49, 0, passed.AlterClientQuotasRequest, passed.AlterClientQuotasResponse),
-    (57, 0, passed.UpdateFeaturesRequest, passed.UpdateFeaturesResponse),
+    (62, 0, rpc.RegisterBrokerRequest, rpc.RegisterBrokerResponse),
+    (63, 0, rpc.BrokerHeartbeatRequest, rpc.BrokerHeartbeatResponse),
+    (56, 0, rpc.AlterPartitionRequest, rpc.AlterPartitionResponse),
+    (73, 0, rpc.AssignReplicasToDirsRequest, rpc.AssignReplicasToDirsResponse),
+    (67, 0, rpc.AllocateProducerIdsRequest, rpc.AllocateProducerIdsResponse),
+    (64, 0, rpc.UnregisterBrokerRequest, rpc.UnregisterBrokerResponse),
+    (19, 0, rpc.CreateTopicsRequest, rpc.CreateTopicsResponse),
+    (20, 0, rpc.DeleteTopicsRequest, rpc.DeleteTopicsResponse),
+    (37, 0, rpc.CreatePartitionsRequest, rpc.CreatePartitionsResponse),
+    (10_037, 0, rpc.ShrinkTopicsRequest, rpc.ShrinkTopicsResponse),
+    (45, 0, rpc.AlterPartitionReassignmentsRequest, rpc.AlterPartitionReassignmentsResponse),
+    (43, 0, rpc.ElectLeadersRequest, rpc.ElectLeadersResponse),
+    (44, 0, rpc.AlterConfigsRequest, rpc.AlterConfigsResponse),
+    (49, 0, rpc.AlterClientQuotasRequest, rpc.AlterClientQuotasResponse),
+    (57, 0, rpc.UpdateFeaturesRequest, rpc.UpdateFeaturesResponse),
 )
 """API key, version, request and answer."""
 _REFUSED: Final = -1
