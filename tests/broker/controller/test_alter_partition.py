@@ -51,27 +51,20 @@ def ask(
     recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED,
     epochs: dict[int, int] | None = None,
 ) -> AlterPartitionResult:
-    request = AlterPartitionRequest(
-        broker_id=sender,
-        broker_epoch=cluster.epoch(sender),
-        partitions=(
-            AlterPartitionItem(
-                topic_id=topic,
-                partition_id=partition,
-                leader_epoch=leader_epoch,
-                partition_epoch=partition_epoch,
-                new_isr=tuple(
-                    IsrMember(broker_id=each, broker_epoch=(epochs or {}).get(each, cluster.epoch(each)))
-                    for each in isr
-                ),
-                leader_recovery_state=recovery,
-            ),
+    item = AlterPartitionItem(
+        topic_id=topic,
+        partition_id=partition,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        new_isr=tuple(
+            IsrMember(broker_id=each, broker_epoch=(epochs or {}).get(each, cluster.epoch(each)))
+            for each in isr
         ),
+        leader_recovery_state=recovery,
     )
-    response = cluster.do(alter_partition(cluster.image, request, static={}))
-    assert response.error is ErrorCode.NONE
+    (result,) = cluster.do(cluster.ask_for_isr(item, sender=sender)).partitions
     cluster.check()
-    return response.partitions[0]
+    return result
 
 
 def test_a_shrink_is_written_and_answered_with_the_new_partition_epoch(led) -> None:
@@ -171,18 +164,8 @@ def test_a_leader_recovers_before_it_grows_the_isr(led) -> None:
 
 
 def test_a_partition_named_twice_is_changed_once(led) -> None:
-    items = tuple(
-        AlterPartitionItem(
-            topic_id=TOPIC,
-            partition_id=0,
-            leader_epoch=5,
-            partition_epoch=7,
-            new_isr=tuple(IsrMember(broker_id=each) for each in isr),
-        )
-        for isr in ((1, 2), (1, 3))
-    )
-    request = AlterPartitionRequest(broker_id=1, broker_epoch=led.epoch(1), partitions=items)
-    results = led.do(alter_partition(led.image, request, static={})).partitions
+    items = [led.isr_item(TOPIC, *isr) for isr in ((1, 2), (1, 3))]
+    results = led.do(led.ask_for_isr(*items)).partitions
     assert [each.error for each in results] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert led.partition(TOPIC).isr == (1, 2)
 

@@ -23,8 +23,8 @@ from quorate.broker.metadata.metadata_records import (
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata.states import ImageError
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.types import Epoch, Offset, SnapshotId
+from tests.broker.controller.images import feed, image_of
 
 OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -47,13 +47,6 @@ AFTER: list[Record] = [PartitionChange(topic_id=OLD, partition_id=0, isr=(1,))]
 BEGIN, END, ABORT = BeginTransaction(name="n"), EndTransaction(), AbortTransaction(reason="r")
 
 
-def image_of(records: Sequence[Record]) -> MetadataImage:
-    image = MetadataImage()
-    for offset, record in enumerate(records):
-        image.apply(record, offset=offset, epoch=1)
-    return image
-
-
 class Told:
     """A cache, and what it told."""
 
@@ -67,13 +60,7 @@ class Told:
             self.feed_batch(records[start : start + together])
 
     def feed_batch(self, records: Sequence[Record]) -> None:
-        batch = CommittedBatch(
-            base_offset=Offset(self.cache.offset + 1),
-            epoch=Epoch(1),
-            timestamp_ms=1,
-            records=[encode(record) for record in records],
-        )
-        assert self.cache.apply(batch) == [None] * len(records)
+        feed(self.cache, records)
 
 
 @pytest.mark.parametrize("together", range(1, 14))

@@ -20,6 +20,10 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.error_code import ErrorCode
 
+UNCLEAN = Config(
+    resource_type=ConfigType.TOPIC, resource_name="t", name="unclean.leader.election.enable", value="true"
+)
+
 
 def test_a_new_broker_starts_fenced_with_the_offset_of_its_record_as_epoch(cluster) -> None:
     cluster.start(1)
@@ -261,12 +265,7 @@ def test_a_broker_that_shuts_down_is_waited_for_even_where_the_topic_allows_uncl
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
     cluster.append(
-        Config(
-            resource_type=ConfigType.TOPIC,
-            resource_name="t",
-            name="unclean.leader.election.enable",
-            value="true",
-        ),
+        UNCLEAN,
         PartitionChange(topic_id=topic, partition_id=0, isr=(1,), reason=ChangeReason.REPLICA_LAGGED),
     )
     assert cluster.beat(1, stop=True) == "unfenced"
@@ -310,14 +309,7 @@ def test_an_unclean_election_takes_any_replica_and_marks_it_recovering(cluster) 
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
     cluster.fence(1)
-    cluster.append(
-        Config(
-            resource_type=ConfigType.TOPIC,
-            resource_name="t",
-            name="unclean.leader.election.enable",
-            value="true",
-        )
-    )
+    cluster.append(UNCLEAN)
     cluster.fence(2)
     assert cluster.beat(1) == "unfenced"
     state = cluster.partition(topic)

@@ -22,6 +22,7 @@ from quorate.broker.metadata.quota_precedence import (
     quota_of,
 )
 from quorate.error_code import ErrorCode
+from tests.broker.controller.images import image_of
 
 
 def alteration(entity: dict[str, str | None], **quotas: float | None) -> QuotaAlteration:
@@ -79,10 +80,10 @@ def test_an_image_knows_which_quotas_anybody_has(cluster) -> None:
 
 
 def test_addresses_have_one_form_and_come_before_their_default() -> None:
-    image = MetadataImage()
-    for offset, (ip, rate) in enumerate((("", 5.0), ("10.0.0.1", 1.0), ("::1", 2.0))):
-        record = ClientQuota(entity=QuotaEntity(ip=ip), key=CONNECTION_CREATION_RATE, value=rate)
-        image.apply(record, offset=offset, epoch=1)
+    image = image_of(
+        ClientQuota(entity=QuotaEntity(ip=ip), key=CONNECTION_CREATION_RATE, value=rate)
+        for ip, rate in (("", 5.0), ("10.0.0.1", 1.0), ("::1", 2.0))
+    )
     rates = [connection_rate_of(image, each) for each in ("10.0.0.1", "::1", "10.0.0.2")]
     assert rates == [1.0, 2.0, 5.0]
     assert connection_rate_of(MetadataImage(), "10.0.0.1") is None
@@ -175,12 +176,11 @@ OTHERS = (QuotaEntity(user="bob"), QuotaEntity(client_id="tool"), QuotaEntity(us
 def test_the_most_specific_quota_of_a_user_comes_first(
     producing: set[QuotaEntity], consuming: set[QuotaEntity]
 ) -> None:
-    image = MetadataImage()
-    for key, entities in ((PRODUCER_BYTE_RATE, producing), (CONSUMER_BYTE_RATE, consuming)):
-        for entity in entities:
-            quota = 100.0 + (PRECEDENCE + OTHERS).index(entity)
-            record = ClientQuota(entity=entity, key=key, value=quota)
-            image.apply(record, offset=image.offset + 1, epoch=1)
+    image = image_of(
+        ClientQuota(entity=entity, key=key, value=100.0 + (PRECEDENCE + OTHERS).index(entity))
+        for key, entities in ((PRODUCER_BYTE_RATE, producing), (CONSUMER_BYTE_RATE, consuming))
+        for entity in entities
+    )
     found = quota_of(image, PRODUCER_BYTE_RATE, user="ann", client_id="app")
     expected = next((each for each in PRECEDENCE if each in producing), None)
     assert (None if found is None else found[1]) == (

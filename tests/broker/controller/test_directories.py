@@ -5,14 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.brokers import register_broker
 from quorate.broker.controller.operations.directories import directory_online
 from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS, assign_replicas_to_dirs
 from quorate.broker.controller.operations.leaderships import elect_preferred
 from quorate.broker.controller.rpc import (
-    AlterPartitionItem,
-    AlterPartitionRequest,
     AssignReplicasToDirsRequest,
     DirectoryAssignment,
     IsrMember,
@@ -33,12 +30,12 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.error_code import ErrorCode
+from tests.broker.controller.model_cluster import directory
 
 OTHER = uuid.UUID(int=9 << 90)
-
-
-def directory(broker_id: int, number: int) -> uuid.UUID:
-    return uuid.UUID(int=(3 << 100) + broker_id * 100 + number)
+UNCLEAN = Config(
+    resource_type=ConfigType.TOPIC, resource_name="t", name="unclean.leader.election.enable", value="true"
+)
 
 
 def state_of(cluster, topic, number=0):
@@ -55,15 +52,6 @@ def again(cluster, broker_id, *, dirs, proven=None, incarnation=1):
     )
     assert error is ErrorCode.NONE
     assert cluster.beat(broker_id) == "unfenced"
-
-
-def unclean(name="t"):
-    return Config(
-        resource_type=ConfigType.TOPIC,
-        resource_name=name,
-        name="unclean.leader.election.enable",
-        value="true",
-    )
 
 
 # Registration
@@ -170,7 +158,7 @@ def test_a_power_loss_with_the_disk_still_there_is_no_lost_directory(cluster) ->
 def test_with_unclean_election_another_replica_leads_instead(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
-    cluster.append(PartitionChange(topic_id=topic, partition_id=0, isr=(1,)), unclean())
+    cluster.append(PartitionChange(topic_id=topic, partition_id=0, isr=(1,)), UNCLEAN)
     again(cluster, 1, dirs=(5,))
     assert state_of(cluster, topic) == (2, (2,), ())
 
@@ -292,21 +280,10 @@ def test_a_replica_in_an_offline_directory_cannot_join_an_isr(cluster) -> None:
     again(cluster, 2, dirs=(5,))
     assert state_of(cluster, topic) == (1, (1,), ())
 
-    def ask() -> ErrorCode:
-        state = cluster.partition(topic)
-        item = AlterPartitionItem(
-            topic_id=topic,
-            partition_id=0,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            new_isr=(IsrMember(broker_id=1), IsrMember(broker_id=2, broker_epoch=cluster.epoch(2))),
-        )
-        request = AlterPartitionRequest(broker_id=1, broker_epoch=cluster.epoch(1), partitions=(item,))
-        return cluster.do(alter_partition(cluster.image, request, static={})).partitions[0].error
-
-    assert ask() is ErrorCode.INELIGIBLE_REPLICA
+    members = (IsrMember(broker_id=1), IsrMember(broker_id=2, broker_epoch=cluster.epoch(2)))
+    assert cluster.alter_isr(topic, new_isr=members).error is ErrorCode.INELIGIBLE_REPLICA
     cluster.assign(2, (topic, 0, 5))
-    assert ask() is ErrorCode.NONE
+    assert cluster.alter_isr(topic, new_isr=members).error is ErrorCode.NONE
     assert state_of(cluster, topic) == (1, (1, 2), ())
 
 

@@ -26,11 +26,11 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
-from quorate.broker.metadata.record_codec import decode, encode
 from quorate.broker.metadata.states import ConfigResource, PartitionKey
 from quorate.broker.metadata.topic_partitions import TopicPartitions
 from quorate.invariant import InvariantError
 from quorate.types import Epoch
+from tests.broker.controller.images import from_snapshot, image_of
 
 TOPIC = uuid.UUID(int=500)
 
@@ -123,10 +123,7 @@ def test_the_image_as_records_makes_an_equal_image(topic) -> None:
         ProducerIds(broker_id=1, broker_epoch=0, next_producer_id=1000),
         NoOp(),
     )
-    again = MetadataImage()
-    for offset, record in enumerate(topic.image.records()):
-        again.apply(record, offset=offset, epoch=1)
-    assert again == topic.image
+    assert from_snapshot(topic.image) == topic.image
 
 
 def test_a_partition_takes_less_than_160_bytes() -> None:
@@ -248,9 +245,7 @@ def test_first_epochs_survive_a_snapshot_and_a_later_shrinking(topic) -> None:
     topic.append(change(1, leader=3))
     regrown(topic.image, offset=20)
     apply_records(topic.image, [partition(2, leader_epoch=Epoch(2))], base_offset=30, epoch=1)
-    again = MetadataImage()
-    for offset, record in enumerate(topic.image.records()):
-        again.apply(decode(encode(record)), offset=offset, epoch=1)
+    again = from_snapshot(topic.image)
     assert again == topic.image
     for image in (topic.image, again):
         apply_records(image, [change(2, leader=1)], base_offset=40, epoch=1)
@@ -274,10 +269,7 @@ def test_quotas_are_of_their_entity_until_they_are_removed(topic) -> None:
     delta = apply_records(topic.image, records, base_offset=20, epoch=1)
     assert delta.quotas == difference(before, topic.image).quotas == (anybody, ann)
     assert topic.image.quotas(ann) == {"producer_byte_rate": 2048.0, "request_percentage": 12.5}
-    again = MetadataImage()
-    for offset, record in enumerate(topic.image.records()):
-        again.apply(record, offset=offset, epoch=1)
-    assert again == topic.image != before
+    assert from_snapshot(topic.image) == topic.image != before
     gone = [ClientQuota(entity=ann, key=key, value=None) for key in topic.image.quotas(ann)]
     apply_records(topic.image, gone, base_offset=30, epoch=1)
     assert list(topic.image.quota_entities()) == [anybody]
@@ -340,10 +332,7 @@ def test_images_copied_from_one_another_go_their_own_ways(topic) -> None:
 
 
 def image_with(**fields: object) -> MetadataImage:
-    image = MetadataImage()
-    image.apply(Topic(name="t", topic_id=TOPIC), offset=0, epoch=1)
-    image.apply(replace(partition(), **fields), offset=1, epoch=1)
-    return image
+    return image_of([Topic(name="t", topic_id=TOPIC), replace(partition(), **fields)])
 
 
 def test_an_image_is_in_order_with_and_without_a_leader() -> None:

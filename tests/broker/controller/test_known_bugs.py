@@ -8,19 +8,12 @@ import pytest
 
 from quorate.broker.controller.operations.brokers import register_broker
 from quorate.broker.controller.operations.leaderships import elect_preferred
-from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
-from quorate.broker.controller.operations.topic_lifecycle import delete_topics
 from quorate.broker.controller.rpc import (
-    AlterPartitionReassignmentsRequest,
-    DeleteTopicsRequest,
     MorePartitions,
     NewTopic,
-    ReassignmentItem,
-    TopicRef,
 )
 from quorate.broker.metadata.configs import StaticConfig, dynamic_values, effective, refused_settings
 from quorate.broker.metadata.delta import apply_records
-from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     AbortTransaction,
@@ -47,32 +40,13 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
-from quorate.broker.metadata.record_codec import decode, encode
 from quorate.broker.metadata.states import ConfigResource
 from quorate.error_code import ErrorCode
-from tests.broker.controller.conftest import CLUSTER
-from tests.broker.controller.test_number_of_partitions import extend
-from tests.broker.controller.test_topics import create
+from tests.broker.controller.images import from_snapshot
+from tests.broker.controller.model_cluster import CLUSTER
 
 TOPIC, BROKER = ConfigType.TOPIC, ConfigType.BROKER
 UNCLEAN = "unclean.leader.election.enable"
-
-
-def reassign(cluster, topic: str, partition: int, *replicas: int) -> ErrorCode:
-    return ask_reassignment(cluster, topic, partition, replicas)
-
-
-def cancel(cluster, topic: str, partition: int = 0) -> ErrorCode:
-    return ask_reassignment(cluster, topic, partition, None)
-
-
-def ask_reassignment(cluster, topic: str, partition: int, replicas: tuple[int, ...] | None) -> ErrorCode:
-    request = AlterPartitionReassignmentsRequest(
-        partitions=(ReassignmentItem(topic=topic, partition_id=partition, replicas=replicas),),
-        allow_factor_change=True,
-    )
-    answer = cluster.do(alter_partition_reassignments(cluster.image, request, static=cluster.static))
-    return answer.partitions[0].error
 
 
 def grow(cluster, topic: uuid.UUID, *isr: int, partition: int = 0) -> None:
@@ -83,22 +57,9 @@ def grow(cluster, topic: uuid.UUID, *isr: int, partition: int = 0) -> None:
     cluster.work()
 
 
-def delete(cluster, name: str) -> ErrorCode:
-    return (
-        cluster.do(delete_topics(cluster.image, DeleteTopicsRequest(topics=(TopicRef(name=name),))))
-        .topics[0]
-        .error
-    )
-
-
 def preferred(cluster) -> list[PartitionChange]:
     changes = elect_preferred(cluster.image, among=cluster.image.all_partitions(), static=cluster.static)
     return [record for group in changes for record in group]
-
-
-def setting(cluster, of: ConfigType, resource: str, name: str, value: str | None) -> None:
-    cluster.write(((Config(resource_type=of, resource_name=resource, name=name, value=value),),))
-    cluster.work()
 
 
 # Topics and reassignments
@@ -109,9 +70,9 @@ def test_topics_get_partitions_while_a_reassignment_is_open(cluster) -> None:
     """Those of the topic that moves have as many replicas as it will have, and not as it has meanwhile."""
     cluster.start(1, 2, 3, 4)
     moving, other = cluster.create("t", (1, 2)), cluster.create("u", (1, 2))
-    assert reassign(cluster, "t", 0, 3, 4) is ErrorCode.NONE
+    assert cluster.reassign("t", (3, 4)).error is ErrorCode.NONE
     assert cluster.partition(moving).replicas == (3, 4, 1, 2)
-    made = extend(cluster, MorePartitions(name="u", count=2), MorePartitions(name="t", count=2))
+    made = cluster.extend(MorePartitions(name="u", count=2), MorePartitions(name="t", count=2))
     assert [each.error for each in made] == [ErrorCode.NONE, ErrorCode.NONE]
     assert len(cluster.partition(other, 1).replicas) == 2
     assert len(cluster.partition(moving, 1).replicas) == 2
@@ -125,7 +86,7 @@ def test_leaders_go_back_to_their_first_replicas_while_a_reassignment_is_open(cl
     others = cluster.create("t", *[(2, 1)] * 20)
     cluster.fence(2)
     cluster.beat(2)
-    assert reassign(cluster, "moves", 0, 3, 1) is ErrorCode.NONE
+    assert cluster.reassign("moves", (3, 1)).error is ErrorCode.NONE
     for number in range(20):
         grow(cluster, others, 1, 2, partition=number)
     cluster.chores.prefer(most=1000, brokers=(2,))
@@ -140,10 +101,10 @@ def test_a_cancelled_move_does_not_wait_for_a_dead_broker_that_was_on_its_way_ou
     cluster.start(1, 2, 3, 4)
     topic = cluster.create("t", (1, 2, 3))
     cluster.fence(2)
-    reassign(cluster, "t", 0, 4, 2, 3)
+    cluster.reassign("t", (4, 2, 3))
     grow(cluster, topic, *(each for each in in_sync if each != 2))
     cluster.fence(1)
-    answer = cancel(cluster, "t")
+    answer = cluster.reassign("t", None).error
     state = cluster.partition(topic)
     assert not state.is_reassigning
     assert (answer, set(state.replicas)) in [
@@ -158,7 +119,7 @@ def test_a_cancelled_move_does_not_wait_for_a_dead_broker_that_was_on_its_way_ou
 def test_a_topic_that_is_refused_has_its_own_error_and_the_others_are_made(cluster) -> None:
     cluster.start(1)
     cluster.create("there", (1,))
-    results = create(cluster, NewTopic(name="t1"), NewTopic(name="there"), NewTopic(name="t3"))
+    results = cluster.make(NewTopic(name="t1"), NewTopic(name="there"), NewTopic(name="t3"))
     assert [(each.name, each.error) for each in results] == [
         ("t1", ErrorCode.NONE),
         ("there", ErrorCode.TOPIC_ALREADY_EXISTS),
@@ -175,7 +136,7 @@ def test_a_new_controller_places_on_fenced_brokers_that_it_has_never_heard_of(cl
     successor = type(cluster)()
     successor.append(*cluster.log)
     successor.repair()
-    [made] = create(successor, NewTopic(name="t"), num_partitions=1, replication_factor=3)
+    [made] = successor.make(NewTopic(name="t"), num_partitions=1, replication_factor=3)
     assert made.error is ErrorCode.NONE, made.error_message
     state = successor.partition(made.topic_id)
     assert (sorted(state.replicas), sorted(state.isr)) == ([1, 2, 3], [1, 2])
@@ -185,11 +146,9 @@ def test_a_new_controller_places_on_fenced_brokers_that_it_has_never_heard_of(cl
 def test_the_name_of_a_deleted_topic_stands_in_no_ones_way(cluster) -> None:
     cluster.start(1)
     cluster.create("a.b", (1,))
-    assert [each.error for each in create(cluster, NewTopic(name="a_b"))] == [
-        ErrorCode.INVALID_TOPIC_EXCEPTION
-    ]
-    assert delete(cluster, "a.b") is ErrorCode.NONE
-    assert [each.error for each in create(cluster, NewTopic(name="a_b"))] == [ErrorCode.NONE]
+    assert [each.error for each in cluster.make(NewTopic(name="a_b"))] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert cluster.delete("a.b")[0].error is ErrorCode.NONE
+    assert [each.error for each in cluster.make(NewTopic(name="a_b"))] == [ErrorCode.NONE]
 
 
 @pytest.mark.bug("KAFKA-14170")
@@ -199,7 +158,7 @@ def test_a_topic_is_deleted_while_another_has_replicas_on_a_dead_broker(cluster)
     other = cluster.create("u", (1, 2))
     cluster.fence(2)
     before = cluster.partition(other)
-    assert delete(cluster, "t") is ErrorCode.NONE
+    assert cluster.delete("t")[0].error is ErrorCode.NONE
     assert list(cluster.image.topic_names()) == ["u"]
     assert cluster.partition(other) == before
 
@@ -209,7 +168,7 @@ def test_a_topic_is_deleted_while_another_has_replicas_on_a_dead_broker(cluster)
 def test_a_placement_ends_with_few_brokers_and_many_partitions(cluster, brokers, partitions) -> None:
     cluster.start(*brokers, 9)
     cluster.fence(9)
-    [made] = create(cluster, NewTopic(name="t"), num_partitions=partitions, replication_factor=1)
+    [made] = cluster.make(NewTopic(name="t"), num_partitions=partitions, replication_factor=1)
     assert made.error is ErrorCode.NONE
     assert {state.replicas for state in cluster.image.partitions(made.topic_id)} <= {
         (each,) for each in brokers
@@ -222,8 +181,7 @@ def test_brokers_that_are_gone_and_registered_get_replicas_only_where_there_are_
     cluster.start(1, 2, 3, 4, 5, 6)
     for gone in (4, 5, 6):
         cluster.fence(gone)
-    wide, narrow = create(
-        cluster,
+    wide, narrow = cluster.make(
         NewTopic(name="wide", replication_factor=6),
         NewTopic(name="narrow", num_partitions=9, replication_factor=3),
     )
@@ -231,7 +189,7 @@ def test_brokers_that_are_gone_and_registered_get_replicas_only_where_there_are_
     assert (set(state.replicas), set(state.isr)) == ({1, 2, 3, 4, 5, 6}, {1, 2, 3})
     assert {each for held in cluster.image.partitions(narrow.topic_id) for each in held.replicas} == {1, 2, 3}
     assert cluster.unregister(6) is ErrorCode.NONE
-    [refused] = create(cluster, NewTopic(name="again", replication_factor=6))
+    [refused] = cluster.make(NewTopic(name="again", replication_factor=6))
     assert refused.error is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
@@ -303,7 +261,7 @@ def test_only_partitions_with_an_elr_change_when_min_isr_is_lowered(cluster) -> 
     with_elr = [each for each, state in enumerate(cluster.image.partitions(topic)) if state.elr]
     assert with_elr == [40, 41, 42]
     at = len(cluster.log)
-    setting(cluster, TOPIC, "t", "min.insync.replicas", "1")
+    cluster.configure("min.insync.replicas", "1")
     changed = [record.partition_id for record in cluster.log[at:] if isinstance(record, PartitionChange)]
     assert changed == with_elr
     assert cluster.replayed() == cluster.image
@@ -358,18 +316,18 @@ def test_unclean_elections_may_be_allowed_in_any_place_after_the_leader_is_gone(
     cluster.static = StaticConfig({}, node_id=9)
     cluster.start(1, 2)
     topic, strict = cluster.create("t", (1, 2)), cluster.create("strict", (1, 2))
-    setting(cluster, TOPIC, "strict", UNCLEAN, "false")
+    cluster.configure(UNCLEAN, "false", of=TOPIC, resource="strict")
     for each in (2, 1):
         cluster.fence(each)
     cluster.beat(2)
     assert cluster.partition(topic).leader == NO_LEADER
     match place:
         case "topic":
-            setting(cluster, TOPIC, "t", UNCLEAN, "true")
+            cluster.configure(UNCLEAN, "true")
         case "broker":
-            setting(cluster, BROKER, "9", UNCLEAN, "true")
+            cluster.configure(UNCLEAN, "true", of=BROKER, resource="9")
         case "all brokers":
-            setting(cluster, BROKER, "", UNCLEAN, "true")
+            cluster.configure(UNCLEAN, "true", of=BROKER, resource="")
         case _:
             cluster.static = StaticConfig({UNCLEAN: "true"}, node_id=9)
             cluster.repair()
@@ -437,10 +395,7 @@ def test_every_kind_of_record_is_in_the_image_and_in_its_snapshot(cluster) -> No
         for record in records:
             image.apply(record, offset=image.offset + 1, epoch=1)
         assert image != cluster.image, f"{kind.__name__} changes nothing"
-        loaded = MetadataImage()
-        for each in image.records():
-            loaded.apply(decode(encode(each)), offset=0, epoch=1)
-        assert loaded == image, f"{kind.__name__} is lost in a snapshot"
+        assert from_snapshot(image) == image, f"{kind.__name__} is lost in a snapshot"
 
 
 @pytest.mark.bug("KAFKA-18979")
@@ -479,8 +434,8 @@ def test_an_unrelated_dynamic_change_leaves_what_a_synonym_in_the_file_says(clus
     cluster.start(1)
     cluster.create("t", (1,))
     static = StaticConfig({"log.retention.minutes": "60"}, node_id=1)
-    setting(cluster, BROKER, "1", "message.max.bytes", "1000")
-    setting(cluster, BROKER, "", "log.segment.bytes", "2000000")
+    cluster.configure("message.max.bytes", "1000", of=BROKER, resource="1")
+    cluster.configure("log.segment.bytes", "2000000", of=BROKER, resource="")
     held = effective(cluster.image, "t", static=static)
     assert (held.retention_ms, held.max_message_bytes) == (3_600_000, 1000)
 
@@ -514,15 +469,12 @@ def test_a_value_in_effect_is_the_one_described_from_the_log_and_from_a_snapshot
     cluster.start(1)
     cluster.create("t", (1,))
     static = StaticConfig({"log.retention.ms": "1"}, node_id=1)
-    setting(cluster, BROKER, "", "log.retention.ms", "2")
-    setting(cluster, BROKER, "1", "log.retention.ms", "3")
-    setting(cluster, BROKER, "1", "message.max.bytes", "1000")
-    setting(cluster, BROKER, "1", "message.max.bytes", None)
-    snapshot = MetadataImage()
-    for record in cluster.image.records():
-        snapshot.apply(record, offset=0, epoch=1)
-    for image in (cluster.image, cluster.replayed(), snapshot):
+    cluster.configure("log.retention.ms", "2", of=BROKER, resource="")
+    cluster.configure("log.retention.ms", "3", of=BROKER, resource="1")
+    cluster.configure("message.max.bytes", "1000", of=BROKER, resource="1")
+    cluster.configure("message.max.bytes", None, of=BROKER, resource="1")
+    for image in (cluster.image, cluster.replayed(), from_snapshot(cluster.image)):
         assert effective(image, "t", static=static).retention_ms == 3
         assert dynamic_values(image, static) == {"log.retention.ms": "3"}
-    setting(cluster, BROKER, "1", "log.retention.ms", None)
+    cluster.configure("log.retention.ms", None, of=BROKER, resource="1")
     assert effective(cluster.image, "t", static=static).retention_ms == 2

@@ -20,7 +20,7 @@ from quorate.broker.metadata import CONTROLLER_MUTATION_RATE, ApiError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ClientQuota, QuotaEntity
 from quorate.error_code import ErrorCode
-from tests.broker.controller.test_controller import Node
+from tests.broker.controller.controller_node import Node, running
 
 APP = Requester(user="ann", client_id="app", strict=True)
 OLD = Requester(user="ann", client_id="app", strict=False)
@@ -31,9 +31,7 @@ FINE, THROTTLED = ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 async def limited(rate: float = 1.0) -> Node:
     """A controller with a broker, and clients that may change `rate` partitions per second each."""
-    node = Node()
-    node.activate()
-    await node.start(1)
+    node = await running(1)
     active = node.controller.tenure
     assert active is not None
     quota = ClientQuota(entity=QuotaEntity(client_id=""), key=CONTROLLER_MUTATION_RATE, value=rate)
@@ -49,7 +47,7 @@ async def create(
     return answer.topics[0].error, answer.throttle_ms
 
 
-async def test_a_client_above_its_rate_is_refused_until_it_has_waited(autojump_clock: object) -> None:
+async def test_a_client_above_its_rate_is_refused_until_it_has_waited(autojump_clock) -> None:
     node = await limited()
     assert await create(node, "a", 11) == (FINE, 0)
     assert await create(node, "b", 5) == (FINE, 0), "the one that goes over is done"
@@ -62,7 +60,7 @@ async def test_a_client_above_its_rate_is_refused_until_it_has_waited(autojump_c
     assert await create(node, "d", 1) == (FINE, 0)
 
 
-async def test_the_message_says_which_rate_and_when(autojump_clock: object) -> None:
+async def test_the_message_says_which_rate_and_when(autojump_clock) -> None:
     node = await limited(0.5)
     await create(node, "a", 10)
     answer = await node.ask(CreateTopicsRequest(topics=(NewTopic(name="b"),), who=APP))
@@ -72,27 +70,27 @@ async def test_the_message_says_which_rate_and_when(autojump_clock: object) -> N
     )
 
 
-async def test_an_older_client_has_its_wish_and_waits(autojump_clock: object) -> None:
+async def test_an_older_client_has_its_wish_and_waits(autojump_clock) -> None:
     node = await limited()
     assert await create(node, "a", 15, OLD) == (FINE, 4000)
     assert await create(node, "b", 3, OLD) == (FINE, 7000)
     assert await create(node, "c", 1) == (THROTTLED, 7000)
 
 
-async def test_brokers_themselves_have_no_rate(autojump_clock: object) -> None:
+async def test_brokers_themselves_have_no_rate(autojump_clock) -> None:
     node = await limited()
     for number in range(5):
         assert await create(node, f"t{number}", 20, None) == (FINE, 0)
 
 
-async def test_only_what_would_be_done_counts_and_a_dry_run_too(autojump_clock: object) -> None:
+async def test_only_what_would_be_done_counts_and_a_dry_run_too(autojump_clock) -> None:
     node = await limited()
     assert (await create(node, "bad name", 50))[0] is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert await create(node, "a", 12, validate_only=True) == (FINE, 0)
     assert await create(node, "a", 1) == (THROTTLED, 1000)
 
 
-async def test_more_partitions_and_deletions_count(autojump_clock: object) -> None:
+async def test_more_partitions_and_deletions_count(autojump_clock) -> None:
     node = await limited()
     assert await create(node, "a", 1, None) == (FINE, 0)
     assert await create(node, "big", 30, None) == (FINE, 0)
@@ -110,7 +108,7 @@ async def test_more_partitions_and_deletions_count(autojump_clock: object) -> No
     assert image is not None and image.topic("big") is None and image.topic("a") is not None
 
 
-async def test_in_a_request_of_many_the_first_are_done(autojump_clock: object) -> None:
+async def test_in_a_request_of_many_the_first_are_done(autojump_clock) -> None:
     node = await limited()
     topics = tuple(NewTopic(name=f"t{number}", num_partitions=4, replication_factor=1) for number in range(5))
     answer = await node.ask(CreateTopicsRequest(topics=topics, who=APP))
@@ -152,7 +150,7 @@ def test_a_client_gets_its_rate_one_burst_and_one_change(
 
 
 @pytest.mark.parametrize("who", [APP, OLD])
-async def test_a_rate_that_was_removed_holds_nobody_back(autojump_clock: object, who: Requester) -> None:
+async def test_a_rate_that_was_removed_holds_nobody_back(autojump_clock, who: Requester) -> None:
     node = await limited()
     await create(node, "a", 100, who)
     active = node.controller.tenure

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.operations.number_of_partitions import create_partitions, shrink_topics
+from quorate.broker.controller.operations.number_of_partitions import create_partitions
 from quorate.broker.controller.rpc import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -31,26 +31,16 @@ from quorate.broker.metadata.metadata_records import (
 from quorate.error_code import ErrorCode
 from quorate.runtime.slices import at_once
 from quorate.types import Epoch
-from tests.broker.controller.test_transactions import started
-
-
-def extend(cluster, *items: MorePartitions, validate_only: bool = False) -> list[ExtendedTopic]:
-    request = CreatePartitionsRequest(topics=items, validate_only=validate_only)
-    return list(cluster.do(at_once(create_partitions(cluster.image, request))).topics)
-
-
-def shrink(cluster, *items: FewerPartitions, validate_only: bool = False) -> list[ShrunkTopic]:
-    request = ShrinkTopicsRequest(topics=items, validate_only=validate_only)
-    return list(cluster.do(shrink_topics(cluster.image, request)).topics)
+from tests.broker.controller.controller_node import started
 
 
 def extended(cluster, name: str, count: int) -> None:
-    [made] = extend(cluster, MorePartitions(name=name, count=count))
+    [made] = cluster.extend(MorePartitions(name=name, count=count))
     assert made.error is ErrorCode.NONE, made.error_message
 
 
 def shrunk(cluster, name: str, count: int) -> None:
-    [made] = shrink(cluster, FewerPartitions(name=name, count=count))
+    [made] = cluster.shrink(FewerPartitions(name=name, count=count))
     assert made.error is ErrorCode.NONE, made.error_message
 
 
@@ -69,7 +59,7 @@ def test_new_partitions_have_the_replicas_that_are_named(cluster) -> None:
     cluster.start(1, 2, 3)
     topic = cluster.create("t", (1, 2))
     cluster.fence(3)
-    [made] = extend(cluster, MorePartitions(name="t", count=3, assignments=((3, 1), (2, 1))))
+    [made] = cluster.extend(MorePartitions(name="t", count=3, assignments=((3, 1), (2, 1))))
     assert made.error is ErrorCode.NONE
     states = cluster.image.partitions(topic)
     assert [(state.replicas, state.isr, state.leader) for state in states[1:]] == [
@@ -135,7 +125,7 @@ def test_more_partitions_are_refused_with_kafkas_error_and_the_others_are_made(
     cluster.create("__consumer_offsets", (1, 2))
     cluster.fence(3)
     cluster.fence(4)
-    refused, made = extend(cluster, item, MorePartitions(name="other", count=2), validate_only=validate_only)
+    refused, made = cluster.extend(item, MorePartitions(name="other", count=2), validate_only=validate_only)
     assert (refused.name, refused.error) == (item.name, error)
     assert says in str(refused.error_message)
     assert made == ExtendedTopic(name="other")
@@ -147,7 +137,7 @@ def test_more_replicas_than_brokers_are_left_are_refused(cluster) -> None:
     cluster.start(1, 2)
     cluster.create("t", (1, 2))
     cluster.unregister(2)
-    [refused] = extend(cluster, MorePartitions(name="t", count=2))
+    [refused] = cluster.extend(MorePartitions(name="t", count=2))
     assert refused.error is ErrorCode.INVALID_REPLICATION_FACTOR
     assert "of 2 cannot be reached because only 1 broker(s) are registered" in str(refused.error_message)
 
@@ -155,9 +145,9 @@ def test_more_replicas_than_brokers_are_left_are_refused(cluster) -> None:
 def test_a_topic_named_twice_is_neither_extended_nor_shrunk_and_has_one_result(cluster) -> None:
     cluster.start(1)
     cluster.create("t", (1,), (1,))
-    twice = extend(cluster, MorePartitions(name="t", count=3), MorePartitions(name="t", count=4))
+    twice = cluster.extend(MorePartitions(name="t", count=3), MorePartitions(name="t", count=4))
     assert [(each.name, each.error) for each in twice] == [("t", ErrorCode.INVALID_REQUEST)]
-    less = shrink(cluster, FewerPartitions(name="t", count=1), FewerPartitions(name="t", count=1))
+    less = cluster.shrink(FewerPartitions(name="t", count=1), FewerPartitions(name="t", count=1))
     assert [(each.name, each.error) for each in less] == [("t", ErrorCode.INVALID_REQUEST)]
     assert cluster.image.partition_count() == 2
 
@@ -199,7 +189,7 @@ def test_a_shrinking_is_refused_with_a_sentence_and_the_others_take_place(
     cluster.create("t", (1,), (1,))
     cluster.create("__consumer_offsets", (1,), (1,))
     other = cluster.create("other", (1,), (1,), (1,))
-    refused, made = shrink(cluster, item, FewerPartitions(name="other", count=2))
+    refused, made = cluster.shrink(item, FewerPartitions(name="other", count=2))
     assert (refused.name, refused.error) == (item.name, error)
     assert says in str(refused.error_message)
     assert made == ShrunkTopic(name="other")
@@ -210,7 +200,7 @@ def test_a_shrinking_is_refused_with_a_sentence_and_the_others_take_place(
 def test_a_shrinking_that_is_only_validated_takes_nothing(cluster) -> None:
     cluster.start(1)
     cluster.create("t", (1,), (1,))
-    [made] = shrink(cluster, FewerPartitions(name="t", count=1), validate_only=True)
+    [made] = cluster.shrink(FewerPartitions(name="t", count=1), validate_only=True)
     assert made.error is ErrorCode.NONE
     assert cluster.image.partition_count() == 2
 
@@ -224,7 +214,7 @@ def test_a_topic_that_was_shrunk_in_too_many_steps_is_shrunk_below_them_only(clu
         Topic(name="t", topic_id=topic, first_epochs=steps),
         *(replace(whole, partition_id=number) for number in range(1030)),
     )
-    [refused] = shrink(cluster, FewerPartitions(name="t", count=1025))
+    [refused] = cluster.shrink(FewerPartitions(name="t", count=1025))
     assert refused.error is ErrorCode.POLICY_VIOLATION
     assert "shrink it to 1024 partition(s) or fewer" in str(refused.error_message)
     shrunk(cluster, "t", 1024)

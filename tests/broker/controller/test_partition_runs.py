@@ -25,8 +25,8 @@ from quorate.broker.metadata.partition_runs import PartitionRun, decode_runs
 from quorate.broker.metadata.record_codec import RecordDecodeError, decode, encode
 from quorate.broker.metadata.states import ImageError
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.raft.state_machine import CommittedBatch
 from quorate.types import Epoch, Offset, SnapshotId
+from tests.broker.controller.images import feed, feed_encoded, image_of
 
 TOPICS = [uuid.UUID(int=each << 90) for each in (1, 2, 3)]
 DIRECTORIES = [uuid.UUID(int=(9 << 100) + each) for each in range(9)]
@@ -134,16 +134,9 @@ def outcome(
 # Applied
 
 
-def applied_alone(records: Sequence[Record]) -> MetadataImage:
-    image = MetadataImage()
-    for offset, record in enumerate(records):
-        image.apply(record, offset=offset, epoch=1)
-    return image
-
-
 def cached(values: Sequence[bytes]) -> MetadataCache:
     cache = MetadataCache()
-    cache.apply(CommittedBatch(base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1, records=values))
+    feed_encoded(cache, values)
     return cache
 
 
@@ -173,7 +166,7 @@ def test_an_image_of_runs_has_the_partitions_and_the_counts_of_one_without() -> 
         ShrinkTopic(topic_id=TOPICS[1], num_partitions=1300),
         *(replace(each, leader_epoch=Epoch(9)) for each in partitions(300, first=1300, topic=1)),
     ]
-    expected = applied_alone(records)
+    expected = image_of(records)
     image = cached([encode(each) for each in records]).image
     assert image == expected
     assert (image.offset, image.epoch) == (len(records) - 1, 1)
@@ -183,8 +176,7 @@ def test_an_image_of_runs_has_the_partitions_and_the_counts_of_one_without() -> 
 def test_a_copy_of_an_image_does_not_change_with_the_run_that_the_image_takes() -> None:
     cache = cached([encode(each) for each in (Topic(name="a", topic_id=TOPICS[0]), *partitions(9))])
     copy = cache.image.copy()
-    values = [encode(each) for each in partitions(9, first=9)]
-    cache.apply(CommittedBatch(base_offset=Offset(10), epoch=Epoch(1), timestamp_ms=1, records=values))
+    feed(cache, partitions(9, first=9))
     assert len(cache.image.partitions(TOPICS[0])) == 18
     assert len(copy.partitions(TOPICS[0])) == copy.partition_count() == 9
 
@@ -193,15 +185,15 @@ def test_a_copy_of_an_image_does_not_change_with_the_run_that_the_image_takes() 
 def test_a_run_that_does_not_fit_is_refused_as_its_first_record_is(first: int) -> None:
     before: list[Record] = [Topic(name="a", topic_id=TOPICS[0]), *partitions(9)]
     strays = partitions(6, first=first)
-    image = applied_alone(before)
+    image = image_of(before)
     with pytest.raises(ImageError) as expected:
         image.apply(strays[0], offset=10, epoch=1)
     (run,) = decode_runs([encode(each) for each in strays])
     assert isinstance(run, PartitionRun)
     with pytest.raises(ImageError, match=str(expected.value).replace("(", r"\(")):
         image.apply_run(run, offset=15, epoch=1)
-    assert image == applied_alone(before)
-    assert (image.offset, figures(image)) == (9, figures(applied_alone(before)))
+    assert image == image_of(before)
+    assert (image.offset, figures(image)) == (9, figures(image_of(before)))
 
 
 def test_lists_of_directories_of_another_length_are_refused_in_a_run_too() -> None:
@@ -277,8 +269,7 @@ def test_a_snapshot_within_a_transaction_has_its_runs_record_by_record() -> None
     (other,) = loaded
     assert other.image == cache.image and other.in_transaction
     assert figures(other.image) == figures(cache.image)
-    end = [encode(EndTransaction())]
-    cache.apply(CommittedBatch(base_offset=Offset(len(records)), epoch=Epoch(1), timestamp_ms=1, records=end))
+    feed(cache, [EndTransaction()])
     other.load([EndTransaction()], base_offset=len(records), epoch=1)
     assert other.image == cache.image
 

@@ -13,6 +13,7 @@ from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta, apply_r
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Partition, Record, RemoveTopic, ShrinkTopic, Topic
 from quorate.types import Epoch
+from tests.broker.controller import images
 
 TOPIC = uuid.UUID(int=7 << 90)
 MANY = 2500
@@ -37,9 +38,7 @@ def created(count: int) -> list[Record]:
 
 
 def image_of(count: int) -> MetadataImage:
-    image = MetadataImage()
-    apply_records(image, created(count), base_offset=0, epoch=1)
-    return image
+    return images.image_of(created(count))
 
 
 def removal(image: MetadataImage) -> MetadataDelta:

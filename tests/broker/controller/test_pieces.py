@@ -3,27 +3,14 @@
 import pytest
 
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
-from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.brokers import begin_controlled_shutdown
-from quorate.broker.controller.rpc import AlterPartitionItem, AlterPartitionRequest, IsrMember
 from quorate.broker.metadata.metadata_records import NO_LEADER, BrokerRegistrationChange, PartitionChange
 from quorate.error_code import ErrorCode
 
 
-def ask_for_isr(cluster, topic, partition_id: int, *members: int) -> ErrorCode:
-    """What the leader's AlterPartition is answered."""
-    state = cluster.partition(topic, partition_id)
-    item = AlterPartitionItem(
-        topic_id=topic,
-        partition_id=partition_id,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        new_isr=tuple(IsrMember(broker_id=each) for each in members),
-    )
-    request = AlterPartitionRequest(
-        broker_id=state.leader, broker_epoch=cluster.epoch(state.leader), partitions=(item,)
-    )
-    outcome = alter_partition(cluster.image, request, static=cluster.static)
+def ask_for_isr(cluster, topic, partition: int, *members: int) -> ErrorCode:
+    """What the leader's AlterPartition is answered. Its record is written alone."""
+    outcome = cluster.ask_for_isr(cluster.isr_item(topic, *members, partition=partition))
     cluster.write(outcome.groups)
     return outcome.response.partitions[0].error
 

@@ -5,35 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.alter_configs import alter_configs
-from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.operations.number_of_partitions import create_partitions, shrink_topics
-from quorate.broker.controller.operations.topic_lifecycle import create_topics, delete_topics
 from quorate.broker.controller.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
-    AlterPartitionItem,
-    AlterPartitionRequest,
     ConfigAlteration,
     ConfigOperation,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
     FewerPartitions,
-    IsrMember,
     MorePartitions,
     NewTopic,
-    ShrinkTopicsRequest,
-    TopicRef,
 )
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import NO_LEADER, ConfigType
-from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.settings.broker_settings import TopicSettings
-from quorate.raft.state_machine.interface import CommittedBatch
-from quorate.runtime.slices import at_once
 from quorate.types import Epoch, Offset, SnapshotId
+from tests.broker.controller.images import feed, from_snapshot
 
 BROKERS = st.integers(1, 4)
 DIRECTORIES = st.sets(st.integers(0, 2), min_size=1)
@@ -76,24 +62,12 @@ def take(cluster, step) -> None:
         case ("unregister", broker_id):
             cluster.unregister(broker_id)
         case ("create", name, partitions, factor):
-            topic = NewTopic(name=name, num_partitions=partitions, replication_factor=factor)
-            cluster.do(
-                at_once(
-                    create_topics(
-                        image,
-                        CreateTopicsRequest(topics=(topic,)),
-                        draws=[cluster.draw()],
-                        defaults=TopicSettings(),
-                    )
-                )
-            )
+            cluster.make(NewTopic(name=name, num_partitions=partitions, replication_factor=factor))
         case ("delete", name):
-            cluster.do(delete_topics(image, DeleteTopicsRequest(topics=(TopicRef(name=name),))))
+            cluster.delete(name)
         case ("resize", name, count):
-            more = CreatePartitionsRequest(topics=(MorePartitions(name=name, count=count),))
-            less = ShrinkTopicsRequest(topics=(FewerPartitions(name=name, count=count),))
-            cluster.do(at_once(create_partitions(image, more)))
-            cluster.do(shrink_topics(cluster.image, less))
+            cluster.extend(MorePartitions(name=name, count=count))
+            cluster.shrink(FewerPartitions(name=name, count=count))
         case ("unclean", name, enabled):
             alteration = ConfigAlteration(
                 name="unclean.leader.election.enable",
@@ -114,17 +88,10 @@ def alter(cluster, number: int, others: set[int], stale: int) -> None:
     if not led:
         return
     (topic_id, partition_id), state = led[number % len(led)]
-    sender = cluster.image.broker(state.leader)
     members = sorted({state.leader, *(others & {*state.replicas})})
-    item = AlterPartitionItem(
-        topic_id=topic_id,
-        partition_id=partition_id,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch - stale,
-        new_isr=tuple(IsrMember(broker_id=each) for each in members),
+    result = cluster.alter_isr(
+        topic_id, *members, partition=partition_id, partition_epoch=state.partition_epoch - stale
     )
-    request = AlterPartitionRequest(broker_id=sender.broker_id, broker_epoch=sender.epoch, partitions=(item,))
-    result = cluster.do(alter_partition(cluster.image, request, static={})).partitions[0]
     if not result.error:
         after = cluster.partition(topic_id, partition_id)
         assert (result.partition_epoch, result.isr) == (after.partition_epoch, after.isr)
@@ -158,10 +125,7 @@ def test_the_image_keeps_its_invariants_under_any_sequence_of_requests(new_clust
         cluster.check()
         check_epochs(before, cluster.image)
     assert cluster.replayed() == cluster.image
-    snapshot = MetadataImage()
-    for offset, record in enumerate(cluster.image.records()):
-        snapshot.apply(record, offset=offset, epoch=1)
-    assert snapshot == cluster.image
+    assert from_snapshot(cluster.image) == cluster.image
 
 
 def check_elections(before: MetadataImage, after: MetadataImage) -> None:
@@ -205,11 +169,7 @@ def test_anything_may_happen_between_two_pieces_and_a_new_controller_finishes_wh
 
 def fed(records):
     cache = MetadataCache()
-    cache.apply(
-        CommittedBatch(
-            base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0, records=[encode(each) for each in records]
-        )
-    )
+    feed(cache, records)
     return cache
 
 
@@ -234,9 +194,7 @@ def test_a_loaded_snapshot_makes_the_image_that_the_records_make_and_says_what_t
 
     loader = behind.load_snapshot(SnapshotId(Offset(len(cluster.log)), Epoch(1)))
     chunks = ahead.take_snapshot()
-    ahead.apply(
-        CommittedBatch(base_offset=Offset(len(cluster.log)), epoch=Epoch(1), timestamp_ms=0, records=[])
-    )
+    feed(ahead, [])
     for chunk in chunks:
         loader.add(chunk)
     assert behind.image == before

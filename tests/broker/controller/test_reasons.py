@@ -1,26 +1,19 @@
 """Whoever reads the metadata log can say why each leader, ISR and broker's state changed."""
 
 import ast
-import uuid
 from pathlib import Path
 
 import pytest
 
 import quorate.broker.controller
-from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.brokers import fence_broker
 from quorate.broker.controller.operations.leaderships import elect_preferred
-from quorate.broker.controller.rpc import AlterPartitionItem, AlterPartitionRequest, IsrMember
-from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
     ChangeReason,
-    Config,
-    ConfigType,
-    LeaderRecoveryState,
     PartitionChange,
 )
-from quorate.broker.metadata.record_codec import decode, encode
+from tests.broker.controller.images import from_snapshot
 
 WHY = ChangeReason
 
@@ -32,28 +25,6 @@ def said(cluster, at: int = 0) -> list[ChangeReason | None]:
         for record in cluster.log[at:]
         if isinstance(record, PartitionChange | BrokerRegistrationChange)
     ]
-
-
-def setting(cluster, name: str, value: str) -> None:
-    cluster.write(((Config(resource_type=ConfigType.TOPIC, resource_name="t", name=name, value=value),),))
-    cluster.work()
-
-
-def alter(cluster, topic: uuid.UUID, *isr: int, recovered: bool = True) -> None:
-    state = cluster.partition(topic)
-    item = AlterPartitionItem(
-        topic_id=topic,
-        partition_id=0,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        new_isr=tuple(IsrMember(broker_id=each) for each in isr),
-        leader_recovery_state=LeaderRecoveryState(not recovered),
-    )
-    request = AlterPartitionRequest(
-        broker_id=state.leader, broker_epoch=cluster.epoch(state.leader), partitions=(item,)
-    )
-    response = cluster.do(alter_partition(cluster.image, request, static={}))
-    assert not response.error
 
 
 @pytest.mark.parametrize("record", ["PartitionChange", "BrokerRegistrationChange"])
@@ -120,19 +91,19 @@ def test_an_unclean_election_says_so_whatever_led_to_it(cluster) -> None:
     topic = cluster.create("t", (1, 2))
     cluster.fence(2)
     cluster.beat(2)
-    setting(cluster, "unclean.leader.election.enable", "true")
+    cluster.configure("unclean.leader.election.enable", "true")
     at = len(cluster.log)
     cluster.fence(1)
     assert said(cluster, at) == [WHY.BROKER_FENCED, WHY.UNCLEAN_ELECTION]
     at = len(cluster.log)
-    alter(cluster, topic, 2)
+    cluster.alter_isr(topic, 2)
     assert said(cluster, at) == [WHY.LEADER_RECOVERED]
 
     at = len(cluster.log)
-    setting(cluster, "unclean.leader.election.enable", "false")
+    cluster.configure("unclean.leader.election.enable", "false")
     cluster.fence(2)
     cluster.beat(1)
-    setting(cluster, "unclean.leader.election.enable", "true")
+    cluster.configure("unclean.leader.election.enable", "true")
     assert said(cluster, at) == [
         *(WHY.BROKER_FENCED, WHY.BROKER_FENCED),
         WHY.BROKER_UNFENCED,
@@ -140,13 +111,13 @@ def test_an_unclean_election_says_so_whatever_led_to_it(cluster) -> None:
     ]
 
 
-def test_a_leader_s_requests_say_whether_a_replica_lagged_or_caught_up(cluster) -> None:
+def test_a_leaders_requests_say_whether_a_replica_lagged_or_caught_up(cluster) -> None:
     cluster.start(1, 2, 3)
     topic = cluster.create("t", (1, 2, 3))
     at = len(cluster.log)
-    alter(cluster, topic, 1, 2)
-    alter(cluster, topic, 1, 2, 3)
-    alter(cluster, topic, 1, 2, 3)
+    cluster.alter_isr(topic, 1, 2)
+    cluster.alter_isr(topic, 1, 2, 3)
+    cluster.alter_isr(topic, 1, 2, 3)
     assert said(cluster, at) == [WHY.REPLICA_LAGGED, WHY.REPLICA_CAUGHT_UP, WHY.ISR_CONFIRMED]
 
 
@@ -164,7 +135,7 @@ def test_a_reassignment_that_ends_says_so(cluster) -> None:
         )
     )
     at = len(cluster.log)
-    alter(cluster, topic, 1, 2, 3)
+    cluster.alter_isr(topic, 1, 2, 3)
     assert said(cluster, at) == [WHY.REASSIGNMENT]
     assert cluster.partition(topic).replicas == (3, 2)
 
@@ -172,13 +143,13 @@ def test_a_reassignment_that_ends_says_so(cluster) -> None:
 def test_a_preferred_leader_and_a_lower_min_isr_say_so(cluster) -> None:
     cluster.start(1, 2, 3)
     topic = cluster.create("t", (1, 2, 3))
-    setting(cluster, "min.insync.replicas", "3")
+    cluster.configure("min.insync.replicas", "3")
     cluster.fence(1)
     cluster.beat(1)
     at = len(cluster.log)
-    setting(cluster, "min.insync.replicas", "2")
+    cluster.configure("min.insync.replicas", "2")
     assert said(cluster, at) == [WHY.CONFIG_CHANGED]
-    alter(cluster, topic, 1, 2, 3)
+    cluster.alter_isr(topic, 1, 2, 3)
     at = len(cluster.log)
     cluster.write(tuple(elect_preferred(cluster.image, among=cluster.image.all_partitions(), static={})))
     assert said(cluster, at) == [WHY.PREFERRED_LEADER]
@@ -208,7 +179,7 @@ def test_a_new_controller_finishes_a_fencing_with_the_reason_that_it_began_with(
     cluster.work(pieces=1)
     assert cluster.image.isr_count(1) == 2
     if way == "from a snapshot":
-        cluster.image = as_snapshot(cluster.image)
+        cluster.image = from_snapshot(cluster.image)
     at = len(cluster.log)
     cluster.repair()
     assert said(cluster, at) == [reason, reason]
@@ -224,14 +195,6 @@ def test_a_broker_that_is_back_is_out_of_service_for_no_reason(cluster) -> None:
     assert cluster.image.broker(1).inactive_reason is WHY.BROKER_GONE
     assert cluster.beat(1) == "unfenced"
     assert cluster.image.broker(1).inactive_reason is None
-
-
-def as_snapshot(image: MetadataImage) -> MetadataImage:
-    loaded = MetadataImage()
-    for record in image.records():
-        loaded.apply(decode(encode(record)), offset=image.offset, epoch=image.epoch)
-    assert loaded == image
-    return loaded
 
 
 @pytest.mark.parametrize(

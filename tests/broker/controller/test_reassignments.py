@@ -8,19 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.directories import may_lead
 from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
-from quorate.broker.controller.operations.topic_lifecycle import delete_topics
 from quorate.broker.controller.rpc import (
-    AlterPartitionItem,
     AlterPartitionReassignmentsRequest,
-    AlterPartitionRequest,
-    DeleteTopicsRequest,
-    IsrMember,
     ReassignmentItem,
     ReassignmentResult,
-    TopicRef,
 )
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
@@ -41,58 +34,22 @@ def moved(cluster):
     return cluster
 
 
-def ask(
-    cluster, *target: int, topic: str = "t", partition: int = 0, resize: bool = True
-) -> ReassignmentResult:
-    return _ask(cluster, target, topic=topic, partition=partition, resize=resize)
+def ask(cluster, *target: int, topic: str = "t", **options: object) -> ReassignmentResult:
+    return cluster.reassign(topic, target, **options)
 
 
-def cancel(cluster, topic: str = "t") -> ReassignmentResult:
-    return _ask(cluster, None, topic=topic)
+def cancel(cluster) -> ReassignmentResult:
+    return cluster.reassign("t", None)
 
 
-def _ask(cluster, target: tuple[int, ...] | None, *, topic: str, partition: int = 0, resize: bool = True):
-    request = AlterPartitionReassignmentsRequest(
-        partitions=(ReassignmentItem(topic=topic, partition_id=partition, replicas=target),),
-        allow_factor_change=resize,
-    )
-    (result,) = cluster.do(
-        alter_partition_reassignments(cluster.image, request, static=cluster.static)
-    ).partitions
-    cluster.check_between_pieces()
-    return result
-
-
-def catch_up(cluster, *brokers: int, partition: int = 0) -> ErrorCode:
+def catch_up(cluster, *brokers: int) -> ErrorCode:
     """The leader takes the brokers into the ISR."""
-    state = cluster.partition(cluster.t, partition)
-    return keep(cluster, *state.isr, *brokers, partition=partition)
+    return keep(cluster, *cluster.partition(cluster.t).isr, *brokers)
 
 
-def keep(cluster, *isr: int, partition: int = 0) -> ErrorCode:
+def keep(cluster, *isr: int) -> ErrorCode:
     """The leader asks for this ISR."""
-    state = cluster.partition(cluster.t, partition)
-    request = AlterPartitionRequest(
-        broker_id=state.leader,
-        broker_epoch=cluster.epoch(state.leader),
-        partitions=(
-            AlterPartitionItem(
-                topic_id=cluster.t,
-                partition_id=partition,
-                leader_epoch=state.leader_epoch,
-                partition_epoch=state.partition_epoch,
-                new_isr=tuple(IsrMember(broker_id=each) for each in isr),
-            ),
-        ),
-    )
-    response = cluster.do(alter_partition(cluster.image, request, static=cluster.static))
-    cluster.check_between_pieces()
-    return response.partitions[0].error
-
-
-def configure(cluster, name: str, value: str) -> None:
-    cluster.write(((Config(resource_type=ConfigType.TOPIC, resource_name="t", name=name, value=value),),))
-    cluster.work()
+    return cluster.alter_isr(cluster.t, *isr).error
 
 
 def lists(cluster) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -260,7 +217,7 @@ def test_the_only_replica_in_sync_is_not_given_up(moved) -> None:
 
 
 def test_no_fewer_copies_than_the_topic_asks_for_are_left(moved) -> None:
-    configure(moved, "min.insync.replicas", "2")
+    moved.configure("min.insync.replicas", "2")
     ask(moved, 4, 5, 6)
     catch_up(moved, 4)
     moved.fence(2)
@@ -280,7 +237,7 @@ def test_the_only_replica_in_sync_is_given_up_where_unclean_elections_are_allowe
     for each in (2, 3, 1):
         moved.fence(each)
     moved.beat(3)
-    configure(moved, "unclean.leader.election.enable", "true")
+    moved.configure("unclean.leader.election.enable", "true")
     assert cancel(moved).error is ErrorCode.NONE
     assert (moved.partition(moved.t).leader, moved.partition(moved.t).isr) == (3, (3,))
 
@@ -297,19 +254,19 @@ def test_a_dead_replica_that_stays_does_not_hold_up_a_move_of_another(moved) -> 
 
 
 def test_a_move_does_not_end_with_fewer_in_sync_than_the_topic_asks_for(moved) -> None:
-    configure(moved, "min.insync.replicas", "2")
+    moved.configure("min.insync.replicas", "2")
     ask(moved, 1, 2, 4)
     keep(moved, 1, 3)
     moved.fence(1)
     catch_up(moved, 4)
     assert lists(moved)[2] == (3,), "with 3 gone, 4 would be the only one"
-    configure(moved, "min.insync.replicas", "1")
+    moved.configure("min.insync.replicas", "1")
     assert lists(moved) == ((1, 2, 4), (), ()), "the setting is what it waited for"
     moved.check()
 
 
 def test_a_controller_ends_what_the_last_one_left_behind(moved) -> None:
-    configure(moved, "min.insync.replicas", "2")
+    moved.configure("min.insync.replicas", "2")
     ask(moved, 1, 2, 4)
     keep(moved, 1, 3)
     moved.fence(1)
@@ -359,7 +316,7 @@ def test_a_target_whose_broker_was_fenced_and_has_not_left_the_isr_yet_is_waited
 
 
 def test_an_election_that_brings_the_target_in_sync_ends_the_move(moved) -> None:
-    configure(moved, "min.insync.replicas", "3")
+    moved.configure("min.insync.replicas", "3")
     keep(moved, 1)
     ask(moved, 2)
     assert lists(moved) == ((2, 1, 3), (), (1, 3))
@@ -373,7 +330,7 @@ def test_an_election_that_brings_the_target_in_sync_ends_the_move(moved) -> None
 def test_a_topic_with_one_replica_serves_while_two_are_added(cluster) -> None:
     cluster.start(1, 2, 3)
     cluster.t = cluster.create("t", (1,))
-    configure(cluster, "min.insync.replicas", "2")
+    cluster.configure("min.insync.replicas", "2")
     ask(cluster, 1, 2, 3)
     catch_up(cluster, 2)
     keep(cluster, 1)
@@ -387,7 +344,7 @@ def test_a_topic_with_one_replica_serves_while_two_are_added(cluster) -> None:
 def test_a_topic_that_is_deleted_takes_its_reassignment_along(moved) -> None:
     ask(moved, 4, 5, 6)
     assert moved.image.reassigning_count == 1
-    moved.do(delete_topics(moved.image, DeleteTopicsRequest(topics=(TopicRef(name="t"),))))
+    moved.delete("t")
     assert moved.image.reassigning_count == 0
     moved.check()
 
@@ -438,7 +395,7 @@ def test_every_participant_may_be_killed_at_every_step(new_cluster, target: tupl
         cluster.piece_size = piece
         cluster.start(1, 2, 3, 4, 5, 6)
         cluster.t = cluster.create("t", (1, 2, 3))
-        configure(cluster, "min.insync.replicas", "2")
+        cluster.configure("min.insync.replicas", "2")
         _scenario(cluster, target, upto)
         # With the smallest pieces the controller that fenced them dies too, in the middle of what follows.
         cluster.patience = 1 if piece == 1 else 1_000_000
@@ -521,7 +478,7 @@ def test_no_move_loses_the_last_copy_and_each_ends_when_all_are_back(new_cluster
             case "repair":
                 cluster.repair()
             case "min":
-                configure(cluster, "min.insync.replicas", str(value))
+                cluster.configure("min.insync.replicas", str(value))
         cluster.check()
         state = cluster.partition(cluster.t)
         if kind in ("ask", "cancel"):

@@ -15,10 +15,9 @@ from quorate.broker.metadata.metadata_records import (
     ShrinkTopic,
     Topic,
 )
-from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.raft.state_machine.interface import CommittedBatch
-from quorate.types import Epoch, Offset
+from quorate.types import Epoch
+from tests.broker.controller.images import feed
 
 PIECE = 3
 DIRECTORIES = [uuid.UUID(int=900 + number) for number in range(3)]
@@ -89,12 +88,7 @@ def test_counts_are_those_of_all_partitions_wherever_a_topic_grows_and_shrinks(
     topics, cluster, cache = Topics(random.Random(seed)), new_cluster(), MetadataCache()
     for _ in range(60):
         records = topics.next()
-        base = Offset(cache.offset + 1)
-        cache.apply(
-            CommittedBatch(
-                base_offset=base, epoch=Epoch(1), timestamp_ms=1, records=[encode(each) for each in records]
-            )
-        )
+        feed(cache, records)
         for image in (cache.image, cache.image.copy()):
             cluster.image = image
             cluster.check_counts()

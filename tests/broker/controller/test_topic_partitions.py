@@ -4,11 +4,12 @@ import uuid
 
 import pytest
 
-from quorate.broker.metadata.image import ImageError, MetadataImage
+from quorate.broker.metadata.image import ImageError
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState, Partition, PartitionChange, Topic
 from quorate.broker.metadata.states import NO_ELIGIBLE, EligibleLeaders, PartitionState
 from quorate.broker.metadata.topic_partitions import MAX_EPOCH, Recent, SharedParts, TopicPartitions
 from quorate.types import Epoch
+from tests.broker.controller.images import image_of
 
 TOPIC, OTHER = uuid.UUID(int=500), uuid.UUID(int=501)
 HERE, THERE = uuid.UUID(int=1000), uuid.UUID(int=1001)
@@ -91,7 +92,6 @@ def test_a_copy_is_apart() -> None:
 
 
 def test_equal_parts_of_all_topics_are_one_object() -> None:
-    image = MetadataImage()
     records = [Topic(name=str(topic_id), topic_id=topic_id) for topic_id in (TOPIC, OTHER)]
     for topic_id in (TOPIC, OTHER):
         records += [
@@ -106,8 +106,7 @@ def test_equal_parts_of_all_topics_are_one_object() -> None:
             )
             for number in range(3)
         ]
-    for offset, record in enumerate(records):
-        image.apply(record, offset=offset, epoch=1)
+    image = image_of(records)
     states = [each for _, each in image.all_partitions()]
     assert [each.leader_epoch for each in states] == [0, 1, 2] * 2
     assert len({id(each.replicas) for each in states} | {id(each.isr) for each in states}) == 1
@@ -126,10 +125,8 @@ def test_what_was_not_asked_for_of_late_is_forgotten() -> None:
 
 @pytest.mark.parametrize("epoch", ["leader_epoch", "partition_epoch"])
 def test_an_epoch_that_kafka_cannot_state_does_not_fit_the_image(epoch: str) -> None:
-    image = MetadataImage()
     full = Partition(topic_id=TOPIC, partition_id=0, replicas=(1,), isr=(1,), leader=1, **{epoch: MAX_EPOCH})
-    for offset, record in enumerate((Topic(name="t", topic_id=TOPIC), full)):
-        image.apply(record, offset=offset, epoch=1)
+    image = image_of([Topic(name="t", topic_id=TOPIC), full])
     before = image.copy()
     with pytest.raises(ImageError, match=r"has the epochs \d+ and \d+, more than 2147483647"):
         image.apply(PartitionChange(topic_id=TOPIC, partition_id=0, leader=1), offset=2, epoch=1)

@@ -7,13 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.placement import place
-from quorate.broker.controller.operations.topic_lifecycle import create_topics, delete_topics
 from quorate.broker.controller.rpc import (
     Assignment,
     ConfigEntry,
-    CreatedTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
     NewTopic,
     TopicRef,
 )
@@ -21,34 +17,14 @@ from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.configs import effective
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
-from quorate.broker.settings.broker_settings import TopicSettings
 from quorate.error_code import ErrorCode
-from quorate.runtime.slices import at_once
-
-
-def create(cluster, *topics: NewTopic, validate_only: bool = False, **defaults: int) -> list[CreatedTopic]:
-    return list(
-        cluster.do(
-            at_once(
-                create_topics(
-                    cluster.image,
-                    CreateTopicsRequest(topics=topics, validate_only=validate_only),
-                    draws=[cluster.draw() for _ in topics],
-                    defaults=TopicSettings(**defaults),
-                )
-            )
-        ).topics
-    )
-
-
-def manual(*replicas: tuple[int, ...]) -> tuple[Assignment, ...]:
-    return tuple(Assignment(partition_id=index, replicas=each) for index, each in enumerate(replicas))
+from tests.broker.controller.model_cluster import manual
 
 
 def test_a_topic_is_spread_over_unfenced_brokers(cluster) -> None:
     cluster.start(1, 2, 3, 4)
     cluster.fence(4)
-    [made] = create(cluster, NewTopic(name="t", num_partitions=6, replication_factor=3))
+    [made] = cluster.make(NewTopic(name="t", num_partitions=6, replication_factor=3))
     assert (made.error, made.num_partitions, made.replication_factor) == (ErrorCode.NONE, 6, 3)
     states = cluster.image.partitions(made.topic_id)
     assert Counter(state.leader for state in states) == {1: 2, 2: 2, 3: 2}
@@ -59,17 +35,16 @@ def test_a_topic_is_spread_over_unfenced_brokers(cluster) -> None:
 def test_a_creation_asked_for_again_is_known_by_its_earlier_ids(cluster) -> None:
     cluster.start(1, 2)
     first, second, other = (uuid.UUID(int=number) for number in (71, 72, 73))
-    [made] = create(cluster, NewTopic(name="t", num_partitions=2, replication_factor=2, topic_id=first))
+    [made] = cluster.make(NewTopic(name="t", num_partitions=2, replication_factor=2, topic_id=first))
     assert (made.error, made.topic_id) == (ErrorCode.NONE, first)
     end = len(cluster.log)
-    [again] = create(
-        cluster,
+    [again] = cluster.make(
         NewTopic(
             name="t", num_partitions=2, replication_factor=2, topic_id=second, earlier_ids=(other, first)
         ),
     )
     assert again == made
-    [foreign] = create(cluster, NewTopic(name="t", topic_id=second, earlier_ids=(other,)))
+    [foreign] = cluster.make(NewTopic(name="t", topic_id=second, earlier_ids=(other,)))
     assert foreign.error is ErrorCode.TOPIC_ALREADY_EXISTS
     assert len(cluster.log) == end
 
@@ -77,9 +52,8 @@ def test_a_creation_asked_for_again_is_known_by_its_earlier_ids(cluster) -> None
 def test_no_two_topics_have_one_id(cluster) -> None:
     cluster.start(1)
     held, new = uuid.UUID(int=71), uuid.UUID(int=72)
-    create(cluster, NewTopic(name="t", topic_id=held))
-    made = create(
-        cluster,
+    cluster.make(NewTopic(name="t", topic_id=held))
+    made = cluster.make(
         NewTopic(name="u", topic_id=held),
         NewTopic(name="v", topic_id=new),
         NewTopic(name="w", topic_id=new),
@@ -93,7 +67,7 @@ def test_no_two_topics_have_one_id(cluster) -> None:
 
 def test_defaults_stand_in_for_minus_one(cluster) -> None:
     cluster.start(1, 2)
-    [made] = create(cluster, NewTopic(name="t"), num_partitions=3, replication_factor=2)
+    [made] = cluster.make(NewTopic(name="t"), num_partitions=3, replication_factor=2)
     assert (made.num_partitions, made.replication_factor) == (3, 2)
 
 
@@ -146,7 +120,7 @@ def test_an_invalid_topic_is_refused_and_writes_no_record(cluster, topic: NewTop
     cluster.start(1, 2)
     cluster.create("is.there", (1,))
     before = len(cluster.log)
-    [refused] = create(cluster, topic)
+    [refused] = cluster.make(topic)
     assert (refused.error, refused.topic_id) == (error, None)
     assert refused.error_message
     assert len(cluster.log) == before
@@ -154,7 +128,7 @@ def test_an_invalid_topic_is_refused_and_writes_no_record(cluster, topic: NewTop
 
 def test_a_name_asked_for_twice_is_refused_once_and_others_are_made(cluster) -> None:
     cluster.start(1)
-    results = create(cluster, NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="a"))
+    results = cluster.make(NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="a"))
     assert [(each.name, each.error) for each in results] == [
         ("a", ErrorCode.INVALID_REQUEST),
         ("b", ErrorCode.NONE),
@@ -200,21 +174,21 @@ def test_of_several_errors_of_a_topic_the_first_in_kafkas_order_is_told(
     cluster.start(1, 2, 3)
     cluster.fence(3)
     cluster.create("is.there", (1,))
-    results = create(cluster, *topics)
+    results = cluster.make(*topics)
     assert {each.error for each in results} == {error}
     assert len(results) == len({topic.name for topic in topics})
 
 
 def test_of_two_new_names_that_collide_the_first_is_made(cluster) -> None:
     cluster.start(1)
-    made, refused = create(cluster, NewTopic(name="a.b"), NewTopic(name="a_b"))
+    made, refused = cluster.make(NewTopic(name="a.b"), NewTopic(name="a_b"))
     assert (made.error, refused.error) == (ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 def test_validate_only_answers_and_writes_nothing(cluster) -> None:
     cluster.start(1)
     before = len(cluster.log)
-    [made] = create(cluster, NewTopic(name="t"), validate_only=True)
+    [made] = cluster.make(NewTopic(name="t"), validate_only=True)
     assert made.error is ErrorCode.NONE
     assert len(cluster.log) == before
 
@@ -227,17 +201,17 @@ def test_fenced_brokers_are_left_out_of_a_new_partitions_isr(cluster) -> None:
     state = cluster.partition(topic)
     assert (state.replicas, state.isr, state.leader) == ((1, 2), (2,), 2)
     cluster.fence(2)
-    [refused] = create(cluster, NewTopic(name="u", assignments=manual((1, 2))))
+    [refused] = cluster.make(NewTopic(name="u", assignments=manual((1, 2))))
     assert refused.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_configs_come_with_the_topic_and_go_with_it(cluster) -> None:
     cluster.start(1)
-    [made] = create(
-        cluster, NewTopic(name="t", configs=(ConfigEntry(name="cleanup.policy", value="compact,delete"),))
+    [made] = cluster.make(
+        NewTopic(name="t", configs=(ConfigEntry(name="cleanup.policy", value="compact,delete"),))
     )
     assert effective(cluster.image, "t", static={}).cleanup_compact
-    cluster.do(delete_topics(cluster.image, DeleteTopicsRequest(topics=(TopicRef(name="t"),))))
+    cluster.delete("t")
     assert not cluster.image.configs(ConfigResource(ConfigType.TOPIC, "t"))
     assert cluster.image.topic_by_id(made.topic_id) is None
     assert not effective(cluster.image, "t", static={}).cleanup_compact
@@ -254,8 +228,8 @@ def test_topics_are_deleted_by_name_or_by_id(cluster) -> None:
         TopicRef(),
         TopicRef(name="a", topic_id=first),
     )
-    response = cluster.do(delete_topics(cluster.image, DeleteTopicsRequest(topics=refs)))
-    assert [each.error for each in response.topics] == [
+    deleted = cluster.delete(*refs)
+    assert [each.error for each in deleted] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -263,7 +237,7 @@ def test_topics_are_deleted_by_name_or_by_id(cluster) -> None:
         ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_REQUEST,
     ]
-    assert (response.topics[1].name, response.topics[1].topic_id) == ("b", second)
+    assert (deleted[1].name, deleted[1].topic_id) == ("b", second)
     assert cluster.image.partition_count() == 0
     cluster.check()
 
@@ -276,9 +250,9 @@ def test_a_topic_asked_for_twice_stays(cluster) -> None:
         TopicRef(topic_id=by_both),
     )
     for asked in (refs, (TopicRef(name="both"), TopicRef(topic_id=by_both))):
-        response = cluster.do(delete_topics(cluster.image, DeleteTopicsRequest(topics=asked)))
-        assert {each.error for each in response.topics} == {ErrorCode.INVALID_REQUEST}
-        assert len(response.topics) == len(set(asked))
+        deleted = cluster.delete(*asked)
+        assert {each.error for each in deleted} == {ErrorCode.INVALID_REQUEST}
+        assert len(deleted) == len(set(asked))
     assert set(cluster.image.topics) == {by_name, by_id, by_both}
 
 
@@ -287,9 +261,9 @@ def test_an_internal_topic_is_not_deleted(cluster, name: str) -> None:
     cluster.start(1)
     topic = cluster.create(name, (1,))
     for ref in (TopicRef(name=name), TopicRef(topic_id=topic)):
-        response = cluster.do(delete_topics(cluster.image, DeleteTopicsRequest(topics=(ref,))))
-        assert response.topics[0].error is ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert "the cluster keeps its own state in it" in str(response.topics[0].error_message)
+        (refused,) = cluster.delete(ref)
+        assert refused.error is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert "the cluster keeps its own state in it" in str(refused.error_message)
     assert topic in cluster.image.topics
 
 
@@ -414,6 +388,6 @@ def test_a_new_topic_spreads_its_replicas_over_the_brokers_racks(cluster) -> Non
     cluster.start(1, 2, 3, 4)
     for broker_id, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):
         cluster.image._brokers[broker_id] = dataclasses.replace(cluster.image.broker(broker_id), rack=rack)
-    [made] = create(cluster, NewTopic(name="t", num_partitions=8, replication_factor=2))
+    [made] = cluster.make(NewTopic(name="t", num_partitions=8, replication_factor=2))
     for state in cluster.image.partitions(made.topic_id):
         assert {broker <= 2 for broker in state.replicas} == {True, False}

@@ -6,7 +6,6 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.rpc import (
     Assignment,
     CreateTopicsRequest,
@@ -20,19 +19,8 @@ from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
     EndTransaction,
 )
-from quorate.broker.settings.broker_settings import ControllerTuning
 from quorate.error_code import ErrorCode
-from tests.broker.controller.test_controller import Node
-
-IN_PIECES = ControllerSettings(cluster_id="c", tuning=ControllerTuning(partitions_per_step=4))
-
-
-async def started(*, automatic: bool = True) -> Node:
-    node = Node(settings=IN_PIECES)
-    node.activate()
-    await node.start(1, 2)
-    node.log.automatic = automatic
-    return node
+from tests.broker.controller.controller_node import started
 
 
 async def test_a_large_topic_is_created_in_pieces_as_one_change(autojump_clock) -> None:
