@@ -1,22 +1,26 @@
-"""Classic consumer groups."""
+"""Classic consumer groups.
 
-from quorate.broker.groups.consumer_protocol import (
-    CONSUMER_PROTOCOL_TYPE,
-    assigned_partitions,
-    subscribed_topics,
-)
-from quorate.broker.groups.coordinator import (
-    MOST_NAME_CHARACTERS,
-    OFFSETS_TOPIC,
-    GroupCoordinator,
-    GroupLogError,
-    partition_of,
-)
-from quorate.broker.groups.group_administration import GroupAdministration
-from quorate.broker.groups.group_filter import CLASSIC, GroupFilter, ListedGroup
+Each part uses those below it:
+
+  `coordinator`
+    The requests of members to the groups of this broker. It hosts the groups: their timers and writes.
+  `offset_expiry`, `group_administration`, `tombstones`
+    Offsets that have expired or whose partition was deleted. The requests of operators. Deletions in the log.
+  `shards`, `loading`, `shard`
+    The partitions of `__consumer_offsets` that this broker leads, each loaded into a shard: groups, and their
+    committed offsets.
+  `group`, `rebalance`, `group_store`, `members`
+    One group: requests, the state and its generations, the writes of its record, the members.
+  `group_state`, `group_messages`, `group_records`, `consumer_protocol`, `offsets_topic`
+    The states and timers of a group, its messages, the records in Kafka's format, the subscriptions of
+    consumers, and the log.
+"""
+
+from quorate.broker.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from quorate.broker.groups.coordinator import MOST_NAME_CHARACTERS, GroupCoordinator
+from quorate.broker.groups.group_administration import GroupFilter, ListedGroup
 from quorate.broker.groups.group_messages import (
     CommittedOffset,
-    GroupDescription,
     GroupMovedError,
     JoinRequest,
     JoinResult,
@@ -27,19 +31,15 @@ from quorate.broker.groups.group_messages import (
     SyncRequest,
     SyncResult,
 )
-from quorate.broker.groups.offsets_log import OffsetsLog
+from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC, OffsetsLog, partition_of
 
 __all__ = [
-    "CLASSIC",
     "CONSUMER_PROTOCOL_TYPE",
     "MOST_NAME_CHARACTERS",
     "OFFSETS_TOPIC",
     "CommittedOffset",
-    "GroupAdministration",
     "GroupCoordinator",
-    "GroupDescription",
     "GroupFilter",
-    "GroupLogError",
     "GroupMovedError",
     "JoinRequest",
     "JoinResult",
@@ -53,5 +53,4 @@ __all__ = [
     "SyncResult",
     "assigned_partitions",
     "partition_of",
-    "subscribed_topics",
 ]

@@ -6,7 +6,7 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.group import Group, GroupState, GroupTimer
+from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_administration import GroupAdministration
 from quorate.broker.groups.group_messages import (
     CommittedOffset,
@@ -28,12 +28,9 @@ from quorate.broker.groups.group_records import (
     group_record,
     offset_record,
 )
+from quorate.broker.groups.group_state import GroupState, GroupTimer
 from quorate.broker.groups.offset_expiry import OffsetExpiry
-from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC
 from quorate.broker.groups.offsets_topic import GroupLog
-from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
-from quorate.broker.groups.offsets_topic import java_hash as java_hash
-from quorate.broker.groups.offsets_topic import partition_of as partition_of
 from quorate.broker.groups.shard import Shard
 from quorate.broker.groups.shards import Shards
 from quorate.broker.settings import GroupConfig
@@ -41,12 +38,12 @@ from quorate.runtime import Entropy, Timers, WallClock
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 
 MOST_NAME_CHARACTERS: Final = 1000
-"""Of a client's name, or of a static member's, in the id that the member gets: a string of Kafka's protocol
-has 32,767 bytes at most, and a uuid follows."""
+"""The characters of a client's or a static member's name in the id that the member gets: a string of Kafka's
+protocol has 32,767 bytes at most, and a uuid follows."""
 
 
 class GroupCoordinator:
-    """All methods belong to the trio run that `run` runs in."""
+    """The coordinator of a broker. All methods belong to the trio run that `run` runs in."""
 
     def __init__(
         self,
@@ -96,9 +93,10 @@ class GroupCoordinator:
         """Unload the groups of a partition that this broker leads no more."""
         self._shards.resign(partition)
 
-    # What members ask
+    # Requests of members
 
     def join(self, request: JoinRequest, reply: JoinReply) -> None:
+        """Answer a JoinGroup request, or let its group answer later."""
         shard = self._shard(request.group_id)
         if isinstance(shard, ErrorCode):
             reply(JoinResult(error=shard, member_id=request.member_id))
@@ -112,10 +110,11 @@ class GroupCoordinator:
             if request.member_id:
                 reply(JoinResult(error=ErrorCode.unknown_member_id, member_id=request.member_id))
                 return
-            group = self._shards.group(shard, request.group_id)
+            group = shard.group(request.group_id)
         group.join(request, reply)
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+        """Answer a SyncGroup request, or let its group answer later."""
         shard = self._shard(request.member.group_id)
         if shard is ErrorCode.coordinator_load_in_progress:
             # As Kafka: clients of old versions know no other answer to this one that makes them join again.
@@ -128,6 +127,7 @@ class GroupCoordinator:
             group.sync(request, reply)
 
     def heartbeat(self, ref: MemberRef) -> ErrorCode:
+        """Return the answer to a heartbeat."""
         shard = self._shard(ref.group_id)
         if shard is ErrorCode.coordinator_load_in_progress:
             return ErrorCode.none  # it will be heard of again when the group is there (as Kafka)
@@ -166,7 +166,7 @@ class GroupCoordinator:
         if group is None and ref.generation >= 0:
             refuse(unknown_group)
             return
-        error = (group or self._shards.group(shard, ref.group_id)).check_commit(ref)
+        error = (group or shard.group(ref.group_id)).check_commit(ref)
         if error is not ErrorCode.none:
             refuse(error)
             return
@@ -247,7 +247,7 @@ class GroupCoordinator:
         shard = self._shard(group_id)
         return None if isinstance(shard, ErrorCode) else shard.groups.get(group_id)
 
-    # What groups need (`GroupHost`)
+    # `GroupHost`
 
     def arm(self, timer: GroupTimer, seconds: float) -> None:
         self._timers.arm(timer, seconds)

@@ -19,11 +19,14 @@ from quorate.broker.groups.group_messages import (
     SyncResult,
 )
 from quorate.broker.groups.group_records import GroupValue
-from quorate.broker.groups.group_state import GroupHost, GroupTimerKind, GroupTimers
-from quorate.broker.groups.group_state import GroupState as GroupState
-from quorate.broker.groups.group_state import GroupTimer as GroupTimer
-from quorate.broker.groups.member import Member
-from quorate.broker.groups.member_list import MemberList, shared_protocols
+from quorate.broker.groups.group_state import (
+    GroupHost,
+    GroupState,
+    GroupTimer,
+    GroupTimerKind,
+    GroupTimers,
+)
+from quorate.broker.groups.members import Member, MemberList, shared_protocols
 from quorate.broker.groups.rebalance import Rebalance
 from quorate.broker.settings import GroupLimits
 
@@ -31,7 +34,8 @@ _REASON_MAX: Final = 255
 
 
 class Group:
-    """Checks and answers requests. Its members are in one part; its state and generation in the other."""
+    """A classic group, which checks and answers the requests of its members. `MemberList` owns the members,
+    `Rebalance` the state and the generation."""
 
     def __init__(self, group_id: str, host: GroupHost, limits: GroupLimits) -> None:
         timers = GroupTimers(group_id, host)
@@ -68,7 +72,7 @@ class Group:
 
     @property
     def is_vacant(self) -> bool:
-        """Return whether nobody has ever joined, or is about to."""
+        """Return whether no member has ever joined, or is about to."""
         return not self._members and not self._members.any_pending and not self.generation
 
     def describe(self) -> GroupDescription:
@@ -96,8 +100,8 @@ class Group:
         self._members.load(value)
         self._rebalance.load(value)
 
-    def started(self) -> None:
-        """Start after loading: each member has a session's time for its first request."""
+    def begin_sessions(self) -> None:
+        """Give each member a session's time for its first request after loading."""
         for member in self._members:
             self._members.expect_heartbeat(member)
 
@@ -109,6 +113,8 @@ class Group:
     # Join
 
     def join(self, request: JoinRequest, reply: JoinReply) -> None:
+        """Answer a JoinGroup request now, or when the next generation begins."""
+
         def refuse(error: ErrorCode, member_id: str = request.member_id) -> None:
             reply(JoinResult(error=error, member_id=member_id))
 
@@ -235,6 +241,8 @@ class Group:
     # Sync
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+        """Answer a SyncGroup request now, or when the leader's assignment is stored."""
+
         def refuse(error: ErrorCode) -> None:
             reply(SyncResult(error=error))
 
@@ -276,6 +284,7 @@ class Group:
     # Heartbeat, leave
 
     def heartbeat(self, ref: MemberRef) -> ErrorCode:
+        """Return NONE, or the reason to join again."""
         error = self._check_member(ref)
         if error is not ErrorCode.none:
             return error
@@ -296,6 +305,7 @@ class Group:
                 assert_never(self.state)
 
     def leave(self, member_id: str, instance_id: str | None, reason: str = "") -> ErrorCode:
+        """Remove a member, or the id that it was given. `reason`: the member's own."""
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if instance_id is not None and not member_id:
@@ -335,7 +345,7 @@ class Group:
     # Checks
 
     def check_commit(self, ref: MemberRef) -> ErrorCode:
-        """Return whether this member may commit. The request counts as a sign of life."""
+        """Return NONE if this member may commit. The request counts as a sign of life."""
         if ref.generation < 0 and self.state is GroupState.EMPTY and ref.instance_id is None:
             return ErrorCode.none  # a consumer that assigns its partitions itself
         error = self._check_member(ref)

@@ -6,34 +6,63 @@ replica in sync has them.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from quorate.broker.groups.group import Group, GroupState
-from quorate.broker.groups.group_filter import GroupFilter, ListedGroup
+from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_messages import GroupDescription
 from quorate.broker.groups.group_records import GroupValue
-from quorate.broker.groups.offsets import GroupOffsets
-from quorate.broker.groups.shard import SetAside, Shard
+from quorate.broker.groups.group_state import GroupState
+from quorate.broker.groups.shard import GroupOffsets, SetAside, Shard
 from quorate.broker.groups.shards import Shards
-from quorate.broker.groups.tombstones import Tombstones
+from quorate.broker.groups.tombstones import Key, Tombstones, in_pieces
 from quorate.kafka_bytes import MalformedError
-from quorate.runtime import Slices, get_logger
+from quorate.runtime import Slices, Steps, get_logger
 
 log = get_logger(__name__)
 
-_AT_ONCE: Final = 200
-"""Tombstones in a batch; some 2 ms."""
+CLASSIC: Final = "classic"
+"""The type of all groups served here."""
 
-_Key = tuple[str, int]
-"""Topic and partition."""
+
+class ListedGroup(NamedTuple):
+    """A group as ListGroups shows it. A tuple, for there may be many."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str = CLASSIC
+
+
+class GroupFilter:
+    """The filter of ListGroups, by state and type (KIP-518, KIP-848). Names are in any case; none: all. A
+    name that no group can have matches none."""
+
+    def __init__(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> None:
+        self._states = {name.lower() for name in states}
+        self._types = {name.lower() for name in types}
+
+    @classmethod
+    def steps(cls, *, states: Iterable[str], types: Iterable[str]) -> Steps[Self]:
+        """Make the filter of any number of names."""
+        made = cls()
+        for names, into in ((states, made._states), (types, made._types)):
+            for name in names:
+                into.add(name.lower())
+                yield
+        return made
+
+    def __contains__(self, group: ListedGroup) -> bool:
+        return (not self._states or group.state.lower() in self._states) and (
+            not self._types or group.group_type.lower() in self._types
+        )
 
 
 class GroupAdministration:
-    """All methods belong to the coordinator's trio run."""
+    """The requests of operators to a coordinator. All methods belong to the coordinator's trio run."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -107,7 +136,7 @@ class GroupAdministration:
     async def _delete_set_aside(
         self, shard: Shard, group_id: str, aside: SetAside, reply: Callable[[ErrorCode], None]
     ) -> None:
-        """Whether it has members can't be told: the operator who gives its name says that it goes."""
+        """Delete a group that is not served. Whether it has members is unknown: the operator decides."""
 
         def ended(error: ErrorCode) -> None:
             if error is ErrorCode.none and shard.set_aside.pop(group_id, None) is not None:
@@ -119,14 +148,11 @@ class GroupAdministration:
         await self._append(Tombstones(self._shards, shard, ended), group_id, aside.offsets, keys)
 
     async def _append(
-        self, tombstones: Tombstones, group_id: str, offsets: GroupOffsets, keys: Iterable[_Key]
+        self, tombstones: Tombstones, group_id: str, offsets: GroupOffsets, keys: Iterable[Key]
     ) -> None:
         """Append the tombstones of a group's offsets and of itself."""
-        slices = Slices()
         with trio.CancelScope(shield=True):  # it ends by itself, and must not end halfway
-            for piece in _in_pieces(keys):
-                tombstones.append_offsets(group_id, offsets, piece)
-                await slices.pause()
+            await tombstones.append_all(group_id, offsets, keys)
         tombstones.append_group(group_id)
         tombstones.all_begun()
 
@@ -134,12 +160,12 @@ class GroupAdministration:
         """Put a fresh group in a dead one's place."""
         if not shard.is_closed:
             del shard.groups[group.group_id]
-            self._shards.group(shard, group.group_id).load(value)
+            shard.group(group.group_id).load(value)
 
     # Deleting offsets
 
     async def delete_offsets(
-        self, group_id: str, asked: Sequence[_Key], reply: Callable[[ErrorCode, Sequence[ErrorCode]], None]
+        self, group_id: str, asked: Sequence[Key], reply: Callable[[ErrorCode, Sequence[ErrorCode]], None]
     ) -> None:
         """Delete committed offsets. `reply` gets the error of the whole, and each partition's in order.
 
@@ -161,7 +187,7 @@ class GroupAdministration:
         tombstones = Tombstones(self._shards, shard, ended)
         slices = Slices()
         subscribed = _Subscribed()
-        for piece in _in_pieces(asked):
+        for piece in in_pieces(asked):
             group = await self._current(shard, group_id, subscribed)
             if isinstance(group, ErrorCode):
                 tombstones.refuse(group)
@@ -196,15 +222,15 @@ class GroupAdministration:
 
 
 def _existing(shard: Shard, group_id: str) -> Group | None:
-    """Return a group that somebody has joined or committed to. A refused join leaves an object behind that
-    is nobody's group."""
+    """Return a group that has members or offsets, or had. A refused join leaves an object behind that is no
+    group."""
     group = shard.groups.get(group_id)
     if group is None or (group.is_vacant and not shard.offsets.get(group_id)):
         return None
     return group
 
 
-def _written(offsets: GroupOffsets) -> Iterator[_Key]:
+def _written(offsets: GroupOffsets) -> Iterator[Key]:
     """Yield each topic and partition that the log may hold an offset of. No commit may begin meanwhile;
     those in flight may end."""
     in_flight = offsets.in_flight()
@@ -213,17 +239,6 @@ def _written(offsets: GroupOffsets) -> Iterator[_Key]:
         for partition, _ in offsets.of_topic(topic):
             if (topic, partition) not in in_flight:
                 yield topic, partition
-
-
-def _in_pieces(keys: Iterable[_Key]) -> Iterator[list[_Key]]:
-    """Yield at least one piece."""
-    piece: list[_Key] = []
-    for key in keys:
-        if len(piece) == _AT_ONCE:
-            yield piece
-            piece = []
-        piece.append(key)
-    yield piece
 
 
 class _Subscribed:

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.group_state import GroupHost, GroupTimerKind, GroupTimers
-from quorate.broker.groups.member_list import MemberList
+from quorate.broker.groups.members import MemberList
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0

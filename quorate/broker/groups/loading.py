@@ -1,13 +1,13 @@
-"""The records of one partition of `__consumer_offsets` become a shard again, piece by piece.
+"""The loading of a shard from the records of one partition of `__consumer_offsets`, piece by piece.
 
 Compaction keeps the newest record of each key, so kinds of records come in any order: offsets before their
-group, and tombstones of what was never there. A record whose key means nothing here is passed over, and stays
-in the log. A value that can't be read is another matter: its group would go on from older offsets, or as an
-older generation. Such a group is set aside unless a later record of the same key can be read. The other
-groups are served.
+group, and tombstones without an earlier record. A record whose key is unknown is passed over, and stays in
+the log. A value that can't be read is worse: its group would continue from older offsets, or as an older
+generation. Such a group is set aside unless a later record of the same key can be read. The other groups are
+served.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from quorate.broker.groups.group import Group
@@ -21,8 +21,7 @@ from quorate.broker.groups.group_records import (
     read_key,
     read_offset,
 )
-from quorate.broker.groups.offsets import GroupOffsets
-from quorate.broker.groups.shard import SetAside, Shard
+from quorate.broker.groups.shard import GroupOffsets, SetAside, Shard
 from quorate.kafka_bytes import MalformedError
 from quorate.log.batches import Record
 from quorate.runtime import Steps, get_logger
@@ -35,15 +34,14 @@ _LINES_MAX: Final = 10
 
 
 class Loading:
-    """One load of a shard, which must be empty."""
+    """One load of a shard, which must be empty when it begins."""
 
-    def __init__(self, shard: Shard, new_group: Callable[[str], Group]) -> None:
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._new_group = new_group
         self._places: dict[bytes, tuple[GroupOffsets, str, str]] = {}
-        """By what the keys of a group's offsets of one topic have in common: offsets, group id and topic."""
+        """Offsets, group id and topic, by the common part of the keys of a group's offsets of one topic."""
         self._unreadable: dict[Key, tuple[Offset, str]] = {}
-        """Where, and why."""
+        """The offset of each unreadable record, and the reason."""
         self._passed_over = 0
 
     def replay(self, records: Sequence[Record]) -> None:
@@ -66,7 +64,7 @@ class Loading:
                 continue
             offsets.put(topic, partition_behind(record.key), held, record_offset=record.offset)
             if group_id not in groups:
-                self._group(group_id)
+                self._shard.group(group_id)
 
     def _replay(self, record: Record, data: bytes) -> None:
         try:
@@ -93,7 +91,7 @@ class Loading:
             return
         held = read_offset(record.value)
         offsets.put(key.topic, key.partition, held, record_offset=record.offset)
-        self._group(key.group_id)  # one that only commits has no record of its own
+        self._shard.group(key.group_id)  # one that only commits has no record of its own
         prefix = offset_prefix(key, data)
         if prefix is not None:
             self._places[prefix] = offsets, key.group_id, key.topic
@@ -102,14 +100,7 @@ class Loading:
         if record.value is None:
             self._shard.groups.pop(key.group_id, None)
         else:
-            self._group(key.group_id).load(read_group(record.value))
-
-    def _group(self, group_id: str) -> Group:
-        groups = self._shard.groups
-        group = groups.get(group_id)
-        if group is None:
-            group = groups[group_id] = self._new_group(group_id)
-        return group
+            self._shard.group(key.group_id).load(read_group(record.value))
 
     def _pass_over(self, record: Record, reason: str) -> None:
         self._passed_over += 1

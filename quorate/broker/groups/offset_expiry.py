@@ -1,6 +1,6 @@
-"""Committed offsets that are no longer of use: expired (KIP-211), or of partitions that were deleted.
+"""The deletion of committed offsets that have expired (KIP-211), or whose partition was deleted.
 
-Both are deleted by tombstones, as an operator's requests do. What can't be stored is tried again.
+Both are deleted by tombstones, as by an operator's request. A deletion that can't be stored is tried again.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,12 +10,12 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from quorate.broker.groups.group import Group, GroupState
+from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_administration import GroupAdministration
-from quorate.broker.groups.offsets import GroupOffsets
-from quorate.broker.groups.shard import Shard
+from quorate.broker.groups.group_state import GroupState
+from quorate.broker.groups.shard import GroupOffsets, Shard
 from quorate.broker.groups.shards import Shards
-from quorate.broker.groups.tombstones import Tombstones
+from quorate.broker.groups.tombstones import Key, Tombstones
 from quorate.broker.settings import OffsetRetention
 from quorate.kafka_bytes import MalformedError
 from quorate.runtime import Slices, get_logger
@@ -23,15 +23,10 @@ from quorate.runtime import Slices, get_logger
 log = get_logger(__name__)
 
 _RETRY_SECONDS: Final = 1.0
-_AT_ONCE: Final = 200
-"""Tombstones in a batch; some 2 ms."""
-
-_Key = tuple[str, int]
-"""Topic and partition."""
 
 
 class OffsetExpiry:
-    """All methods belong to the coordinator's trio run."""
+    """Deletes offsets that are no longer of use. All methods belong to the coordinator's trio run."""
 
     def __init__(
         self,
@@ -50,7 +45,7 @@ class OffsetExpiry:
         self._now_ms = now_ms
         self._exists = exists
         self._to_check: list[Shard] = []
-        self._deleted: dict[_Key, int] = {}
+        self._deleted: dict[Key, int] = {}
         """Partitions that were deleted, and when (ms): later commits are of another one of that name."""
         self._wake = trio.Event()
 
@@ -65,7 +60,7 @@ class OffsetExpiry:
     # Expired
 
     async def expire(self) -> None:
-        """Delete what has expired by now, and groups that have nothing and nobody left."""
+        """Delete the offsets that have expired by now, and groups that have neither offsets nor members."""
         slices = Slices()
         for shard in self._shards:
             if not shard.loaded:
@@ -89,10 +84,10 @@ class OffsetExpiry:
         if group.state is GroupState.EMPTY and not group.is_vacant and not offsets and not _writes(offsets):
             await self._administration.delete(group.group_id, lambda error: None)
 
-    def _expired(self, group: Group, offsets: GroupOffsets) -> Iterator[_Key]:
-        """Yield the offsets that nobody has used for so long: of an empty group since it became empty, of
-        one that only commits since the commit, of a stable group of consumers since the commit if nobody
-        subscribes to the topic. Any other group is about to say what it reads."""
+    def _expired(self, group: Group, offsets: GroupOffsets) -> Iterator[Key]:
+        """Yield the offsets that were not used for the retention time: in an empty group since it became
+        empty, in one that only commits since the commit, in a stable group of consumers since the commit if
+        no member subscribes to the topic. Any other group is about to say what it reads."""
         kept: frozenset[str] = frozenset()
         since_ms: int | None = None
         if group.state is GroupState.EMPTY:
@@ -117,13 +112,13 @@ class OffsetExpiry:
     # Deleted
 
     def partition_deleted(self, topic: str, partition: int) -> None:
-        """Note that the partition is gone: so are its committed offsets (KAFKA-16168)."""
+        """Delete the committed offsets of a partition that was deleted (KAFKA-16168)."""
         self._deleted[topic, partition] = self._now_ms()
         self._wake.set()
 
     def loaded(self, shard: Shard) -> None:
-        """Look for offsets of partitions that were deleted while nobody coordinated these groups. The log has
-        commits for partitions alone that this broker knew, or knew to be deleted, when it became leader."""
+        """Look for offsets of partitions that were deleted while no broker coordinated these groups. When
+        this broker became leader, it knew each partition of a commit in the log, or that it was deleted."""
         self._to_check.append(shard)
         self._wake.set()
 
@@ -151,8 +146,8 @@ class OffsetExpiry:
                     self._deleted = deleted | self._deleted
                     await trio.sleep(_RETRY_SECONDS)
 
-    async def _forget(self, deleted: dict[_Key, int]) -> bool:
-        """Return whether nothing is left to be done."""
+    async def _forget(self, deleted: dict[Key, int]) -> bool:
+        """Return whether all is done."""
         slices, done = Slices(), True
         topics: dict[str, list[int]] = {}
         for topic, partition in deleted:
@@ -166,7 +161,7 @@ class OffsetExpiry:
                 offsets = shard.offsets.get(group_id)
                 if shard.is_closed or offsets is None:
                     continue
-                found: list[_Key] = []
+                found: list[Key] = []
                 written = offsets.in_flight()
                 for topic, partitions in topics.items():
                     await slices.pause()
@@ -178,9 +173,9 @@ class OffsetExpiry:
                 done = await self._delete(shard, group_id, offsets, found) and done
         return done
 
-    async def _delete(self, shard: Shard, group_id: str, offsets: GroupOffsets, keys: list[_Key]) -> bool:
-        """Write tombstones. Return whether every replica in sync has them, or the shard is another broker's
-        to look after."""
+    async def _delete(self, shard: Shard, group_id: str, offsets: GroupOffsets, keys: list[Key]) -> bool:
+        """Write tombstones. Return whether every replica in sync has them, or another broker coordinates the
+        shard."""
         if not keys:
             return True
         outcome, stored = [ErrorCode.none], trio.Event()
@@ -190,10 +185,7 @@ class OffsetExpiry:
             stored.set()
 
         tombstones = Tombstones(self._shards, shard, ended)
-        slices = Slices()
-        for at in range(0, len(keys), _AT_ONCE):
-            tombstones.append_offsets(group_id, offsets, keys[at : at + _AT_ONCE])
-            await slices.pause()
+        await tombstones.append_all(group_id, offsets, keys)
         tombstones.all_begun()
         await stored.wait()
         return outcome[0] is ErrorCode.none or shard.is_closed

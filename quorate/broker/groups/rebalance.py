@@ -13,8 +13,7 @@ from quorate.broker.groups.group_messages import JoinResult, SyncResult
 from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.group_state import GroupHost, GroupState, GroupTimerKind, GroupTimers
 from quorate.broker.groups.group_store import GroupStore
-from quorate.broker.groups.member import Member
-from quorate.broker.groups.member_list import MemberList
+from quorate.broker.groups.members import Member, MemberList
 from quorate.broker.settings import GroupLimits
 from quorate.runtime import get_logger
 

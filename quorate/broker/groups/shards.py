@@ -20,7 +20,7 @@ _LOAD_RETRY_SECONDS: Final = 0.1
 
 
 class Shards:
-    """The shards that are led here, by partition."""
+    """The shards of the partitions that this broker leads."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Shards:
                 held.leader_epoch = leader_epoch
                 return
         self.resign(partition)
-        shard = self._held[partition] = Shard(partition, leader_epoch)
+        shard = self._held[partition] = Shard(partition, leader_epoch, self._new_group)
         self._to_load[partition] = shard
         self._wake.set()
 
@@ -107,7 +107,7 @@ class Shards:
         """Read the shard anew, in slices, unless it is given up meanwhile. Return the groups with members."""
         for held in (shard.groups, shard.offsets, shard.set_aside):
             held.clear()
-        loading = Loading(shard, self._new_group)
+        loading = Loading(shard)
         slices = Slices()
         async for records in self._log.records(shard.partition):
             if shard.is_closed:
@@ -120,7 +120,7 @@ class Shards:
         """Serve the shard's groups."""
         shard.loaded = True
         for group in with_members:
-            group.started()
+            group.begin_sessions()
         self._on_loaded(shard)
 
     # Groups
@@ -140,13 +140,6 @@ class Shards:
         if shard is None:
             return ErrorCode.not_coordinator
         return shard if shard.loaded else ErrorCode.coordinator_load_in_progress
-
-    def group(self, shard: Shard, group_id: str) -> Group:
-        """Return a group, a new one if there is none."""
-        group = shard.groups.get(group_id)
-        if group is None:
-            group = shard.groups[group_id] = self._new_group(group_id)
-        return group
 
     def append(
         self, shard: Shard, records: Sequence[RecordContent], done: Callable[[ErrorCode, Offset], None]

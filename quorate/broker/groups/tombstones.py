@@ -1,14 +1,20 @@
 """Deletions in `__consumer_offsets`: tombstones of offsets and groups, and how all of them end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group_records import GroupKey, OffsetKey, group_record, offset_record
-from quorate.broker.groups.offsets import GroupOffsets
-from quorate.broker.groups.shard import Shard
+from quorate.broker.groups.shard import GroupOffsets, Shard
 from quorate.broker.groups.shards import Shards
+from quorate.runtime import Slices
 from quorate.types import Offset
+
+Key: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+_AT_ONCE: Final = 200
+"""Tombstones in a batch; some 2 ms."""
 
 
 class Tombstones:
@@ -22,7 +28,7 @@ class Tombstones:
         """Appends without an answer; the last one's place is kept until all have begun."""
         self._error = ErrorCode.none
 
-    def append_offsets(self, group_id: str, offsets: GroupOffsets, keys: Sequence[tuple[str, int]]) -> None:
+    def append_offsets(self, group_id: str, offsets: GroupOffsets, keys: Sequence[Key]) -> None:
         """Append the tombstones of these offsets (topic and partition), which are forgotten when they are
         stored."""
         if not keys:
@@ -38,15 +44,25 @@ class Tombstones:
         records = [offset_record(OffsetKey(group_id, *key), None) for key in keys]
         self._shards.append(self._shard, records, stored)
 
+    async def append_all(self, group_id: str, offsets: GroupOffsets, keys: Iterable[Key]) -> None:
+        """Do the same as `append_offsets` for any number of them, in batches."""
+        slices = Slices()
+        for piece in in_pieces(keys):
+            self.append_offsets(group_id, offsets, piece)
+            await slices.pause()
+
     def append_group(self, group_id: str) -> None:
+        """Append the tombstone of the group itself."""
         self._waiting += 1
         record = group_record(GroupKey(group_id), None)
         self._shards.append(self._shard, [record], lambda error, base_offset: self._settle(error))
 
     def refuse(self, error: ErrorCode) -> None:
+        """Report `error` at the end, unless there was another before."""
         self._error = self._error or error
 
     def all_begun(self) -> None:
+        """End when all appends have their answer: no further one begins."""
         self._settle(ErrorCode.none)
 
     def _settle(self, error: ErrorCode) -> None:
@@ -54,3 +70,14 @@ class Tombstones:
         self._waiting -= 1
         if not self._waiting:
             self._ended(self._error)
+
+
+def in_pieces(keys: Iterable[Key]) -> Iterator[list[Key]]:
+    """Yield the keys in the order given, as many as one batch takes at a time. Yield at least one piece."""
+    piece: list[Key] = []
+    for key in keys:
+        if len(piece) == _AT_ONCE:
+            yield piece
+            piece = []
+        piece.append(key)
+    yield piece

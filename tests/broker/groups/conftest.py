@@ -228,6 +228,8 @@ class Cluster:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
+    """A coordinator. Tests name `autojump_clock` too: pytest-trio takes a clock from their own arguments
+    only."""
     async with trio.open_nursery() as nursery:
         yield await Cluster(MemoryLog(), nursery, GroupLimits()).loaded()
         nursery.cancel_scope.cancel()

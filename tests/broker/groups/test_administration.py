@@ -7,8 +7,7 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.coordinator import partition_of
-from quorate.broker.groups.group_filter import GroupFilter, ListedGroup
+from quorate.broker.groups.group_administration import GroupFilter, ListedGroup
 from quorate.broker.groups.group_messages import GroupDescription, MemberRef, OffsetToCommit
 from quorate.broker.groups.group_records import (
     GroupKey,
@@ -18,11 +17,9 @@ from quorate.broker.groups.group_records import (
     group_record,
     offset_record,
 )
+from quorate.broker.groups.offsets_topic import partition_of
 from quorate.kafka_bytes.primitives import Pieces
 from quorate.log.batches.records import RecordContent
-
-Cluster = Any
-"""Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""
 
 ALONE = MemberRef(group_id="g1", member_id="")
 EVERYTHING = GroupFilter()
@@ -38,7 +35,7 @@ def subscription(*topics: str, version: int = 0) -> bytes:
     return out.joined() + b"more" * version
 
 
-async def deleted(cluster: Cluster, group: str = "g1") -> ErrorCode:
+async def deleted(cluster, group: str = "g1") -> ErrorCode:
     outcomes: list[ErrorCode] = []
     await cluster.groups.administration.delete(group, outcomes.append)
     (outcome,) = outcomes
@@ -46,7 +43,7 @@ async def deleted(cluster: Cluster, group: str = "g1") -> ErrorCode:
 
 
 async def offsets_deleted(
-    cluster: Cluster, *asked: tuple[str, int], group: str = "g1"
+    cluster, *asked: tuple[str, int], group: str = "g1"
 ) -> tuple[ErrorCode, list[ErrorCode]]:
     answers: list[tuple[ErrorCode, list[ErrorCode]]] = []
 
@@ -58,20 +55,20 @@ async def offsets_deleted(
     return answer
 
 
-async def consumers(cluster: Cluster, metadata: bytes, *, protocol_type: str = "consumer") -> Any:
+async def consumers(cluster, metadata: bytes, *, protocol_type: str = "consumer") -> Any:
     """One member in a stable group with this subscription."""
     joined = await cluster.join(protocols=(("range", metadata),), protocol_type=protocol_type)
     await cluster.sync(joined, {joined.member_id: b"mine"})
     return joined
 
 
-async def leave(cluster: Cluster, *members: Any) -> None:
+async def leave(cluster, *members: Any) -> None:
     for each in members:
         assert cluster.groups.leave("g1", each.member_id, None) is ErrorCode.none
     await trio.testing.wait_all_tasks_blocked()
 
 
-def bytes_of(cluster: Cluster, group: str = "g1") -> list[RecordContent]:
+def bytes_of(cluster, group: str = "g1") -> list[RecordContent]:
     found: list[RecordContent] = cluster.log.partitions.get(partition_of(group, 4), [])
     return found
 
@@ -79,9 +76,7 @@ def bytes_of(cluster: Cluster, group: str = "g1") -> list[RecordContent]:
 # Listing
 
 
-async def test_groups_are_listed_with_their_states_and_types(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_groups_are_listed_with_their_states_and_types(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     cluster.commit(MemberRef(group_id="simple", member_id=""), 3)
     assert sorted(await cluster.groups.administration.groups(EVERYTHING)) == [
@@ -94,17 +89,13 @@ async def test_groups_are_listed_with_their_states_and_types(
     assert await cluster.groups.administration.groups(GroupFilter(states=["Stable"])) == []
 
 
-async def test_a_group_that_only_commits_is_listed_after_a_move_too(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_group_that_only_commits_is_listed_after_a_move_too(cluster, autojump_clock) -> None:
     cluster.commit(ALONE, 3)
     await cluster.move()
     assert await cluster.groups.administration.groups(EVERYTHING) == [ListedGroup("g1", "", "Empty")]
 
 
-async def test_a_refused_join_or_commit_leaves_no_group_behind(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_refused_join_or_commit_leaves_no_group_behind(cluster, autojump_clock) -> None:
     refused = cluster.start_join(protocols=())
     assert refused.answers[0].error is ErrorCode.inconsistent_group_protocol
     cluster.log.error = ErrorCode.not_enough_replicas
@@ -114,9 +105,7 @@ async def test_a_refused_join_or_commit_leaves_no_group_behind(
     assert await deleted(cluster, "g2") is ErrorCode.group_id_not_found
 
 
-async def test_a_list_without_the_groups_that_are_being_loaded_is_refused(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_list_without_the_groups_that_are_being_loaded_is_refused(cluster, autojump_clock) -> None:
     await cluster.stable_pair()
     partition = partition_of("other", 4)
     cluster.groups.resign(partition)
@@ -129,9 +118,7 @@ async def test_a_list_without_the_groups_that_are_being_loaded_is_refused(
 
 
 @pytest.mark.bug("KAFKA-15849")
-async def test_a_broker_without_any_offsets_partition_lists_no_groups(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_broker_without_any_offsets_partition_lists_no_groups(cluster, autojump_clock) -> None:
     for partition in range(4):
         cluster.groups.resign(partition)
     assert await cluster.groups.administration.groups(EVERYTHING) == []
@@ -145,7 +132,7 @@ async def test_a_broker_without_any_offsets_partition_lists_no_groups(
 
 
 async def test_a_stable_group_shows_its_assignor_subscriptions_and_assignments(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     leader, other = await cluster.stable_pair()
     found = cluster.groups.administration.describe("g1")
@@ -159,7 +146,7 @@ async def test_a_stable_group_shows_its_assignor_subscriptions_and_assignments(
     }
 
 
-async def test_a_rebalancing_group_shows_assignments_alone(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_rebalancing_group_shows_assignments_alone(cluster, autojump_clock) -> None:
     await cluster.stable_pair()
     cluster.start_join(needs_member_id=False)
     found = cluster.groups.administration.describe("g1")
@@ -168,9 +155,7 @@ async def test_a_rebalancing_group_shows_assignments_alone(cluster: Cluster, aut
     assert {each.metadata for each in found.members} == {b""}
 
 
-async def test_an_unknown_group_is_not_found_and_any_id_may_be_asked_for(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_an_unknown_group_is_not_found_and_any_id_may_be_asked_for(cluster, autojump_clock) -> None:
     for group_id in ("", "g1"):
         assert cluster.groups.administration.describe(group_id) is ErrorCode.group_id_not_found
         assert await deleted(cluster, group_id) is ErrorCode.group_id_not_found
@@ -180,9 +165,7 @@ async def test_an_unknown_group_is_not_found_and_any_id_may_be_asked_for(
 
 
 @pytest.mark.bug("redpanda issue 4900")
-async def test_a_deleted_group_and_its_offsets_never_come_back(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_deleted_group_and_its_offsets_never_come_back(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     cluster.commit(cluster.ref(leader), 5)
     await leave(cluster, leader, other)
@@ -197,7 +180,7 @@ async def test_a_deleted_group_and_its_offsets_never_come_back(
     assert tombstones == {each.key for each in bytes_of(cluster)}
 
 
-async def test_a_group_with_members_is_not_deleted(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_group_with_members_is_not_deleted(cluster, autojump_clock) -> None:
     leader, _ = await cluster.stable_pair()
     cluster.commit(cluster.ref(leader), 5)
     assert await deleted(cluster) is ErrorCode.non_empty_group
@@ -205,9 +188,7 @@ async def test_a_group_with_members_is_not_deleted(cluster: Cluster, autojump_cl
     assert cluster.groups.fetch_offset("g1", "t", 0).offset == 5
 
 
-async def test_a_deletion_is_answered_only_when_every_replica_in_sync_has_it(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_deletion_is_answered_only_when_every_replica_in_sync_has_it(cluster, autojump_clock) -> None:
     cluster.commit(ALONE, 5)
     cluster.log.held = []
     outcomes: list[ErrorCode] = []
@@ -226,9 +207,7 @@ async def test_a_deletion_is_answered_only_when_every_replica_in_sync_has_it(
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-async def test_a_commit_under_way_is_deleted_with_its_group(
-    cluster: Cluster, backwards: bool, autojump_clock: object
-) -> None:
+async def test_a_commit_under_way_is_deleted_with_its_group(cluster, backwards: bool, autojump_clock) -> None:
     cluster.commit(ALONE, 1, topic="u")
     cluster.log.held = []
     late = cluster.commit(ALONE, 5)
@@ -243,9 +222,7 @@ async def test_a_commit_under_way_is_deleted_with_its_group(
         await cluster.move()
 
 
-async def test_a_group_whose_deletion_could_not_be_stored_is_still_there(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_group_whose_deletion_could_not_be_stored_is_still_there(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     cluster.commit(cluster.ref(leader), 5)
     await leave(cluster, leader, other)
@@ -262,7 +239,7 @@ async def test_a_group_whose_deletion_could_not_be_stored_is_still_there(
 
 
 async def test_a_deletion_under_way_when_the_coordinator_moves_is_not_acknowledged_here(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     cluster.commit(ALONE, 5)
     cluster.log.held = []
@@ -273,9 +250,7 @@ async def test_a_deletion_under_way_when_the_coordinator_moves_is_not_acknowledg
     assert outcomes == [ErrorCode.not_coordinator]
 
 
-async def test_a_group_of_many_offsets_is_deleted_in_several_batches(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_group_of_many_offsets_is_deleted_in_several_batches(cluster, autojump_clock) -> None:
     offsets = [OffsetToCommit(topic="t", partition=each, offset=each) for each in range(1000)]
     cluster.groups.commit(ALONE, offsets, lambda errors: None)
     batches: list[int] = []
@@ -293,9 +268,7 @@ async def test_a_group_of_many_offsets_is_deleted_in_several_batches(
 
 
 @pytest.mark.bug("KAFKA-4704")
-async def test_the_id_of_a_deleted_group_may_store_offsets_again(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_the_id_of_a_deleted_group_may_store_offsets_again(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     await leave(cluster, leader, other)
     assert await deleted(cluster) is ErrorCode.none
@@ -306,7 +279,7 @@ async def test_the_id_of_a_deleted_group_may_store_offsets_again(
 
 
 @pytest.mark.bug("KAFKA-17306")
-async def test_tombstones_of_what_is_not_there_load(cluster: Cluster, autojump_clock: object) -> None:
+async def test_tombstones_of_what_is_not_there_load(cluster, autojump_clock) -> None:
     key = OffsetKey("g1", "t", 0)
     value = OffsetValue(offset=4, commit_timestamp_ms=1)
     group = GroupValue(protocol_type="consumer", generation=3, protocol=None, leader=None)
@@ -325,7 +298,7 @@ async def test_tombstones_of_what_is_not_there_load(cluster: Cluster, autojump_c
 # Deleting offsets
 
 
-async def test_deleted_offsets_never_come_back(cluster: Cluster, autojump_clock: object) -> None:
+async def test_deleted_offsets_never_come_back(cluster, autojump_clock) -> None:
     for topic in ("t", "u"):
         cluster.commit(ALONE, 5, topic=topic)
     assert await offsets_deleted(cluster, ("t", 0)) == (ErrorCode.none, [ErrorCode.none])
@@ -335,9 +308,7 @@ async def test_deleted_offsets_never_come_back(cluster: Cluster, autojump_clock:
         await cluster.move()
 
 
-async def test_an_offset_that_is_not_there_is_deleted_without_a_record(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_an_offset_that_is_not_there_is_deleted_without_a_record(cluster, autojump_clock) -> None:
     cluster.commit(ALONE, 5)
     before = len(bytes_of(cluster))
     assert await offsets_deleted(cluster, ("t", 1), ("v", 0)) == (ErrorCode.none, [ErrorCode.none] * 2)
@@ -346,7 +317,7 @@ async def test_an_offset_that_is_not_there_is_deleted_without_a_record(
 
 @pytest.mark.parametrize("backwards", [False, True])
 async def test_a_commit_that_is_older_than_the_deletion_does_not_bring_the_offset_back(
-    cluster: Cluster, backwards: bool, autojump_clock: object
+    cluster, backwards: bool, autojump_clock
 ) -> None:
     cluster.commit(ALONE, 1, topic="u")
     cluster.log.held = []
@@ -367,9 +338,7 @@ async def test_a_commit_that_is_older_than_the_deletion_does_not_bring_the_offse
         await cluster.move()
 
 
-async def test_offsets_of_a_subscribed_topic_stay_and_the_others_go(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_offsets_of_a_subscribed_topic_stay_and_the_others_go(cluster, autojump_clock) -> None:
     joined = await consumers(cluster, subscription("t", "v", version=3))
     for topic in ("t", "u"):
         cluster.commit(cluster.ref(joined), 5, topic=topic)
@@ -388,7 +357,7 @@ async def test_offsets_of_a_subscribed_topic_stay_and_the_others_go(
     "metadata", [b"", b"\xff\xff\0\0\0\0", subscription("u")[:-6], b"\0\0\xff\xff\xff\xff"]
 )
 async def test_a_subscription_that_cannot_be_read_counts_as_all_topics(
-    cluster: Cluster, metadata: bytes, autojump_clock: object
+    cluster, metadata: bytes, autojump_clock
 ) -> None:
     joined = await consumers(cluster, metadata)
     cluster.commit(cluster.ref(joined), 5)
@@ -396,30 +365,26 @@ async def test_a_subscription_that_cannot_be_read_counts_as_all_topics(
     assert await offsets_deleted(cluster, ("t", 0)) == refused
 
 
-async def test_before_the_first_generation_all_topics_count_as_subscribed(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_before_the_first_generation_all_topics_count_as_subscribed(cluster, autojump_clock) -> None:
     cluster.commit(ALONE, 5)
     cluster.start_join(needs_member_id=False, protocols=(("range", subscription("u")),))
     refused = (ErrorCode.none, [ErrorCode.group_subscribed_to_topic])
     assert await offsets_deleted(cluster, ("t", 0)) == refused
 
 
-async def test_members_of_another_protocol_keep_all_offsets(cluster: Cluster, autojump_clock: object) -> None:
+async def test_members_of_another_protocol_keep_all_offsets(cluster, autojump_clock) -> None:
     joined = await consumers(cluster, b"anything", protocol_type="connect")
     assert await offsets_deleted(cluster, ("t", 0)) == (ErrorCode.non_empty_group, [])
     await leave(cluster, joined)
     assert await offsets_deleted(cluster, ("t", 0)) == (ErrorCode.none, [ErrorCode.none])
 
 
-async def test_offsets_of_no_group_cannot_be_deleted(cluster: Cluster, autojump_clock: object) -> None:
+async def test_offsets_of_no_group_cannot_be_deleted(cluster, autojump_clock) -> None:
     assert await offsets_deleted(cluster, ("t", 0)) == (ErrorCode.group_id_not_found, [])
     assert await offsets_deleted(cluster, ("t", 0), group="") == (ErrorCode.invalid_group_id, [])
 
 
-async def test_offsets_whose_deletion_could_not_be_stored_are_still_there(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_offsets_whose_deletion_could_not_be_stored_are_still_there(cluster, autojump_clock) -> None:
     cluster.commit(ALONE, 5)
     cluster.log.error = ErrorCode.not_leader_or_follower
     assert (await offsets_deleted(cluster, ("t", 0)))[0] is ErrorCode.not_coordinator

@@ -1,21 +1,14 @@
 """Offsets, and groups that outlive their coordinator."""
 
-from typing import Any
-
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.coordinator import partition_of
-from quorate.broker.groups.group import GroupState
 from quorate.broker.groups.group_messages import CommittedOffset, MemberRef
+from quorate.broker.groups.group_state import GroupState
+from quorate.broker.groups.offsets_topic import partition_of
 
-Cluster = Any
-"""Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""
 
-
-async def test_members_need_not_join_again_when_the_coordinator_moves(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_members_need_not_join_again_when_the_coordinator_moves(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     await cluster.move()
     for each in (leader, other):
@@ -27,9 +20,7 @@ async def test_members_need_not_join_again_when_the_coordinator_moves(
     assert cluster.groups.heartbeat(cluster.ref(leader)) is ErrorCode.unknown_member_id
 
 
-async def test_committed_offsets_survive_a_move_and_the_latest_wins(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_committed_offsets_survive_a_move_and_the_latest_wins(cluster, autojump_clock) -> None:
     leader, _ = await cluster.stable_pair()
     for offset in (5, 7):
         assert cluster.commit(cluster.ref(leader), offset, metadata="m").answers == [[ErrorCode.none]]
@@ -41,9 +32,7 @@ async def test_committed_offsets_survive_a_move_and_the_latest_wins(
     assert cluster.groups.fetch_offset("g1", "t", 1) is None
 
 
-async def test_a_commit_is_answered_only_when_every_replica_in_sync_has_it(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_commit_is_answered_only_when_every_replica_in_sync_has_it(cluster, autojump_clock) -> None:
     leader, _ = await cluster.stable_pair()
     cluster.log.held = []
     waiting = cluster.commit(cluster.ref(leader), 5)
@@ -53,9 +42,7 @@ async def test_a_commit_is_answered_only_when_every_replica_in_sync_has_it(
     assert waiting.answers == [[ErrorCode.none]]
 
 
-async def test_commits_that_are_answered_out_of_order_leave_the_later_offset(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_commits_that_are_answered_out_of_order_leave_the_later_offset(cluster, autojump_clock) -> None:
     leader, _ = await cluster.stable_pair()
     cluster.log.held = []
     for offset in (5, 7):
@@ -65,7 +52,7 @@ async def test_commits_that_are_answered_out_of_order_leave_the_later_offset(
     assert cluster.groups.fetch_offset("g1", "t", 0).offset == 7
 
 
-async def test_a_commit_from_another_generation_is_refused(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_commit_from_another_generation_is_refused(cluster, autojump_clock) -> None:
     leader, _ = await cluster.stable_pair()
     old = cluster.ref(leader, generation=0)
     assert cluster.commit(old, 5).answers == [[ErrorCode.illegal_generation]]
@@ -73,9 +60,7 @@ async def test_a_commit_from_another_generation_is_refused(cluster: Cluster, aut
     assert cluster.commit(unknown_member, 5).answers == [[ErrorCode.unknown_member_id]]
 
 
-async def test_a_consumer_that_assigns_its_partitions_itself_may_commit(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_consumer_that_assigns_its_partitions_itself_may_commit(cluster, autojump_clock) -> None:
     alone = MemberRef(group_id="g2", member_id="")
     assert cluster.commit(alone, 3).answers == [[ErrorCode.none]]
     await cluster.stable_pair()
@@ -83,14 +68,12 @@ async def test_a_consumer_that_assigns_its_partitions_itself_may_commit(
     assert cluster.commit(intruder, 3).answers == [[ErrorCode.unknown_member_id]]
 
 
-async def test_metadata_that_is_too_long_is_refused_alone(cluster: Cluster, autojump_clock: object) -> None:
+async def test_metadata_that_is_too_long_is_refused_alone(cluster, autojump_clock) -> None:
     alone = MemberRef(group_id="g2", member_id="")
     assert cluster.commit(alone, 3, metadata="x" * 5000).answers == [[ErrorCode.offset_metadata_too_large]]
 
 
-async def test_waiting_members_are_answered_when_the_coordinator_moves(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_waiting_members_are_answered_when_the_coordinator_moves(cluster, autojump_clock) -> None:
     leader, _ = await cluster.stable_pair()
     waiting = cluster.start_join(needs_member_id=False)
     groups = cluster.groups
@@ -101,7 +84,7 @@ async def test_waiting_members_are_answered_when_the_coordinator_moves(
 
 
 async def test_a_commit_under_way_when_the_coordinator_moves_is_not_acknowledged_here(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     leader, _ = await cluster.stable_pair()
     cluster.log.held = []
@@ -111,7 +94,7 @@ async def test_a_commit_under_way_when_the_coordinator_moves_is_not_acknowledged
     assert waiting.answers == [[ErrorCode.not_coordinator]]
 
 
-async def test_a_group_that_is_being_loaded_says_so(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_group_that_is_being_loaded_says_so(cluster, autojump_clock) -> None:
     leader, _ = await cluster.stable_pair()
     partition = partition_of("g1", 4)
     cluster.groups.resign(partition)
@@ -122,9 +105,7 @@ async def test_a_group_that_is_being_loaded_says_so(cluster: Cluster, autojump_c
     assert cluster.groups.heartbeat(cluster.ref(leader)) is ErrorCode.none
 
 
-async def test_being_elected_again_keeps_the_group_and_a_gap_loads_it_anew(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_being_elected_again_keeps_the_group_and_a_gap_loads_it_anew(cluster, autojump_clock) -> None:
     waiting = cluster.start_join(needs_member_id=False)
     partition = partition_of("g1", 4)
     cluster.groups.elect(partition, 1)

@@ -7,15 +7,12 @@ import trio
 from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.coordinator import java_hash, partition_of
-from quorate.broker.groups.group import GroupState
 from quorate.broker.groups.group_messages import JoinResult, MemberRef
+from quorate.broker.groups.group_state import GroupState
+from quorate.broker.groups.offsets_topic import java_hash, partition_of
 
-Cluster = Any
-"""Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""
 
-
-def state(cluster: Cluster) -> GroupState:
+def state(cluster) -> GroupState:
     group = cluster.groups.group("g1")
     assert group is not None
     result: GroupState = group.state
@@ -31,7 +28,7 @@ def test_a_group_is_where_java_would_put_it() -> None:
     assert partition_of("console-consumer-12345", 50) == abs(java_hash("console-consumer-12345")) % 50
 
 
-async def test_a_new_member_is_first_given_its_id(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_new_member_is_first_given_its_id(cluster, autojump_clock) -> None:
     waiting = cluster.start_join()
     assert waiting.answered
     first = waiting.answers[0]
@@ -41,13 +38,13 @@ async def test_a_new_member_is_first_given_its_id(cluster: Cluster, autojump_clo
     assert (second.error, second.generation, second.member_id) == (ErrorCode.none, 1, first.member_id)
 
 
-async def test_an_old_client_joins_in_one_round(cluster: Cluster, autojump_clock: object) -> None:
+async def test_an_old_client_joins_in_one_round(cluster, autojump_clock) -> None:
     joined = await cluster.join(needs_member_id=False)
     assert (joined.error, joined.generation) == (ErrorCode.none, 1)
 
 
 async def test_members_that_join_within_the_initial_delay_share_the_first_generation(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     began = trio.current_time()
     leader, other = await cluster.stable_pair()
@@ -59,7 +56,7 @@ async def test_members_that_join_within_the_initial_delay_share_the_first_genera
     assert state(cluster) is GroupState.STABLE
 
 
-async def test_a_third_member_makes_the_others_join_again(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_third_member_makes_the_others_join_again(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     third = cluster.start_join(needs_member_id=False)
     assert cluster.groups.heartbeat(cluster.ref(leader)) is ErrorCode.rebalance_in_progress
@@ -70,9 +67,7 @@ async def test_a_third_member_makes_the_others_join_again(cluster: Cluster, auto
     assert cluster.groups.heartbeat(cluster.ref(leader)) is ErrorCode.illegal_generation
 
 
-async def test_a_member_that_does_not_join_again_in_time_is_out(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_member_that_does_not_join_again_in_time_is_out(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     third = cluster.start_join(needs_member_id=False)
     again = cluster.start_join(leader.member_id)
@@ -89,7 +84,7 @@ async def test_a_member_that_does_not_join_again_in_time_is_out(
     assert cluster.groups.heartbeat(cluster.ref(other)) is ErrorCode.unknown_member_id
 
 
-async def test_a_silent_member_is_removed_after_its_session(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_silent_member_is_removed_after_its_session(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     for _ in range(3):
         await trio.sleep(4)
@@ -100,7 +95,7 @@ async def test_a_silent_member_is_removed_after_its_session(cluster: Cluster, au
     assert [each.member_id for each in joined.members] == [leader.member_id]
 
 
-async def test_a_member_that_leaves_makes_room_at_once(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_member_that_leaves_makes_room_at_once(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     assert cluster.groups.leave("g1", leader.member_id, None) is ErrorCode.none
     assert cluster.groups.leave("g1", leader.member_id, None) is ErrorCode.unknown_member_id
@@ -109,9 +104,7 @@ async def test_a_member_that_leaves_makes_room_at_once(cluster: Cluster, autojum
     assert joined.generation == 2
 
 
-async def test_a_group_that_everybody_left_is_empty_in_a_new_generation(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_group_that_everybody_left_is_empty_in_a_new_generation(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     for each in (leader, other):
         cluster.groups.leave("g1", each.member_id, None)
@@ -120,9 +113,7 @@ async def test_a_group_that_everybody_left_is_empty_in_a_new_generation(
     assert (await cluster.join()).generation == 3
 
 
-async def test_the_followers_wait_for_the_leaders_assignment(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_the_followers_wait_for_the_leaders_assignment(cluster, autojump_clock) -> None:
     joined = await cluster.join(needs_member_id=False)
     second = cluster.start_join(needs_member_id=False)
     again = await cluster.join(joined.member_id)
@@ -134,9 +125,7 @@ async def test_the_followers_wait_for_the_leaders_assignment(
     assert waiting.answers[0].assignment == b"yours"
 
 
-async def test_an_assignment_is_answered_only_when_it_is_stored(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_an_assignment_is_answered_only_when_it_is_stored(cluster, autojump_clock) -> None:
     joined = await cluster.join()
     cluster.log.held = []
     waiting = cluster.start_sync(joined, **{joined.member_id: b"a"})
@@ -148,7 +137,7 @@ async def test_an_assignment_is_answered_only_when_it_is_stored(
 
 @pytest.mark.parametrize("error", [ErrorCode.none, ErrorCode.not_enough_replicas])
 async def test_an_assignment_that_is_stored_after_the_next_generation_began_is_not_that_ones(
-    cluster: Cluster, autojump_clock: object, error: ErrorCode
+    cluster, autojump_clock, error: ErrorCode
 ) -> None:
     joined = await cluster.join()
     cluster.log.held, cluster.log.error = [], error
@@ -167,7 +156,7 @@ async def test_an_assignment_that_is_stored_after_the_next_generation_began_is_n
 
 
 async def test_an_assignment_that_could_not_be_stored_is_an_error_and_a_new_round(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await cluster.join()
     cluster.log.error = ErrorCode.not_enough_replicas
@@ -177,16 +166,14 @@ async def test_an_assignment_that_could_not_be_stored_is_an_error_and_a_new_roun
 
 
 async def test_a_member_that_does_not_sync_is_dropped_after_the_rebalance_timeout(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await cluster.join(session_ms=300_000)
     await trio.sleep(61)
     assert cluster.groups.heartbeat(cluster.ref(joined)) is ErrorCode.unknown_member_id
 
 
-async def test_the_protocol_that_all_have_and_most_prefer_is_chosen(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_the_protocol_that_all_have_and_most_prefer_is_chosen(cluster, autojump_clock) -> None:
     results: list[JoinResult] = []
 
     async def take_part(*names: str) -> None:
@@ -201,18 +188,18 @@ async def test_the_protocol_that_all_have_and_most_prefer_is_chosen(
     assert {each.metadata for each in leader.members} == {b"sticky"}
 
 
-async def test_a_member_with_nothing_in_common_is_refused(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_member_with_nothing_in_common_is_refused(cluster, autojump_clock) -> None:
     await cluster.stable_pair()
     waiting = cluster.start_join(protocols=(("other", b""),))
     assert waiting.answers[0].error is ErrorCode.inconsistent_group_protocol
 
 
-async def test_a_session_time_out_of_bounds_is_refused(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_session_time_out_of_bounds_is_refused(cluster, autojump_clock) -> None:
     assert cluster.start_join(session_ms=10).answers[0].error is ErrorCode.invalid_session_timeout
 
 
 async def test_a_static_member_that_comes_back_takes_its_old_place_without_a_rebalance(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await cluster.join(instance="one", needs_member_id=False)
     await cluster.sync(joined, {joined.member_id: b"a"})
@@ -228,7 +215,7 @@ async def test_a_static_member_that_comes_back_takes_its_old_place_without_a_reb
 
 @pytest.mark.parametrize("skips", [False, True])
 async def test_a_static_leader_that_comes_back_must_not_assign_anew(
-    cluster: Cluster, skips: bool, autojump_clock: object
+    cluster, skips: bool, autojump_clock
 ) -> None:
     """It is told so from version 9 on (KIP-814); before, it is not told that it leads."""
     joined = await cluster.join(instance="one", needs_member_id=False)
@@ -241,9 +228,7 @@ async def test_a_static_leader_that_comes_back_must_not_assign_anew(
     assert cluster.groups.group("g1").generation == 1
 
 
-async def test_a_static_follower_that_comes_back_is_told_who_leads(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_static_follower_that_comes_back_is_told_who_leads(cluster, autojump_clock) -> None:
     results: dict[str, Any] = {}
 
     async def take_part(instance: str) -> None:
@@ -258,7 +243,7 @@ async def test_a_static_follower_that_comes_back_is_told_who_leads(
     assert (back.leader, back.skip_assignment, back.members) == (results[leads].member_id, False, ())
 
 
-async def test_the_reasons_of_members_are_in_the_log(cluster: Cluster, autojump_clock: object) -> None:
+async def test_the_reasons_of_members_are_in_the_log(cluster, autojump_clock) -> None:
     with captured_logs() as lines:
         joined = await cluster.join(reason="a new topic")
         await cluster.sync(joined)
@@ -269,7 +254,7 @@ async def test_the_reasons_of_members_are_in_the_log(cluster: Cluster, autojump_
 
 
 async def test_a_repeated_join_of_a_follower_is_answered_from_the_generation_there_is(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     _, other = await cluster.stable_pair()
     assert (await cluster.join(other.member_id)).generation == 1

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.groups.group_filter import GroupFilter, ListedGroup
+from quorate.broker.groups.group_administration import GroupFilter, ListedGroup
 from quorate.broker.groups.group_state import GroupState
 
 STATES = [each.value for each in GroupState]

@@ -1,28 +1,23 @@
 """What went wrong with groups elsewhere."""
 
-from typing import Any
-
 import pytest
 import trio
 import trio.testing
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.coordinator import partition_of
 from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_messages import JoinResult, MemberRef, OffsetToCommit
+from quorate.broker.groups.offsets_topic import partition_of
 from quorate.broker.settings.group_config import GroupLimits
 
-Cluster = Any
-"""Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""
 
-
-def group_of(cluster: Cluster) -> Group:
+def group_of(cluster) -> Group:
     group = cluster.groups.group("g1")
     assert group is not None
     return group
 
 
-async def static_pair(cluster: Cluster) -> tuple[JoinResult, JoinResult]:
+async def static_pair(cluster) -> tuple[JoinResult, JoinResult]:
     """The static members `one`, who leads, and `two`, in a stable group."""
     joins = [cluster.start_join(instance=each) for each in ("one", "two")]
     for each in joins:
@@ -42,7 +37,7 @@ def static_ref(joined: JoinResult, instance: str) -> MemberRef:
 
 @pytest.mark.bug("KAFKA-16148")
 async def test_joins_and_syncs_that_wait_are_told_at_once_that_the_coordinator_has_moved(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joining = [cluster.start_join(needs_member_id=False) for _ in range(3)]
     cluster.groups.resign(partition_of("g1", 4))
@@ -59,7 +54,7 @@ async def test_joins_and_syncs_that_wait_are_told_at_once_that_the_coordinator_h
 
 @pytest.mark.bug("KAFKA-19274")
 async def test_a_deleted_and_created_offsets_topic_serves_nothing_of_the_old_one(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     partition = partition_of("g1", 4)
     cluster.groups.elect(partition, 5)
@@ -75,9 +70,7 @@ async def test_a_deleted_and_created_offsets_topic_serves_nothing_of_the_old_one
     assert cluster.groups.heartbeat(cluster.ref(leader)) is ErrorCode.unknown_member_id
 
 
-async def test_a_leader_that_others_led_between_loads_what_they_wrote(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_leader_that_others_led_between_loads_what_they_wrote(cluster, autojump_clock) -> None:
     partition, alone = partition_of("g1", 4), MemberRef(group_id="g1", member_id="")
     assert cluster.commit(alone, 7).answers == [[ErrorCode.none]]
     cluster.log.partitions[partition] = []
@@ -90,9 +83,7 @@ async def test_a_leader_that_others_led_between_loads_what_they_wrote(
 
 
 @pytest.mark.bug("KAFKA-12890")
-async def test_a_leader_that_lives_and_never_assigns_is_removed(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_leader_that_lives_and_never_assigns_is_removed(cluster, autojump_clock) -> None:
     async with trio.open_nursery() as nursery:
         results: list[JoinResult] = []
 
@@ -115,9 +106,7 @@ async def test_a_leader_that_lives_and_never_assigns_is_removed(
 
 
 @pytest.mark.bug("KAFKA-7610")
-async def test_repeated_joins_of_a_client_without_an_id_leave_one_member(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_repeated_joins_of_a_client_without_an_id_leave_one_member(cluster, autojump_clock) -> None:
     """Each is a member of its own, and those that nobody speaks for are gone after a session."""
     leader, other = await cluster.stable_pair()
     tries = [cluster.start_join(needs_member_id=False) for _ in range(50)]
@@ -135,9 +124,7 @@ async def test_repeated_joins_of_a_client_without_an_id_leave_one_member(
 
 
 @pytest.mark.bug("KAFKA-7909")
-async def test_an_id_that_nobody_joins_with_holds_a_round_up_for_one_session(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_an_id_that_nobody_joins_with_holds_a_round_up_for_one_session(cluster, autojump_clock) -> None:
     leader, other = await cluster.stable_pair()
     unused = cluster.start_join(session_ms=6_000).answers[0]
     assert unused.error is ErrorCode.member_id_required
@@ -155,7 +142,7 @@ async def test_an_id_that_nobody_joins_with_holds_a_round_up_for_one_session(
 
 @pytest.mark.bug("KAFKA-7196")
 async def test_the_session_of_a_member_that_is_gone_ends_without_another_round(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     leader, other = await cluster.stable_pair()
     again = cluster.start_join(leader.member_id)
@@ -170,7 +157,7 @@ async def test_the_session_of_a_member_that_is_gone_ends_without_another_round(
 
 @pytest.mark.bug("KAFKA-9844")
 async def test_no_more_members_than_allowed_join_with_ids_that_were_given_out_at_once(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     cluster._limits = GroupLimits(max_size=2)
     await cluster.move()
@@ -193,7 +180,7 @@ async def test_no_more_members_than_allowed_join_with_ids_that_were_given_out_at
 
 @pytest.mark.bug("KAFKA-8500")
 async def test_the_first_of_two_with_one_instance_id_is_fenced_in_a_rebalance_too(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     first = cluster.start_join(instance="one")
     second = cluster.start_join(instance="one")
@@ -205,9 +192,7 @@ async def test_the_first_of_two_with_one_instance_id_is_fenced_in_a_rebalance_to
 
 
 @pytest.mark.bug("KAFKA-10284")
-async def test_the_new_id_of_a_static_member_outlives_the_coordinator(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_the_new_id_of_a_static_member_outlives_the_coordinator(cluster, autojump_clock) -> None:
     _, two = await static_pair(cluster)
     back = await cluster.join(instance="two")
     await cluster.move()
@@ -216,9 +201,7 @@ async def test_the_new_id_of_a_static_member_outlives_the_coordinator(
 
 
 @pytest.mark.bug("KAFKA-8715")
-async def test_a_static_member_that_comes_back_twice_at_once_has_two_ids(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_static_member_that_comes_back_twice_at_once_has_two_ids(cluster, autojump_clock) -> None:
     await static_pair(cluster)
     await cluster.move()
     ids = [(await cluster.join(instance="two")).member_id for _ in range(2)]
@@ -226,9 +209,7 @@ async def test_a_static_member_that_comes_back_twice_at_once_has_two_ids(
 
 
 @pytest.mark.bug("KAFKA-14009")
-async def test_a_static_members_new_rebalance_timeout_counts(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_static_members_new_rebalance_timeout_counts(cluster, autojump_clock) -> None:
     one, two = await static_pair(cluster)
     back = await cluster.join(instance="two", rebalance_ms=300_000, session_ms=400_000)
     began = trio.current_time()
@@ -239,9 +220,7 @@ async def test_a_static_members_new_rebalance_timeout_counts(
 
 
 @pytest.mark.bug("redpanda PR 17260")
-async def test_the_leader_epoch_of_a_commit_is_kept_over_a_move(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_the_leader_epoch_of_a_commit_is_kept_over_a_move(cluster, autojump_clock) -> None:
     alone, answers = MemberRef(group_id="g1", member_id=""), []
     asked = OffsetToCommit(topic="t", partition=0, offset=7, leader_epoch=5, metadata="")
     cluster.groups.commit(alone, [asked], answers.append)
@@ -254,7 +233,7 @@ async def test_the_leader_epoch_of_a_commit_is_kept_over_a_move(
 
 @pytest.mark.bug("redpanda PR 23176")
 async def test_a_coordinator_with_a_write_that_hangs_says_at_once_that_another_coordinates(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     leader, _ = await cluster.stable_pair()
     cluster.log.held = []

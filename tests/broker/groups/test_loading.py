@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
@@ -13,9 +13,8 @@ from captured_logs import captured_logs
 from gaps import within_gap
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.coordinator import GroupLogError, partition_of
 from quorate.broker.groups.group import Group
-from quorate.broker.groups.group_filter import GroupFilter
+from quorate.broker.groups.group_administration import GroupFilter
 from quorate.broker.groups.group_messages import MemberRef
 from quorate.broker.groups.group_records import (
     GroupKey,
@@ -27,7 +26,7 @@ from quorate.broker.groups.group_records import (
     offset_record,
 )
 from quorate.broker.groups.loading import Loading
-from quorate.broker.groups.offsets_log import OffsetsLog
+from quorate.broker.groups.offsets_topic import GroupLogError, OffsetsLog, partition_of
 from quorate.broker.groups.shard import Shard
 from quorate.broker.groups.shards import Shards
 from quorate.broker.settings.group_config import GroupLimits
@@ -35,8 +34,6 @@ from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import Record, RecordContent, build_keyed_batch
 from quorate.runtime.real import short_collections
 
-Cluster = Any
-"""Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""
 LATER = b"\x00\x63"
 """Version 99, where a record's version stands."""
 
@@ -53,7 +50,7 @@ def of_later_version(record: RecordContent) -> RecordContent:
     return RecordContent(record.key, LATER + record.value[2:])
 
 
-async def loaded(cluster: Cluster, *records: RecordContent) -> None:
+async def loaded(cluster, *records: RecordContent) -> None:
     """Another coordinator takes over with these in the log, all in the partition of group g1."""
     cluster.log.partitions[partition_of("g1", 4)] = list(records)
     for partition in range(4):
@@ -68,7 +65,7 @@ def neighbours(count: int) -> list[str]:
     return [name for name in names if partition_of(name, 4) == partition_of("g1", 4)][:count]
 
 
-def offset_of(cluster: Cluster, group: str, *, topic: str = "t", partition: int = 0) -> int | None:
+def offset_of(cluster, group: str, *, topic: str = "t", partition: int = 0) -> int | None:
     found = cluster.groups.fetch_offset(group, topic, partition)
     return None if found is None else int(found.offset)
 
@@ -77,14 +74,12 @@ def offset_of(cluster: Cluster, group: str, *, topic: str = "t", partition: int 
 
 
 @pytest.mark.bug("KAFKA-5600")
-async def test_of_a_thousand_commits_the_last_one_counts(cluster: Cluster, autojump_clock: object) -> None:
+async def test_of_a_thousand_commits_the_last_one_counts(cluster, autojump_clock) -> None:
     await loaded(cluster, *(commit_of("g1", each, partition=each % 3) for each in range(1000)))
     assert [offset_of(cluster, "g1", partition=each) for each in range(3)] == [999, 997, 998]
 
 
-async def test_a_key_that_many_share_a_part_of_is_read_as_itself(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_key_that_many_share_a_part_of_is_read_as_itself(cluster, autojump_clock) -> None:
     other = neighbours(1)[0]
     keys = [
         (group, topic, partition) for group in ("g1", other) for topic in ("t", "tt") for partition in (0, 7)
@@ -102,9 +97,7 @@ async def test_a_key_that_many_share_a_part_of_is_read_as_itself(
     assert found == [10, None, 12, 13, 14, 15, 16, 17]
 
 
-async def test_a_group_whose_tombstone_is_followed_by_commits_is_there(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_group_whose_tombstone_is_followed_by_commits_is_there(cluster, autojump_clock) -> None:
     await loaded(
         cluster,
         commit_of("g1", 1),
@@ -143,9 +136,7 @@ def group_of(*members: str, generation: int = 5) -> RecordContent:
     )
 
 
-async def test_members_and_generation_are_those_of_the_newest_record(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_members_and_generation_are_those_of_the_newest_record(cluster, autojump_clock) -> None:
     await loaded(cluster, group_of("a", "gone", generation=4), group_of("a", "b"))
     alive = MemberRef(group_id="g1", member_id="b", generation=5)
     assert cluster.groups.heartbeat(alive) is ErrorCode.none
@@ -182,9 +173,7 @@ class Halting:
 
 
 @pytest.mark.bug("redpanda PR 17673")
-async def test_a_load_that_fails_halfway_serves_nothing_and_is_done_again(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_load_that_fails_halfway_serves_nothing_and_is_done_again(cluster, autojump_clock) -> None:
     cluster.log = Halting(cluster.log, failures=3)
     cluster.log.partitions[partition_of("g1", 4)] = [
         commit_of("g1", each, partition=each) for each in range(10)
@@ -217,9 +206,7 @@ class Slow:
 
 
 @pytest.mark.bug("KAFKA-16030")
-async def test_a_partition_that_is_lost_while_it_is_loaded_is_never_served(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_partition_that_is_lost_while_it_is_loaded_is_never_served(cluster, autojump_clock) -> None:
     slow = cluster.log = Slow(cluster.log)
     cluster.groups = cluster._start()
     await trio.testing.wait_all_tasks_blocked()
@@ -231,9 +218,7 @@ async def test_a_partition_that_is_lost_while_it_is_loaded_is_never_served(
     assert cluster.groups.check("g1") is ErrorCode.not_coordinator
 
 
-async def test_while_groups_are_loaded_members_are_told_at_once(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_while_groups_are_loaded_members_are_told_at_once(cluster, autojump_clock) -> None:
     leader, _ = await cluster.stable_pair()
     slow = cluster.log = Slow(cluster.log)
     cluster.groups = cluster._start()
@@ -259,7 +244,7 @@ async def test_while_groups_are_loaded_members_are_told_at_once(
     ids=["empty", "cut", "later kind", "cut name", "negative", "no text", "none"],
 )
 async def test_a_key_that_means_nothing_here_is_passed_over(
-    cluster: Cluster, autojump_clock: object, key: bytes | None
+    cluster, autojump_clock, key: bytes | None
 ) -> None:
     with captured_logs() as lines:
         await loaded(
@@ -281,7 +266,7 @@ async def test_a_key_that_means_nothing_here_is_passed_over(
     ids=["later offset", "garbage offset", "empty offset", "later group", "garbage group"],
 )
 async def test_a_group_with_a_record_that_cannot_be_read_is_not_served_and_keeps_everything(
-    cluster: Cluster, autojump_clock: object, damaged: RecordContent
+    cluster, autojump_clock, damaged: RecordContent
 ) -> None:
     """Its members would go on from older offsets, or in an older generation."""
     other = neighbours(1)[0]
@@ -316,9 +301,7 @@ async def test_a_group_with_a_record_that_cannot_be_read_is_not_served_and_keeps
     assert group_of("a").key not in of_g1 and commit_of("g1", 0).key not in of_g1
 
 
-async def test_a_group_is_served_once_a_later_record_of_the_key_can_be_read(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_group_is_served_once_a_later_record_of_the_key_can_be_read(cluster, autojump_clock) -> None:
     await loaded(
         cluster,
         commit_of("g1", 5),
@@ -333,7 +316,7 @@ async def test_a_group_is_served_once_a_later_record_of_the_key_can_be_read(
     assert (offset_of(cluster, "g1"), offset_of(cluster, "g1", partition=1)) == (8, 7)
 
 
-async def test_a_group_that_is_not_served_can_be_deleted(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_group_that_is_not_served_can_be_deleted(cluster, autojump_clock) -> None:
     await loaded(
         cluster,
         group_of("a"),
@@ -352,9 +335,7 @@ async def test_a_group_that_is_not_served_can_be_deleted(cluster: Cluster, autoj
     assert offset_of(cluster, "g1", partition=1) is None
 
 
-async def test_many_records_that_cannot_be_read_make_few_lines(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_many_records_that_cannot_be_read_make_few_lines(cluster, autojump_clock) -> None:
     names = neighbours(100)
     with captured_logs() as lines:
         await loaded(
@@ -395,8 +376,8 @@ class Partition:
 
 
 def offsets_log(partition: Partition) -> OffsetsLog:
-    replicas = cast(Any, SimpleNamespace(lookups=partition))
-    return OffsetsLog(replicas, cast(Any, None), timeout_ms=1000)
+    replicas = SimpleNamespace(lookups=partition)
+    return OffsetsLog(replicas, None, timeout_ms=1000)
 
 
 def batch_at(offset: int, *records: RecordContent) -> bytes:
@@ -448,7 +429,7 @@ async def test_many_offsets_are_loaded_in_slices(per_batch: int) -> None:
     shards = Shards(
         offsets_log(Partition(data, end=count)),
         partition_count=lambda: 1,
-        new_group=lambda name: Group(name, cast(Any, None), GroupLimits()),
+        new_group=lambda name: Group(name, None, GroupLimits()),
         loaded=lambda shard: None,
     )
 
@@ -468,15 +449,14 @@ async def test_many_offsets_are_loaded_in_slices(per_batch: int) -> None:
 
 def test_a_loading_keeps_no_more_than_the_shard() -> None:
     """What keys have in common is kept once for each group and topic."""
-    shard = Shard(0, cast(Any, 0))
-    loading = Loading(shard, lambda name: Group(name, cast(Any, None), GroupLimits()))
+    loading = Loading(Shard(0, 0, lambda name: Group(name, None, GroupLimits())))
     records = [commit_of("g1", each, partition=each) for each in range(100)]
     loading.replay([Record(number, 0, *each) for number, each in enumerate(records)])
     assert len(loading._places) == 1
 
 
 async def test_a_member_that_is_never_heard_after_a_load_is_gone_after_its_session(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     await loaded(cluster, group_of("a", "b"))
     await trio.sleep(9)

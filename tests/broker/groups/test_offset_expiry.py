@@ -1,7 +1,5 @@
 """Committed offsets expire (KIP-211), and those of deleted partitions are deleted."""
 
-from typing import Any
-
 import pytest
 import trio
 import trio.testing
@@ -9,25 +7,23 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker.groups.test_administration import ALONE, bytes_of, consumers, leave, subscription
 
-Cluster = Any
-
 DAY_MS = 24 * 60 * 60_000
 WEEK_MS = 7 * DAY_MS
 """The default of `offsets.retention.minutes`."""
 
 
-def offset_of(cluster: Cluster, topic: str = "t", partition: int = 0) -> int | None:
+def offset_of(cluster, topic: str = "t", partition: int = 0) -> int | None:
     held = cluster.groups.fetch_offset("g1", topic, partition)
     return None if held is None else int(held.offset)
 
 
-async def after(cluster: Cluster, ms: int) -> None:
+async def after(cluster, ms: int) -> None:
     cluster.clock.ms += ms
     await cluster.groups.expiry.expire()
 
 
 async def test_a_group_that_only_commits_keeps_an_offset_for_so_long_after_its_commit(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     cluster.commit(ALONE, 5)
     await after(cluster, DAY_MS)
@@ -45,7 +41,7 @@ async def test_a_group_that_only_commits_keeps_an_offset_for_so_long_after_its_c
 
 @pytest.mark.bug("KAFKA-10401")
 async def test_an_empty_group_keeps_its_offsets_for_so_long_after_it_became_empty(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await consumers(cluster, subscription("t"))
     cluster.commit(cluster.ref(joined), 5)
@@ -60,7 +56,7 @@ async def test_an_empty_group_keeps_its_offsets_for_so_long_after_it_became_empt
     assert offset_of(cluster) is None
 
 
-async def test_a_group_that_has_nothing_left_is_deleted(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_group_that_has_nothing_left_is_deleted(cluster, autojump_clock) -> None:
     joined = await consumers(cluster, subscription("t"))
     cluster.commit(cluster.ref(joined), 5)
     await leave(cluster, joined)
@@ -73,7 +69,7 @@ async def test_a_group_that_has_nothing_left_is_deleted(cluster: Cluster, autoju
 
 
 @pytest.mark.bug("KAFKA-13636")
-async def test_nothing_expires_while_a_group_rebalances(cluster: Cluster, autojump_clock: object) -> None:
+async def test_nothing_expires_while_a_group_rebalances(cluster, autojump_clock) -> None:
     joined = await consumers(cluster, subscription("t"))
     cluster.commit(cluster.ref(joined), 5, topic="old")
     cluster.start_join(needs_member_id=False, protocols=(("range", subscription("t")),))
@@ -82,7 +78,7 @@ async def test_nothing_expires_while_a_group_rebalances(cluster: Cluster, autoju
 
 
 async def test_a_stable_group_keeps_the_offsets_of_the_topics_that_it_subscribes_to(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await consumers(cluster, subscription("t"))
     for topic in ("t", "old"):
@@ -95,7 +91,7 @@ async def test_a_stable_group_keeps_the_offsets_of_the_topics_that_it_subscribes
     ("metadata", "protocol_type"), [(b"\x00", "consumer"), (subscription("t"), "connect")]
 )
 async def test_a_stable_group_whose_subscriptions_nobody_can_read_keeps_everything(
-    cluster: Cluster, autojump_clock: object, metadata: bytes, protocol_type: str
+    cluster, autojump_clock, metadata: bytes, protocol_type: str
 ) -> None:
     joined = await consumers(cluster, metadata, protocol_type=protocol_type)
     cluster.commit(cluster.ref(joined), 5, topic="old")
@@ -104,7 +100,7 @@ async def test_a_stable_group_whose_subscriptions_nobody_can_read_keeps_everythi
 
 
 @pytest.mark.bug("KAFKA-8069")
-async def test_a_loaded_commit_is_kept_for_its_whole_time(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_loaded_commit_is_kept_for_its_whole_time(cluster, autojump_clock) -> None:
     cluster.commit(ALONE, 5)
     await cluster.move()
     await after(cluster, WEEK_MS - 1)
@@ -113,7 +109,7 @@ async def test_a_loaded_commit_is_kept_for_its_whole_time(cluster: Cluster, auto
     assert offset_of(cluster) is None
 
 
-async def test_a_commit_under_way_is_not_expired(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_commit_under_way_is_not_expired(cluster, autojump_clock) -> None:
     cluster.commit(ALONE, 5)
     cluster.clock.ms += WEEK_MS
     cluster.log.held = []
@@ -126,9 +122,7 @@ async def test_a_commit_under_way_is_not_expired(cluster: Cluster, autojump_cloc
 
 
 @pytest.mark.bug("KAFKA-4472")
-async def test_offsets_are_looked_at_every_ten_minutes_by_themselves(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_offsets_are_looked_at_every_ten_minutes_by_themselves(cluster, autojump_clock) -> None:
     """The default retention is over 2^31 / 1000 seconds / 4: no number of ms wraps."""
     cluster.commit(ALONE, 5)
     await trio.sleep(601)
@@ -138,9 +132,7 @@ async def test_offsets_are_looked_at_every_ten_minutes_by_themselves(
     assert offset_of(cluster) is None
 
 
-async def test_what_could_not_be_deleted_expires_the_next_time(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_what_could_not_be_deleted_expires_the_next_time(cluster, autojump_clock) -> None:
     cluster.commit(ALONE, 5)
     cluster.log.error = ErrorCode.not_enough_replicas
     await after(cluster, WEEK_MS)
@@ -155,7 +147,7 @@ async def test_what_could_not_be_deleted_expires_the_next_time(
 
 @pytest.mark.bug("KAFKA-16168")
 async def test_offsets_of_deleted_partitions_are_not_those_of_their_namesakes(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await consumers(cluster, subscription("t"))
     ref = cluster.ref(joined)
@@ -173,7 +165,7 @@ async def test_offsets_of_deleted_partitions_are_not_those_of_their_namesakes(
         await cluster.move()
 
 
-async def test_a_commit_under_way_goes_with_its_partition(cluster: Cluster, autojump_clock: object) -> None:
+async def test_a_commit_under_way_goes_with_its_partition(cluster, autojump_clock) -> None:
     cluster.log.held = []
     cluster.commit(ALONE, 5)
     cluster.groups.expiry.partition_deleted("t", 0)
@@ -185,7 +177,7 @@ async def test_a_commit_under_way_goes_with_its_partition(cluster: Cluster, auto
 
 @pytest.mark.parametrize("hindrance", ["loading", "not stored"])
 async def test_a_deletion_that_finds_its_groups_away_is_done_when_they_are_back(
-    cluster: Cluster, autojump_clock: object, hindrance: str
+    cluster, autojump_clock, hindrance: str
 ) -> None:
     cluster.commit(ALONE, 5)
     if hindrance == "loading":
@@ -202,7 +194,7 @@ async def test_a_deletion_that_finds_its_groups_away_is_done_when_they_are_back(
 
 
 async def test_a_coordinator_that_was_not_there_when_a_partition_was_deleted_removes_its_offsets(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     cluster.commit(ALONE, 5)
     cluster.commit(ALONE, 6, partition=1)

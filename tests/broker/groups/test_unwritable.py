@@ -1,20 +1,16 @@
 """Groups in a partition of `__consumer_offsets` that can't be written: too few replicas are in sync."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import trio
 from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.coordinator import partition_of
-from quorate.broker.groups.group import GroupState
 from quorate.broker.groups.group_messages import JoinResult, MemberRef
+from quorate.broker.groups.group_state import GroupState
+from quorate.broker.groups.offsets_topic import partition_of
 from quorate.simulation.world import LogEntry
-
-Cluster = Any
-"""Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""
 
 PARTITION = partition_of("g1", 4)
 OTHER = next(f"other-{n}" for n in range(9) if partition_of(f"other-{n}", 4) != PARTITION)
@@ -23,7 +19,7 @@ OTHER = next(f"other-{n}" for n in range(9) if partition_of(f"other-{n}", 4) != 
 class Member:
     """A consumer that joins again as soon as it hears of an error, as librdkafka does."""
 
-    def __init__(self, cluster: Cluster, *, group: str = "g1", **join: object) -> None:
+    def __init__(self, cluster, *, group: str = "g1", **join: object) -> None:
         self._cluster = cluster
         self._group = group
         self._join = join
@@ -72,7 +68,7 @@ WRITABLE = "groups and offsets are stored again"
 
 
 async def test_a_group_that_cannot_be_stored_joins_a_few_times_a_minute_and_keeps_its_member(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     member, other = Member(cluster), Member(cluster, group=OTHER)
     await other.take_part()
@@ -99,9 +95,7 @@ async def test_a_group_that_cannot_be_stored_joins_a_few_times_a_minute_and_keep
         nursery.cancel_scope.cancel()
 
 
-async def test_the_group_is_stable_soon_after_it_can_be_stored_again(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_the_group_is_stable_soon_after_it_can_be_stored_again(cluster, autojump_clock) -> None:
     member = Member(cluster)
     cluster.log.errors[PARTITION] = ErrorCode.not_enough_replicas_after_append
     with captured_logs() as log:
@@ -119,7 +113,7 @@ async def test_the_group_is_stable_soon_after_it_can_be_stored_again(
 
 
 async def test_the_pause_doubles_up_to_a_third_of_the_session_and_begins_anew_after_a_success(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     member = Member(cluster, session_ms=6000)
     cluster.log.errors[PARTITION] = ErrorCode.not_enough_replicas
@@ -135,7 +129,7 @@ async def test_the_pause_doubles_up_to_a_third_of_the_session_and_begins_anew_af
     assert member.pauses == pytest.approx([0.1, 0.2, 0.4])
 
 
-async def test_the_pause_stays_below_the_rebalance_timeout(cluster: Cluster, autojump_clock: object) -> None:
+async def test_the_pause_stays_below_the_rebalance_timeout(cluster, autojump_clock) -> None:
     member = Member(cluster, session_ms=30_000, rebalance_ms=1500)
     cluster.log.errors[PARTITION] = ErrorCode.not_enough_replicas
     with trio.move_on_after(60):
@@ -146,7 +140,7 @@ async def test_the_pause_stays_below_the_rebalance_timeout(cluster: Cluster, aut
 
 
 async def test_a_write_that_took_as_long_to_fail_is_answered_without_another_pause(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await cluster.join()
     cluster.log.error = ErrorCode.request_timed_out
@@ -160,7 +154,7 @@ async def test_a_write_that_took_as_long_to_fail_is_answered_without_another_pau
 
 
 async def test_members_that_wait_for_the_pause_are_sent_to_the_next_coordinator(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await cluster.join()
     cluster.log.error = ErrorCode.not_enough_replicas
@@ -172,9 +166,7 @@ async def test_members_that_wait_for_the_pause_are_sent_to_the_next_coordinator(
     assert len(waiting.answers) == 1
 
 
-async def test_a_static_member_that_comes_back_waits_for_the_pause_too(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_static_member_that_comes_back_waits_for_the_pause_too(cluster, autojump_clock) -> None:
     joined = await cluster.join(instance="i")
     await cluster.sync(joined)
     cluster.log.error = ErrorCode.not_enough_replicas
@@ -188,9 +180,7 @@ async def test_a_static_member_that_comes_back_waits_for_the_pause_too(
     assert [each.error for each in waiting.answers] == [ErrorCode.not_coordinator]
 
 
-async def test_a_commit_that_cannot_be_stored_is_answered_at_once(
-    cluster: Cluster, autojump_clock: object
-) -> None:
+async def test_a_commit_that_cannot_be_stored_is_answered_at_once(cluster, autojump_clock) -> None:
     """Stock clients pace their commits. An answer that is held would hold those to heartbeats behind it."""
     joined = await cluster.join()
     await cluster.sync(joined)
@@ -207,7 +197,7 @@ async def test_a_commit_that_cannot_be_stored_is_answered_at_once(
 
 
 async def test_offsets_of_deleted_partitions_that_cannot_be_removed_make_one_line(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await cluster.join()
     await cluster.sync(joined)
@@ -221,7 +211,7 @@ async def test_offsets_of_deleted_partitions_that_cannot_be_removed_make_one_lin
 
 
 async def test_an_assignment_that_is_too_large_is_an_error_of_the_server_as_in_kafka(
-    cluster: Cluster, autojump_clock: object
+    cluster, autojump_clock
 ) -> None:
     joined = await cluster.join()
     cluster.log.error = ErrorCode.message_too_large

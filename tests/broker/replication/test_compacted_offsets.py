@@ -5,7 +5,7 @@ import trio
 
 from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_records import GroupKey, OffsetKey, OffsetValue, group_record, offset_record
-from quorate.broker.groups.offsets_log import OffsetsLog
+from quorate.broker.groups.offsets_topic import OffsetsLog
 from quorate.broker.groups.shards import Shards
 from quorate.broker.settings.group_config import GroupLimits
 from quorate.types import Offset
