@@ -1,8 +1,9 @@
-"""Committed records into an image, transactions as one change (KIP-868, Kafka's MetadataBatchLoader).
+"""Committed records are applied to an image, transactions as one change (KIP-868, Kafka's
+MetadataBatchLoader).
 
 A change that is too large for one batch comes as several, between a BeginTransaction and its end. They are
-applied to an image of their own that nobody sees: at EndTransaction it takes the published one's place, at
-AbortTransaction it is dropped. A controller that finds one open when it becomes active aborts it.
+applied to a hidden image. EndTransaction publishes it, AbortTransaction drops it. A controller that finds an
+open transaction when it becomes active aborts it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,12 +43,13 @@ class _Hidden:
 
 
 class BatchLoader:
-    """`image` is what is published: the records up to its offset, without those of an open transaction."""
+    """Applies committed records. `image` is the published one: the records up to its offset, without those of
+    an open transaction."""
 
     __slots__ = ("_hidden", "image")
 
     def __init__(self, image: MetadataImage | None = None) -> None:
-        """`image`: where to go on from, the loader's own from here on; an empty one by default."""
+        """`image`: the image to continue from, the loader's own from here on; an empty one by default."""
         self.image = MetadataImage() if image is None else image
         self._hidden: _Hidden | None = None
 
@@ -58,7 +60,7 @@ class BatchLoader:
     def load(
         self, records: Sequence[Record | PartitionRun], *, base_offset: int, epoch: int
     ) -> list[MetadataDelta]:
-        """Apply a run of consecutive records. What each part of it made visible: one part, where no
+        """Apply a run of consecutive records. Return what each part of it made visible: one part, where no
         transaction begins or ends. Raises `ImageError`."""
         deltas: list[MetadataDelta] = []
         start, offset = 0, base_offset
@@ -103,20 +105,13 @@ class BatchLoader:
         return hidden.changes.delta(base_offset=offset, end_offset=offset + 1)
 
     def _unchanged(self, base_offset: int, end_offset: int, epoch: int) -> MetadataDelta:
-        """Records that nobody sees are applied all the same: whoever waits for an offset waits for that."""
+        """Advance the offset over hidden records: a node may wait for the offset of one."""
         self.image.offset, self.image.epoch = end_offset - 1, epoch
-        return MetadataDelta(
-            base_offset=base_offset,
-            end_offset=end_offset,
-            partitions=(),
-            created_topics=(),
-            deleted_topics=(),
-            brokers=(),
-            configs=(),
-        )
+        return MetadataDelta(base_offset=base_offset, end_offset=end_offset)
 
     def records(self) -> Iterator[Record]:
-        """What makes an empty loader equal to this one as it is at the call, an open transaction included."""
+        """Return the records that make an empty loader equal to this one as it is at the call, with those of
+        an open transaction."""
         copy = self.image.copy()
         hidden = () if self._hidden is None else tuple(self._hidden.records)
         return chain(copy.records(), chain.from_iterable(map(_one_by_one, hidden)))
@@ -127,11 +122,11 @@ def _one_by_one(record: Record | PartitionRun) -> Iterable[Record]:
 
 
 class ImageLoader:
-    """`SnapshotLoader` that fills a `BatchLoader` from the metadata in a snapshot of the quorum, and hands it
-    to `install`.
+    """A `SnapshotLoader` that fills a `BatchLoader` from the metadata in a snapshot of the quorum, and passes
+    it to `install`.
 
-    A snapshot has one record to a chunk (KIP-630). One that is taken within a transaction holds what is
-    published, and behind it the transaction as far as it is there, from its BeginTransaction on.
+    A snapshot has one record to a chunk (KIP-630). One that is taken within a transaction holds the published
+    image, and behind it the records of the transaction so far, from its BeginTransaction on.
     """
 
     def __init__(self, snapshot: SnapshotId, install: Callable[[BatchLoader], None]) -> None:
@@ -140,18 +135,18 @@ class ImageLoader:
         self._install = install
         self._loader = BatchLoader()
         self._chunks: list[bytes] = []
-        """To be decoded together."""
+        """The chunks to be decoded together."""
 
     def add(self, chunk: bytes) -> None:
-        """Raises `RecordDecodeError` or `ImageError`, perhaps for an earlier chunk."""
+        """Add a chunk. Raises `RecordDecodeError` or `ImageError`, perhaps for an earlier one."""
         self._chunks.append(chunk)
         if len(self._chunks) >= RUN_MAX or len(chunk) > RUN_BYTES_MAX:
             self._add_all()
 
     def install(self) -> None:
-        """Raises `RecordDecodeError` or `ImageError`."""
+        """Install the loaded image. Raises `RecordDecodeError` or `ImageError`."""
         self._add_all()
-        # Of an empty image there was nothing to apply.
+        # An empty image has no record that sets these.
         self._loader.image.offset = self._offset
         self._loader.image.epoch = self._epoch
         self._install(self._loader)

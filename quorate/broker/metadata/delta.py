@@ -32,7 +32,8 @@ from quorate.value import value
 @value(frozen=True, slots=True, kw_only=True)
 class PartitionDelta:
     """One partition before and after. None before: it is new. None after: its topic was deleted, or has fewer
-    partitions. A `before` of a lower leader epoch than `first_epoch` was another partition of this number."""
+    partitions. A `before` with a lower leader epoch than `first_epoch` was another partition of this
+    number."""
 
     topic: str
     topic_id: uuid.UUID
@@ -40,7 +41,7 @@ class PartitionDelta:
     before: PartitionState | None
     after: PartitionState | None
     first_epoch: Epoch = Epoch(0)
-    """The leader epoch with which the partition of `after` began; of none, 0."""
+    """The leader epoch with which the partition of `after` began; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +60,10 @@ class Looks(abc.ABC):
 
     @abc.abstractmethod
     def looks(self) -> Iterator[PartitionDelta | None]:
-        """None for a partition that has not changed."""
+        """Yield the change of each partition; None for one that has not changed."""
 
     def looks_for(self, broker_id: int) -> Iterator[PartitionDelta | None]:
-        """As `looks`, but None also for each new partition that has no replica on that broker."""
+        """Yield as `looks`, but None also for each new partition that has no replica on that broker."""
         return concerning(broker_id, self.looks())
 
     def __iter__(self) -> Iterator[PartitionDelta]:
@@ -70,7 +71,7 @@ class Looks(abc.ABC):
 
 
 def concerning(broker_id: int, looks: Iterable[PartitionDelta | None]) -> Iterator[PartitionDelta | None]:
-    """The same, with None for each new partition that has no replica on that broker."""
+    """Yield `looks`, with None for each new partition that has no replica on that broker."""
     for each in looks:
         if each is not None and each.before is None and each.after is not None:
             yield each if broker_id in each.after.replicas else None
@@ -84,23 +85,23 @@ class MetadataDelta:
 
     base_offset: int
     end_offset: int
-    partitions: Iterable[PartitionDelta]
-    """Any number of times. Many of them are made while they are asked for."""
-    created_topics: tuple[str, ...]
-    deleted_topics: tuple[str, ...]
-    brokers: tuple[BrokerDelta, ...]
-    configs: tuple[ConfigResource, ...]
+    partitions: Iterable[PartitionDelta] = ()
+    """The changed partitions, to be iterated any number of times. Many are made while they are asked for."""
+    created_topics: tuple[str, ...] = ()
+    deleted_topics: tuple[str, ...] = ()
+    brokers: tuple[BrokerDelta, ...] = ()
+    configs: tuple[ConfigResource, ...] = ()
     quotas: tuple[QuotaEntity, ...] = ()
 
     def looks(self) -> Iterator[PartitionDelta | None]:
-        """`partitions`, with None for each that was looked at and has not changed: so that a walk in pieces
-        knows how far it got."""
+        """Yield `partitions`, with None for each that was compared and has not changed, so that a walk in
+        pieces can count its work."""
         found = self.partitions
         return found.looks() if isinstance(found, Looks) else iter(found)
 
     def looks_for(self, broker_id: int) -> Iterator[PartitionDelta | None]:
-        """As `looks`, but None also for each new partition that has no replica on that broker: the first
-        delta of a broker has all the cluster's."""
+        """Yield as `looks`, but None also for each new partition that has no replica on that broker. The
+        first delta of a broker has all partitions of the cluster."""
         found = self.partitions
         return found.looks_for(broker_id) if isinstance(found, Looks) else concerning(broker_id, found)
 
@@ -325,7 +326,7 @@ class _Changed(Looks):
 def apply_records(
     image: MetadataImage, records: Sequence[Record | PartitionRun], *, base_offset: int, epoch: int
 ) -> MetadataDelta:
-    """Apply a run of consecutive records and say what it changed. Raises `ImageError` as `Changes.apply`."""
+    """Apply a run of consecutive records. Return what they change. Raises `ImageError` as `Changes.apply`."""
     changes = Changes(image)
     changes.apply(records, base_offset=base_offset, epoch=epoch)
     return changes.delta(base_offset=base_offset, end_offset=base_offset + records_in(records))

@@ -5,14 +5,15 @@ from functools import partial
 
 from quorate.broker.metadata.delta import BrokerDelta, Looks, MetadataDelta, PartitionDelta, concerning
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.states import ConfigResource, TopicState
+from quorate.broker.metadata.states import ConfigResource, PartitionState, TopicState
 from quorate.broker.metadata.topic_partitions import TopicPartitions
+from quorate.types import Epoch
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
-    """Everything that is other in `after`: as if by records [before.offset + 1, after.offset + 1). A topic
-    deleted and created again under the same name is in both lists. Both images may be applied to
-    afterwards."""
+    """Return all changes from `before` to `after`, as if by records [before.offset + 1, after.offset + 1). A
+    topic deleted and created again under the same name is in both lists. Records may be applied to both
+    images afterwards."""
     before, after = before.copy(), after.copy()
     return MetadataDelta(
         base_offset=before.offset + 1,
@@ -35,7 +36,7 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
 
 
 class _Differences(Looks):
-    """A million partitions are not compared in one piece."""
+    """The changed partitions of two images, compared while they are iterated: there may be a million."""
 
     __slots__ = ("_after", "_before")
 
@@ -52,30 +53,18 @@ class _Differences(Looks):
     def _looks(
         self, partitions_of: Callable[[TopicState], Iterator[PartitionDelta | None]]
     ) -> Iterator[PartitionDelta | None]:
-        before, after = self._before, self._after
-        for topic in before.topics.values():
-            if after.topic_by_id(topic.topic_id) is not None:
+        for topic in self._before.topics.values():
+            if self._after.topic_by_id(topic.topic_id) is not None:
                 yield None
-                continue
-            for partition_id, state in enumerate(before.partitions(topic.topic_id)):
-                yield PartitionDelta(
-                    topic=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_id=partition_id,
-                    before=state,
-                    after=None,
-                )
-        for topic in after.topics.values():
+            else:
+                yield from self._removed(topic, left=0)
+        for topic in self._after.topics.values():
             yield from partitions_of(topic)
-            left = len(after.partitions(topic.topic_id))
-            for partition_id, state in enumerate(before.partitions(topic.topic_id)[left:], left):
-                yield PartitionDelta(
-                    topic=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_id=partition_id,
-                    before=state,
-                    after=None,
-                )
+            yield from self._removed(topic, left=len(self._after.partitions(topic.topic_id)))
+
+    def _removed(self, topic: TopicState, *, left: int) -> Iterator[PartitionDelta]:
+        for number, state in enumerate(self._before.partitions(topic.topic_id)[left:], left):
+            yield _delta(topic, number, state, None)
 
     def _partitions_of(self, topic: TopicState) -> Iterator[PartitionDelta | None]:
         earlier = self._before.partitions(topic.topic_id)
@@ -84,14 +73,7 @@ class _Differences(Looks):
             if before == state:
                 yield None
             else:
-                yield PartitionDelta(
-                    topic=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_id=partition_id,
-                    before=before,
-                    after=state,
-                    first_epoch=topic.first_epoch(partition_id),
-                )
+                yield _delta(topic, partition_id, before, state)
 
     def _partitions_for(self, broker_id: int, topic: TopicState) -> Iterator[PartitionDelta | None]:
         states = self._after.partitions(topic.topic_id)
@@ -100,17 +82,21 @@ class _Differences(Looks):
             return
         # Nothing is put together of a partition that is somewhere else.
         for partition_id, shape in enumerate(states.shapes):
-            if broker_id not in shape[0]:
-                yield None
-                continue
-            yield PartitionDelta(
-                topic=topic.name,
-                topic_id=topic.topic_id,
-                partition_id=partition_id,
-                before=None,
-                after=states[partition_id],
-                first_epoch=topic.first_epoch(partition_id),
-            )
+            hosted = broker_id in shape[0]
+            yield _delta(topic, partition_id, None, states[partition_id]) if hosted else None
+
+
+def _delta(
+    topic: TopicState, number: int, before: PartitionState | None, after: PartitionState | None
+) -> PartitionDelta:
+    return PartitionDelta(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        partition_id=number,
+        before=before,
+        after=after,
+        first_epoch=Epoch(0) if after is None else topic.first_epoch(number),
+    )
 
 
 def _brokers(before: MetadataImage, after: MetadataImage) -> Iterator[BrokerDelta]:

@@ -1,7 +1,7 @@
-"""The metadata image: what the metadata log says, up to an offset.
+"""The metadata image: the content of the metadata log, up to an offset.
 
-Every node keeps one, fed by what the quorum commits. The active controller works on a copy that is ahead by
-what it has appended and that is not committed yet, and throws the copy away when it loses leadership.
+Every node keeps one of all committed records. The active controller works on a copy that is ahead by its own
+appends, and drops the copy when it loses leadership.
 """
 
 import uuid
@@ -49,17 +49,6 @@ from quorate.broker.metadata.topic_partitions import MAX_EPOCH, SharedParts, Top
 from quorate.invariant import invariant, ordered
 from quorate.runtime import WORK
 
-__all__ = [
-    "BrokerState",
-    "ConfigResource",
-    "ImageError",
-    "MetadataImage",
-    "PartitionKey",
-    "PartitionState",
-    "TopicState",
-    "changed",
-]
-
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 _NO_QUOTAS: Mapping[str, float] = MappingProxyType({})
 
@@ -102,15 +91,15 @@ class MetadataImage:
         self._features: dict[str, int] = {}
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._quota_counts: Counter[str] = Counter()
-        """By key, how many entities have it."""
+        """The number of entities that have each quota, by its key."""
         self._next_producer_id = 0
         self._tallies = TopicTallies()
         self._shared = SharedParts()
 
     def copy(self) -> "MetadataImage":
-        """An image of its own that starts out equal. It takes some milliseconds for 100,000 topics, however
-        many partitions they have; each of the two then copies a topic's list of partitions when it first
-        changes one."""
+        """Return an independent image that is equal. It takes some milliseconds for 100,000 topics, however
+        many partitions they have. Each of the two then copies a topic's partitions when it first changes
+        one."""
         twin = MetadataImage()
         self._owner = object()
         twin.offset = self.offset
@@ -144,7 +133,7 @@ class MetadataImage:
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
-    # What it says
+    # Reading
 
     @property
     def brokers(self) -> Mapping[int, BrokerState]:
@@ -269,7 +258,7 @@ class MetadataImage:
     # Applying
 
     def apply(self, record: Record, *, offset: int, epoch: int) -> None:
-        """Take one record in, in log order. Raises `ImageError` and is unchanged if it doesn't fit."""
+        """Apply one record, in log order. Raises `ImageError` and is unchanged if it doesn't fit."""
         WORK.records += 1
         match record:
             case PartitionChange() | Partition():
@@ -411,12 +400,13 @@ class MetadataImage:
         return broker
 
     def _own(self, topic_id: uuid.UUID, states: TopicPartitions) -> TopicPartitions:
-        """A copy of `states` in its place, because another image has it too."""
+        """Replace `states` with a copy, because another image has it too."""
         own = self._partitions[topic_id] = states.copy(self._owner)
         return own
 
     def _next_to(self, topic_id: uuid.UUID, partition_id: int) -> TopicPartitions:
-        """The topic's partitions, ours to change, with `partition_id` as the next. Raises `ImageError`."""
+        """Return the topic's partitions, this image's own, with `partition_id` as the next. Raises
+        `ImageError`."""
         states = self._partitions.get(topic_id)
         if states is None or partition_id != len(states):
             raise ImageError(

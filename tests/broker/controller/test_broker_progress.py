@@ -32,11 +32,7 @@ def records(offset: int, *, partitions: bool = True) -> MetadataDelta:
     return MetadataDelta(
         base_offset=offset,
         end_offset=offset + 1,
-        partitions=(None,) if partitions else (),  # type: ignore[arg-type]
-        created_topics=(),
-        deleted_topics=(),
-        brokers=(),
-        configs=(),
+        partitions=(None,) if partitions else (),
     )
 
 
