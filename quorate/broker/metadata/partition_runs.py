@@ -47,7 +47,6 @@ _ROW: Final = re.compile(
 _Row: TypeAlias = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
 """A record, and of it: the map's size, the topic's id, the number, the fields of brokers, the epochs, and the
 directories; empty where it has none."""
-_topic_of = itemgetter(2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from quorate.broker.controller.operations.directories import may_lead
 from quorate.broker.controller.operations.elections import change_between, eligible_after
 from quorate.broker.controller.operations.leaderships import Elections
-from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.operations.outcome import Outcome, refusal
 from quorate.broker.controller.operations.reassignments import ended, reassignment_change
 from quorate.broker.controller.rpc import (
     AlterPartitionItem,
@@ -41,12 +41,8 @@ def alter_partition(
     sender = image.broker(request.broker_id)
     if sender is None or sender.epoch != request.broker_epoch:
         held = "it is not registered" if sender is None else f"its epoch is {sender.epoch}"
-        return Outcome(
-            response=AlterPartitionResponse(
-                error=ErrorCode.STALE_BROKER_EPOCH,
-                error_message=f"Broker {request.broker_id} with epoch {request.broker_epoch}: {held}",
-            )
-        )
+        message = f"Broker {request.broker_id} with epoch {request.broker_epoch}: {held}"
+        return refusal(AlterPartitionResponse, ErrorCode.STALE_BROKER_EPOCH, message)
     results: list[AlterPartitionResult] = []
     groups: list[tuple[PartitionChange]] = []
     elections = Elections(image, static)

@@ -1,9 +1,9 @@
-"""The life of a broker as the controller sees it: registered, unfenced, shutting down, fenced, gone.
+"""The life of a broker as the controller sees it: registered, unfenced, shutting down, fenced, unregistered.
 
-What concerns one broker is one record; what follows from it in its partitions comes in pieces (`chores`).
-Order matters, because anything may happen between two pieces: a broker is fenced, or in controlled shutdown,
-before it leaves the ISRs, so that nobody lets it in again or elects it meanwhile; it has left them before it
-is registered anew or unregistered; it is unfenced before it is elected.
+A change of one broker is one record. Its consequences in partitions come in pieces (`chores`). Anything may
+happen between two pieces, so the order matters. A broker is fenced, or in controlled shutdown, before it
+leaves the ISRs, so that it is not admitted again or elected meanwhile. It has left them before it is
+registered anew or unregistered. It is unfenced before it is elected.
 """
 
 import enum
@@ -16,7 +16,7 @@ from quorate.broker.controller.operations.directory_changes import (
     newly_failed,
     returning,
 )
-from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
+from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome, refusal
 from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -50,40 +50,43 @@ def register_broker(
     """Register a broker process.
 
     `live_session`: whether the incarnation registered now is unfenced and was heard of within the session
-    timeout. `next_offset`: what the next record appended gets. The same incarnation again keeps its epoch and
+    timeout. `next_offset`: the offset of the next record. The same incarnation again keeps its epoch and
     its state (KAFKA-16952). A new one starts fenced. It stays eligible to lead (KIP-966) only if it names the
     epoch registered now as the one whose data it has in full (or one before it that no active life followed:
     answers may be lost, and registrations late, see `BrokerState.has_data_of`), and still has the directory
-    that its replica was in (KIP-858); else what it has may end earlier than what its predecessor
+    that its replica was in (KIP-858). Otherwise its log may end before records that its predecessor
     acknowledged.
 
     Its predecessor must have left every ISR before, and every ELR where data may be missing: a broker acts
-    upon its registration as soon as it has it, and must not find that it leads something. `departed`: the
-    broker epoch that has left them. `last_heard_ms`: when the incarnation registered now was.
+    upon its registration as soon as it has it, and must not find that it leads a partition. `departed`: the
+    broker epoch that has left them. `last_heard_ms`: the time of the predecessor's last heartbeat.
     """
 
-    def refuse(error: ErrorCode, message: str) -> Outcome[RegisterBrokerResponse]:
-        return Outcome(response=RegisterBrokerResponse(error=error, error_message=message))
-
     if request.cluster_id != cluster_id:
-        return refuse(
+        return refusal(
+            RegisterBrokerResponse,
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
         )
     if not request.listeners:
-        return refuse(ErrorCode.INVALID_REGISTRATION, "A broker must have at least one listener.")
+        return refusal(
+            RegisterBrokerResponse,
+            ErrorCode.INVALID_REGISTRATION,
+            "A broker must have at least one listener.",
+        )
     try:
         check_registration(image, request)
         _check_features(image, request)
     except ApiError as error:
-        return refuse(error.code, error.message)
+        return refusal(RegisterBrokerResponse, error.code, error.message)
     held = image.broker(request.broker_id)
     if held is not None and held.incarnation_id == request.incarnation_id:
         again = _registration(request, epoch=held.epoch, held=held)
         response = RegisterBrokerResponse(broker_epoch=held.epoch)
-        return Outcome(response=response, groups=() if _says(held, again) else ((again,),))
+        return Outcome(response=response, groups=() if _is_same(held, again) else ((again,),))
     if held is not None and live_session:
-        return refuse(
+        return refusal(
+            RegisterBrokerResponse,
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"Another broker is registered with that broker id ({request.broker_id}). If it was this one "
             "before a crash, try again when its session has run out.",
@@ -129,20 +132,19 @@ def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> Non
 
 
 def _out_of_service(broker: BrokerState, reason: ChangeReason, last_heard_ms: int | None) -> Groups:
-    """The record that takes a broker out of service before it leaves its ISRs, unless it is out already."""
-    return ((_fencing(broker, reason=reason, last_heard_ms=last_heard_ms),),) if broker.active else ()
+    """Take a broker out of service before it leaves its ISRs, unless it is out of service already."""
+    return _fence(broker, reason, last_heard_ms) if broker.active else ()
 
 
-def _fencing(
-    broker: BrokerState, *, reason: ChangeReason, last_heard_ms: int | None
-) -> BrokerRegistrationChange:
-    return BrokerRegistrationChange(
+def _fence(broker: BrokerState, reason: ChangeReason, last_heard_ms: int | None) -> Groups:
+    record = BrokerRegistrationChange(
         broker_id=broker.broker_id,
         broker_epoch=broker.epoch,
         fenced=True,
         reason=reason,
         last_heard_ms=last_heard_ms,
     )
+    return ((record,),)
 
 
 def _registration(
@@ -164,7 +166,7 @@ def _registration(
     )
 
 
-def _says(held: BrokerState, record: RegisterBroker) -> bool:
+def _is_same(held: BrokerState, record: RegisterBroker) -> bool:
     return (held.listeners, held.rack, held.features, held.log_dirs) == (
         record.listeners,
         record.rack,
@@ -190,26 +192,22 @@ def heartbeat(
     leaves: bool = False,
     now_ms: int | None = None,
 ) -> Outcome[BrokerHeartbeatResponse]:
-    """Answer a heartbeat, and move the broker on in its life.
+    """Answer a heartbeat, and let the broker enter the next state of its life.
 
-    `return_offset`: what this broker, if it is fenced, must have applied (inclusive) to be unfenced, beside
-    its registration. `shutdown_offset`: what every active broker must have applied (inclusive) before this
-    one may stop; None until its controlled shutdown has taken it out of every ISR. `lowest_active_offset`:
-    what every active broker is known to have applied (inclusive); None if there is none. `leaves`: it was
-    taken out of service and has not left all that it has to. `now_ms`: when it came in, ms since the Unix
-    epoch.
+    Offsets are inclusive. `return_offset`: the offset that this broker, if it is fenced, must have applied to
+    be unfenced, beside its registration. `shutdown_offset`: the offset that every active broker must have
+    applied before this one may stop; None until its controlled shutdown has taken it out of every ISR.
+    `lowest_active_offset`: the offset that every active broker is known to have applied; None if no broker is
+    active. `leaves`: it is out of service and still has to leave ISRs or ELRs. `now_ms`: the time of arrival,
+    ms since the Unix epoch.
     """
     broker = image.broker(request.broker_id)
     if broker is None:
         message = f"Broker ID {request.broker_id} is not currently registered."
-        return Outcome(
-            response=BrokerHeartbeatResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
-        )
+        return refusal(BrokerHeartbeatResponse, ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     if broker.epoch != request.broker_epoch:
         message = f"Expected broker epoch {broker.epoch}, but got broker epoch {request.broker_epoch}"
-        return Outcome(
-            response=BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH, error_message=message)
-        )
+        return refusal(BrokerHeartbeatResponse, ErrorCode.STALE_BROKER_EPOCH, message)
     caught_up = request.current_metadata_offset >= max(broker.epoch, return_offset)
     status = _next_status(
         image,
@@ -231,7 +229,7 @@ def heartbeat(
             )
         case BrokerStatus.UNFENCED:
             if failed := newly_failed(broker, request.offline_log_dirs):
-                # Before it may lead anything of them; it is unfenced with the next heartbeat.
+                # Before it may lead a replica in them. It is unfenced with the next heartbeat.
                 groups = lose_directories(broker, failed)
                 status = BrokerStatus.FENCED if broker.fenced else status
             elif broker.fenced:
@@ -282,17 +280,17 @@ def fence_broker(
     reason: ChangeReason,
     last_heard_ms: int | None,
 ) -> Groups:
-    """Fence a broker that is registered and isn't fenced; nothing for any other. `last_heard_ms`: when it
-    was last heard of, ms since the Unix epoch."""
+    """Fence a broker that is registered and not fenced; nothing for any other. `last_heard_ms`: the time of
+    its last heartbeat, ms since the Unix epoch."""
     broker = image.broker(broker_id)
     if broker is None or broker.fenced:
         return ()
-    return ((_fencing(broker, reason=reason, last_heard_ms=last_heard_ms),),)
+    return _fence(broker, reason, last_heard_ms)
 
 
 def unfence_broker(broker: BrokerState) -> Groups:
-    """Unfence a broker. It may lead what nobody could."""
-    # A broker that was fenced in its controlled shutdown and wants to go on is through with it.
+    """Unfence a broker. It may lead partitions that have no leader."""
+    # A broker that was fenced in its controlled shutdown and continues has ended that shutdown.
     record = BrokerRegistrationChange(
         broker_id=broker.broker_id,
         broker_epoch=broker.epoch,
@@ -304,7 +302,7 @@ def unfence_broker(broker: BrokerState) -> Groups:
 
 
 def begin_controlled_shutdown(broker: BrokerState) -> Groups:
-    """Keep a broker that wants to stop from getting leaderships. It may go when it has none left."""
+    """Begin a controlled shutdown: the broker gets no leaderships, and may stop when it has none left."""
     record = BrokerRegistrationChange(
         broker_id=broker.broker_id,
         broker_epoch=broker.epoch,
@@ -321,14 +319,12 @@ def unregister_broker(
     departed: int | None = None,
     last_heard_ms: int | None = None,
 ) -> Outcome[UnregisterBrokerResponse]:
-    """Forget a broker. Its replicas stay assigned to it, but it leaves every ISR and ELR before: who
-    registers with its id one day may have an empty disk. `departed`: the broker epoch that has left them."""
+    """Unregister a broker. Its replicas stay assigned to it, but it leaves every ISR and ELR before: a later
+    broker with its id may have an empty disk. `departed`: the broker epoch that has left them."""
     broker = image.broker(request.broker_id)
     if broker is None:
         message = f"Broker ID {request.broker_id} is not currently registered."
-        return Outcome(
-            response=UnregisterBrokerResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
-        )
+        return refusal(UnregisterBrokerResponse, ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     if broker.epoch != departed and (image.isr_count(broker.broker_id) or image.elr_count(broker.broker_id)):
         return Outcome(
             response=UnregisterBrokerResponse(),

@@ -18,7 +18,7 @@ from quorate.broker.controller.operations.elections import (
     elected,
 )
 from quorate.broker.controller.operations.leaderships import Changes, Elections, Partitions
-from quorate.broker.controller.operations.outcome import Groups, Outcome, decide_each
+from quorate.broker.controller.operations.outcome import Groups, Outcome, decide_each, refusal
 from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -171,22 +171,23 @@ def assign_replicas_to_dirs(
     Where this is a portion of a request, `asked` is the number of the whole request's assignments, and `seen`
     the partitions of its earlier portions, to which these are added."""
 
-    def refuse(error: ErrorCode, message: str) -> Outcome[AssignReplicasToDirsResponse]:
-        return Outcome(response=AssignReplicasToDirsResponse(error=error, error_message=message))
-
     broker = image.broker(request.broker_id)
     if broker is None:
-        return refuse(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered."
+        return refusal(
+            AssignReplicasToDirsResponse,
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"Broker ID {request.broker_id} is not currently registered.",
         )
     if broker.epoch != request.broker_epoch:
-        return refuse(
+        return refusal(
+            AssignReplicasToDirsResponse,
             ErrorCode.STALE_BROKER_EPOCH,
             f"Expected broker epoch {broker.epoch}, but got broker epoch {request.broker_epoch}",
         )
     asked = len(request.assignments) if asked is None else asked
     if asked > MAX_ASSIGNMENTS:
-        return refuse(
+        return refusal(
+            AssignReplicasToDirsResponse,
             ErrorCode.INVALID_REQUEST,
             f"{asked} assignments, more than the {MAX_ASSIGNMENTS} allowed in a request",
         )

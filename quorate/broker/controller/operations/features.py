@@ -1,6 +1,6 @@
 """UpdateFeatures: the levels at which the cluster works (KIP-584)."""
 
-from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.operations.outcome import Outcome, refusal
 from quorate.broker.controller.rpc import (
     FeatureUpdate,
     UpdateFeaturesRequest,
@@ -23,7 +23,7 @@ def update_features(image: MetadataImage, request: UpdateFeaturesRequest) -> Out
             if _checked(image, update) != update.level:
                 records.append(FeatureLevel(name=update.name, level=update.level))
     except ApiError as error:
-        return Outcome(response=UpdateFeaturesResponse(error=error.code, error_message=str(error)))
+        return refusal(UpdateFeaturesResponse, error.code, error.message)
     groups = (tuple(records),) if records and not request.validate_only else ()
     return Outcome(response=UpdateFeaturesResponse(), groups=groups)
 

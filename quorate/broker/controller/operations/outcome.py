@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from quorate.broker.controller.operations.directories import Belongings
+from quorate.broker.controller.rpc import ControllerResponse
 from quorate.broker.metadata import ApiError, Record
 from quorate.error_code import ErrorCode
 
 A = TypeVar("A")
 T = TypeVar("T")
-R = TypeVar("R")
+R = TypeVar("R", bound=ControllerResponse)
 
 Groups: TypeAlias = tuple[tuple[Record, ...], ...]
 """Records in order, each group atomic: committed whole or not at all."""
@@ -41,6 +42,11 @@ class Outcome(Generic[R]):
     @property
     def records(self) -> tuple[Record, ...]:
         return tuple(record for group in self.groups for record in group)
+
+
+def refusal(response: type[R], error: ErrorCode, message: str) -> Outcome[R]:
+    """Return the outcome of an operation that is refused as a whole."""
+    return Outcome(response=response(error=error, error_message=message))
 
 
 def decide_each(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.operations.outcome import Outcome, refusal
 from quorate.broker.controller.rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from quorate.broker.metadata import MetadataImage, ProducerIds
 from quorate.error_code import ErrorCode
@@ -17,19 +17,12 @@ def allocate_producer_ids(
     """Give the broker the next block."""
     broker = image.broker(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
-        return Outcome(
-            response=AllocateProducerIdsResponse(
-                error=ErrorCode.STALE_BROKER_EPOCH,
-                error_message=f"Broker {request.broker_id} has no epoch {request.broker_epoch}.",
-            )
-        )
+        message = f"Broker {request.broker_id} has no epoch {request.broker_epoch}."
+        return refusal(AllocateProducerIdsResponse, ErrorCode.STALE_BROKER_EPOCH, message)
     first = image.next_producer_id
     if first > _MOST - BLOCK_SIZE:
-        return Outcome(
-            response=AllocateProducerIdsResponse(
-                error=ErrorCode.UNKNOWN_SERVER_ERROR, error_message="There are no producer ids left."
-            )
-        )
+        message = "There are no producer ids left."
+        return refusal(AllocateProducerIdsResponse, ErrorCode.UNKNOWN_SERVER_ERROR, message)
     record = ProducerIds(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
