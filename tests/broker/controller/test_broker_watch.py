@@ -1,4 +1,4 @@
-"""Whom a controller dials, how often, and whom it reports dead."""
+"""A controller dials brokers, not too often, and reports the dead ones."""
 
 import random
 import uuid
@@ -103,11 +103,18 @@ async def scene() -> AsyncIterator[Scene]:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_broker_that_is_killed_is_reported_once_and_soon(autojump_clock) -> None:
+@asynccontextmanager
+async def watched() -> AsyncIterator[Scene]:
+    """The victim listens and has been watched for a while."""
     async with scene() as it:
         await it.listen(VICTIM)
         it.register(VICTIM)
         await trio.sleep(5)
+        yield it
+
+
+async def test_a_broker_that_is_killed_is_reported_once_and_soon(autojump_clock) -> None:
+    async with watched() as it:
         killed = it.kill(VICTIM)
         await trio.sleep(5)
         ((broker_id, epoch, at),) = it.fenced
@@ -116,10 +123,7 @@ async def test_a_broker_that_is_killed_is_reported_once_and_soon(autojump_clock)
 
 
 async def test_a_broker_on_a_silent_host_is_not_reported(autojump_clock) -> None:
-    async with scene() as it:
-        await it.listen(VICTIM)
-        it.register(VICTIM)
-        await trio.sleep(5)
+    async with watched() as it:
         it.net.crash_node(f"node-{VICTIM}", silent=True)
         await trio.sleep(60)
         assert it.fenced == []
@@ -129,10 +133,7 @@ async def test_a_broker_that_is_cut_off_and_does_not_answer_any_more_is_not_repo
     autojump_clock,
 ) -> None:
     """A dial without an answer is no refusal, though the connection broke before."""
-    async with scene() as it:
-        await it.listen(VICTIM)
-        it.register(VICTIM)
-        await trio.sleep(5)
+    async with watched() as it:
         dials = it.network.dials
         it.net.cut("controller", f"node-{VICTIM}")
         it.net.block("controller", f"node-{VICTIM}")
@@ -196,7 +197,7 @@ async def test_while_one_of_its_listeners_accepts_a_broker_is_not_reported(autoj
         assert len(it.fenced) == 1
 
 
-async def test_who_heartbeats_on_an_open_connection_is_not_reported_though_its_address_refuses(
+async def test_a_broker_that_heartbeats_on_an_open_connection_is_not_reported_though_its_address_refuses(
     autojump_clock,
 ) -> None:
     async with scene() as it:
@@ -215,10 +216,7 @@ async def test_who_heartbeats_on_an_open_connection_is_not_reported_though_its_a
 
 
 async def test_a_heartbeat_of_an_earlier_life_proves_nothing(autojump_clock) -> None:
-    async with scene() as it:
-        await it.listen(VICTIM)
-        it.register(VICTIM)
-        await trio.sleep(5)
+    async with watched() as it:
         it.watch.heard(VICTIM, 6, Connection())
         it.kill(VICTIM)
         await trio.sleep(1)
@@ -259,10 +257,7 @@ async def test_only_unfenced_brokers_of_other_processes_are_dialed(autojump_cloc
 
 
 async def test_the_next_registration_of_a_broker_is_watched_in_place_of_the_last(autojump_clock) -> None:
-    async with scene() as it:
-        await it.listen(VICTIM)
-        it.register(VICTIM)
-        await trio.sleep(5)
+    async with watched() as it:
         it.kill(VICTIM)
         it.net.restart_node(f"node-{VICTIM}")
         await it.listen(VICTIM)
@@ -296,10 +291,7 @@ async def test_a_broker_that_has_no_room_for_the_connection_is_dialed_once_a_sec
 async def test_many_silent_hosts_are_dialed_a_few_at_a_time_and_do_not_hide_a_dead_one(
     autojump_clock,
 ) -> None:
-    async with scene() as it:
-        await it.listen(VICTIM)
-        it.register(VICTIM)
-        await trio.sleep(5)
+    async with watched() as it:
         for other in range(3, 60):
             await it.listen(other)
             it.net.block("controller", f"node-{other}")

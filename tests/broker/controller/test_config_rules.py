@@ -1,5 +1,5 @@
 """The controller's checks of AlterConfigs and IncrementalAlterConfigs, row by row in Kafka's order, and the
-precedence of values against a model of it."""
+precedence of values against a model of it; and the values themselves."""
 
 from typing import Any
 
@@ -15,11 +15,13 @@ from quorate.broker.controller.rpc import (
     ConfigAlteration,
     ConfigOperation,
 )
+from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.config_synonyms import of_all_brokers, of_broker, of_group, of_topic
 from quorate.broker.metadata.configs import (
     ALL_BROKERS,
     ConfigSource,
     StaticConfig,
+    check_value,
     describe_all_brokers,
     describe_broker,
     describe_group,
@@ -57,7 +59,7 @@ def alter(cluster: Any, *items: AlterConfigsItem, **options: bool) -> tuple[Alte
     return results
 
 
-def error(cluster: Any, of: ConfigType, name: str, *changes: Change, **options: bool) -> ErrorCode:
+def altered(cluster: Any, of: ConfigType, name: str, *changes: Change, **options: bool) -> ErrorCode:
     (result,) = alter(cluster, item(of, name, *changes), **options)
     return result.error
 
@@ -132,9 +134,9 @@ def test_a_resource_is_checked_by_kafkas_rules(
 
 
 def test_a_contradiction_with_what_is_set_already_is_refused(topic: Any) -> None:
-    assert not error(topic, TOPIC, "t", ("max.compaction.lag.ms", SET, "10"))
-    assert error(topic, TOPIC, "t", ("min.compaction.lag.ms", SET, "11")) is ErrorCode.INVALID_CONFIG
-    assert not error(
+    assert not altered(topic, TOPIC, "t", ("max.compaction.lag.ms", SET, "10"))
+    assert altered(topic, TOPIC, "t", ("min.compaction.lag.ms", SET, "11")) is ErrorCode.INVALID_CONFIG
+    assert not altered(
         topic, TOPIC, "t", ("min.compaction.lag.ms", SET, "11"), ("max.compaction.lag.ms", DELETE, None)
     )
 
@@ -157,16 +159,16 @@ def test_a_bad_resource_spoils_no_other_and_answers_keep_their_order(topic: Any)
 def test_append_starts_from_the_own_value_else_from_the_built_in_default(topic: Any) -> None:
     """Not from what all brokers have."""
     alter(topic, item(BROKER, "", ("log.cleanup.policy", SET, "compact")))
-    assert not error(topic, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
+    assert not altered(topic, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
     assert held(topic, TOPIC, "t") == {"cleanup.policy": "delete,compact"}
-    assert not error(topic, TOPIC, "t", ("cleanup.policy", APPEND, "compact,delete"))
+    assert not altered(topic, TOPIC, "t", ("cleanup.policy", APPEND, "compact,delete"))
     assert held(topic, TOPIC, "t") == {"cleanup.policy": "delete,compact"}, "skips what is there"
 
 
 def test_subtract_removes_what_is_equal_to_the_letter(topic: Any) -> None:
     key = "leader.replication.throttled.replicas"
     alter(topic, item(TOPIC, "t", (key, SET, "0:1,1:2,2:3")))
-    assert not error(topic, TOPIC, "t", (key, SUBTRACT, "1:2, 2:3"))
+    assert not altered(topic, TOPIC, "t", (key, SUBTRACT, "1:2, 2:3"))
     assert held(topic, TOPIC, "t") == {key: "0:1,2:3"}
 
 
@@ -194,19 +196,20 @@ def test_alter_configs_deletes_what_it_does_not_name(topic: Any) -> None:
         ("segment.bytes", SET, "77"),
     ]
     alter(topic, item(TOPIC, "t", *changes))
-    assert not error(topic, TOPIC, "t", ("segment.ms", SET, "8"), replace_all=True)
+    assert not altered(topic, TOPIC, "t", ("segment.ms", SET, "8"), replace_all=True)
     assert held(topic, TOPIC, "t") == {"segment.ms": "8"}
     assert effective(topic.image, "t", static={"log.retention.ms": "9"}).retention_ms == 9
-    assert not error(topic, TOPIC, "t", replace_all=True)
+    assert not altered(topic, TOPIC, "t", replace_all=True)
     assert held(topic, TOPIC, "t") == {}
 
 
 def test_alter_configs_deletes_nothing_where_it_is_refused(topic: Any) -> None:
     alter(topic, item(TOPIC, "t", RETENTION))
-    assert error(topic, TOPIC, "t", ("segment.ms", SET, "x"), replace_all=True) is ErrorCode.INVALID_CONFIG
+    assert altered(topic, TOPIC, "t", ("segment.ms", SET, "x"), replace_all=True) is ErrorCode.INVALID_CONFIG
     alter(topic, item(BROKER, "", (MIN_ISR, SET, "1")))
     assert (
-        error(topic, BROKER, "", ("log.retention.ms", SET, "1"), replace_all=True) is ErrorCode.INVALID_CONFIG
+        altered(topic, BROKER, "", ("log.retention.ms", SET, "1"), replace_all=True)
+        is ErrorCode.INVALID_CONFIG
     )
     assert (held(topic, TOPIC, "t"), held(topic, BROKER, "")) == ({"retention.ms": "1000"}, {MIN_ISR: "1"})
 
@@ -239,6 +242,163 @@ def test_a_topics_configs_go_with_it_also_from_its_namesake(topic: Any) -> None:
     topic.append(RemoveTopic(topic_id=topic.image.topic("t").topic_id))
     topic.create("t", (1,))
     assert held(topic, TOPIC, "t") == {}
+
+
+# Values
+
+
+def test_every_default_is_legal_and_effective(cluster) -> None:
+    for key in TOPIC_KEYS.values():
+        key.check(key.default)
+    config = effective(cluster.image, "t", static={})
+    assert config.retention_ms == 604_800_000
+    assert config.min_insync_replicas == 1
+    assert config.cleanup_delete
+    assert not config.cleanup_compact
+
+
+def test_a_value_comes_from_the_topic_then_all_brokers_then_the_node_then_kafka(topic) -> None:
+    def shown(static):
+        [each] = [
+            each for each in describe_topic(topic.image, "t", static=static) if each.name == "retention.ms"
+        ]
+        return each.value, each.source
+
+    assert shown({}) == ("604800000", ConfigSource.DEFAULT)
+    static = {"log.retention.hours": "2"}
+    assert shown(static) == ("7200000", ConfigSource.STATIC_BROKER)
+    assert shown({"log.retention.hours": "-1"}) == ("-1", ConfigSource.STATIC_BROKER)
+    assert shown({**static, "log.retention.ms": "5"}) == ("5", ConfigSource.STATIC_BROKER)
+    altered(topic, BROKER, "", ("log.retention.ms", SET, "180000"))
+    assert shown(static) == ("180000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    altered(topic, TOPIC, "t", ("retention.ms", SET, "7"))
+    assert shown(static) == ("7", ConfigSource.DYNAMIC_TOPIC)
+    assert effective(topic.image, "t", static=static).retention_ms == 7
+    altered(topic, TOPIC, "t", ("retention.ms", DELETE, None))
+    assert shown(static) == ("180000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+def test_a_broker_shows_its_keys_with_their_source(topic) -> None:
+    shown = {each.name: each for each in describe_broker(topic.image, static={"log.roll.hours": "1"})}
+    assert (shown["log.roll.hours"].value, shown["log.roll.hours"].source) == (
+        "1",
+        ConfigSource.STATIC_BROKER,
+    )
+    assert shown["log.retention.hours"].value == "168"
+
+
+def test_lists_are_appended_to_and_subtracted_from(topic) -> None:
+    assert altered(topic, TOPIC, "t", ("cleanup.policy", APPEND, "compact")) is ErrorCode.NONE
+    config = effective(topic.image, "t", static={})
+    assert (config.cleanup_compact, config.cleanup_delete) == (True, True)
+    assert altered(topic, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")) is ErrorCode.NONE
+    assert not effective(topic.image, "t", static={}).cleanup_delete
+    assert altered(topic, TOPIC, "t", ("cleanup.policy", SUBTRACT, "compact")) is ErrorCode.INVALID_CONFIG
+    assert altered(topic, TOPIC, "t", ("retention.ms", APPEND, "1")) is ErrorCode.INVALID_CONFIG
+
+
+INVALID = [
+    (TOPIC, "t", name, value, ErrorCode.INVALID_CONFIG)
+    for name, value in (
+        ("no.such", "1"),
+        ("retention.ms", "x"),
+        ("remote.storage.enable", "true"),
+        ("flush.messages", "1"),
+        ("flush.ms", "1000"),
+        ("preallocate", "maybe"),
+        ("compression.zstd.level", "23"),
+        ("leader.replication.throttled.replicas", "1-2"),
+        ("retention.ms", "1_000"),
+        ("retention.ms", "9" * 5000),
+        ("retention.ms", "-2"),
+        ("min.insync.replicas", "0"),
+        ("min.insync.replicas", str(1 << 31)),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("compression.type", "rar"),
+        ("unclean.leader.election.enable", "yes"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("of", "resource", "name", "value", "refused"),
+    [
+        *INVALID,
+        (TOPIC, "t", "retention.ms", None, ErrorCode.INVALID_REQUEST),
+        (TOPIC, "none", "retention.ms", "1", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (BROKER, "", "retention.ms", "1", ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_an_invalid_alter_configs_is_refused_as_a_whole(
+    topic: Any, of: ConfigType, resource: str, name: str, value: str | None, refused: ErrorCode
+) -> None:
+    before = len(topic.log)
+    assert altered(topic, of, resource, ("segment.ms", SET, "1000"), (name, SET, value)) is refused
+    assert len(topic.log) == before
+
+
+def test_settings_of_a_group_are_taken_as_far_as_a_record_has_room_for_its_name(cluster) -> None:
+    """A longer name was decided upon, and then refused by the log: the active controller gave up, and so did
+    the next one that the request was sent to."""
+    change = ("consumer.session.timeout.ms", SET, "46000")
+    assert altered(cluster, GROUP, "g" * 249, change) is ErrorCode.NONE
+    assert cluster.replayed() is not None
+    written = len(cluster.log)
+    assert altered(cluster, GROUP, "g" * 250, change) is ErrorCode.INVALID_REQUEST
+    assert len(cluster.log) == written == 1
+
+
+def test_validating_or_setting_what_holds_writes_nothing(topic) -> None:
+    assert altered(topic, TOPIC, "t", ("retention.ms", SET, "1"), validate_only=True) is ErrorCode.NONE
+    assert altered(topic, TOPIC, "t", ("retention.ms", DELETE, None)) is ErrorCode.NONE
+    before = len(topic.log)
+    altered(topic, TOPIC, "t", ("retention.ms", SET, "1"))
+    altered(topic, TOPIC, "t", ("retention.ms", SET, "1"))
+    assert len(topic.log) == before + 1
+
+
+KAFKAS_HARMLESS = {
+    "file.delete.delay.ms": "1000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "1000",
+    "preallocate": "true",
+    "remote.log.copy.disable": "true",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
+    "segment.jitter.ms": "1000",
+}
+
+
+def test_kafkas_harmless_keys_are_taken_and_change_nothing(topic) -> None:
+    assert set(KAFKAS_HARMLESS) == {key.name for key in TOPIC_KEYS.values() if key.effect is Effect.NONE}
+    before = effective(topic.image, "t", static={})
+    assert (
+        altered(topic, TOPIC, "t", *((key, SET, value) for key, value in KAFKAS_HARMLESS.items()))
+        is ErrorCode.NONE
+    )
+    assert effective(topic.image, "t", static={}) == before
+    shown = {each.name: each.value for each in describe_topic(topic.image, "t", static={})}
+    assert KAFKAS_HARMLESS.items() <= shown.items()
+
+
+def test_a_value_that_asks_for_what_is_not_there_is_refused_with_a_sentence() -> None:
+    for name, value, says in (
+        ("remote.storage.enable", "true", "there is no tiered storage"),
+        ("flush.messages", "1", "acks=all counts replicas, not syncs"),
+    ):
+        with pytest.raises(ApiError, match=says):
+            check_value(name, value, of=TOPIC)
+
+
+def test_a_gzip_level_is_1_to_9_or_the_usual_one() -> None:
+    key = TOPIC_KEYS["compression.gzip.level"]
+    for taken in ("-1", "1", "9"):
+        key.check(taken)
+    for refused in ("0", "10", "-2"):
+        with pytest.raises(ValueError, match="between"):
+            key.check(refused)
 
 
 # Precedence
