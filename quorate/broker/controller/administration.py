@@ -2,7 +2,6 @@
 performed in portions of its items."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from typing import Final
@@ -28,7 +27,7 @@ from quorate.broker.controller.operations import (
     surplus,
     update_features,
 )
-from quorate.broker.controller.performer import Performer, leadership_lost
+from quorate.broker.controller.performer import Operations, Performer, leadership_lost
 from quorate.broker.controller.portions import joined, joined_once
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
@@ -37,8 +36,6 @@ from quorate.broker.controller.rpc import (
     AlterConfigsResponse,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    ControllerRequest,
-    ControllerResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -68,9 +65,7 @@ class Administration:
     def __init__(self, performer: Performer, *, entropy: Entropy) -> None:
         self._performer = performer
         self._entropy = entropy
-        self.operations: Mapping[
-            type[ControllerRequest[ControllerResponse]], Callable[..., Awaitable[ControllerResponse]]
-        ] = {
+        self.operations: Operations = {
             AlterClientQuotasRequest: self._alter_client_quotas,
             AlterConfigsRequest: self._alter_configs,
             AlterPartitionReassignmentsRequest: self._alter_partition_reassignments,

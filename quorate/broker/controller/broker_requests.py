@@ -3,7 +3,6 @@
 Each is a pure function of `operations`, with the sessions that the controller keeps.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 import trio
@@ -18,7 +17,7 @@ from quorate.broker.controller.operations import (
     register_broker,
     unregister_broker,
 )
-from quorate.broker.controller.performer import Performer
+from quorate.broker.controller.performer import Operations, Performer
 from quorate.broker.controller.portions import joined
 from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
@@ -29,8 +28,6 @@ from quorate.broker.controller.rpc import (
     AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-    ControllerRequest,
-    ControllerResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     UnregisterBrokerRequest,
@@ -57,9 +54,7 @@ class BrokerRequests:
         self._performer = performer
         self._progress = progress
         self._wall_clock = wall_clock
-        self.operations: Mapping[
-            type[ControllerRequest[ControllerResponse]], Callable[..., Awaitable[ControllerResponse]]
-        ] = {
+        self.operations: Operations = {
             AllocateProducerIdsRequest: self._allocate_producer_ids,
             AlterPartitionRequest: self._alter_partition,
             AssignReplicasToDirsRequest: self._assign_replicas_to_dirs,

@@ -1,6 +1,5 @@
 """The controller of one node: which request is which operation, and when this node carries them out."""
 
-from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar, cast
 
 import trio
@@ -12,7 +11,7 @@ from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
 from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch
 from quorate.broker.controller.metadata_log import MetadataLog
-from quorate.broker.controller.performer import Performer
+from quorate.broker.controller.performer import Operations, Performer
 from quorate.broker.controller.rpc import BrokerHeartbeatRequest, ControllerRequest, ControllerResponse
 from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_request, encode_response
 from quorate.broker.controller.tenure import Tenure
@@ -52,9 +51,7 @@ class Controller:
             metadata_log, settings=settings, telemetry=telemetry, wall_clock=wall_clock, progress=progress
         )
         self._tending = BrokerTending(self.performer, telemetry=telemetry, watch=watch, progress=progress)
-        self.operations: Mapping[
-            type[ControllerRequest[ControllerResponse]], Callable[..., Awaitable[ControllerResponse]]
-        ] = {
+        self.operations: Operations = {
             **BrokerRequests(self.performer, progress=progress, wall_clock=wall_clock).operations,
             **Administration(self.performer, entropy=entropy).operations,
         }

@@ -7,10 +7,10 @@ appended in pieces too. A transaction makes these one change, and other operatio
 meanwhile (`Tenure.alone`). An answer waits until all records that it was decided from are committed.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import trio
 
@@ -21,7 +21,7 @@ from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.mutation_quotas import MutationQuotas
 from quorate.broker.controller.operations import Departure, Outcome
 from quorate.broker.controller.portions import portions
-from quorate.broker.controller.rpc import ControllerResponse
+from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
 from quorate.broker.controller.tenure import LEADERSHIP_LOST, Tenure, TooLargeError
 from quorate.broker.metadata import MetadataImage
 from quorate.error_code import ErrorCode
@@ -30,6 +30,11 @@ from quorate.runtime import Slices, Steps, WallClock, at_once, get_logger, in_sl
 from quorate.types import Epoch
 
 log = get_logger(__name__)
+
+Operations: TypeAlias = Mapping[
+    type[ControllerRequest[ControllerResponse]], Callable[..., Awaitable[ControllerResponse]]
+]
+"""The operations of the controller, by the type of their request."""
 
 T = TypeVar("T")
 R = TypeVar("R", bound=ControllerResponse)

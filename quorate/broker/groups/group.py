@@ -247,12 +247,9 @@ class Group:
             reply(SyncResult(error=error))
 
         ref = request.member
-        error = self._check_member(ref)
+        error = self._check_generation(ref)
         if error is not ErrorCode.none:
             refuse(error)
-            return
-        if ref.generation != self.generation:
-            refuse(ErrorCode.illegal_generation)
         elif request.protocol_type not in (
             None,
             self._rebalance.protocol_type,
@@ -285,11 +282,9 @@ class Group:
 
     def heartbeat(self, ref: MemberRef) -> ErrorCode:
         """Return NONE, or the reason to join again."""
-        error = self._check_member(ref)
+        error = self._check_generation(ref)
         if error is not ErrorCode.none:
             return error
-        if ref.generation != self.generation:
-            return ErrorCode.illegal_generation
         match self.state:
             case GroupState.PREPARING_REBALANCE:
                 self._members.expect_heartbeat(self._members[ref.member_id])
@@ -348,11 +343,9 @@ class Group:
         """Return NONE if this member may commit. The request counts as a sign of life."""
         if ref.generation < 0 and self.state is GroupState.EMPTY and ref.instance_id is None:
             return ErrorCode.none  # a consumer that assigns its partitions itself
-        error = self._check_member(ref)
+        error = self._check_generation(ref)
         if error is not ErrorCode.none:
             return error
-        if ref.generation != self.generation:
-            return ErrorCode.illegal_generation
         match self.state:
             case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
                 self._members.expect_heartbeat(self._members[ref.member_id])
@@ -367,10 +360,14 @@ class Group:
             case _:
                 assert_never(self.state)
 
-    def _check_member(self, ref: MemberRef) -> ErrorCode:
+    def _check_generation(self, ref: MemberRef) -> ErrorCode:
+        """Return NONE for a member of the present generation, else the error."""
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
-        return self._members.check(ref.member_id, ref.instance_id)
+        error = self._members.check(ref.member_id, ref.instance_id)
+        if error is ErrorCode.none and ref.generation != self.generation:
+            return ErrorCode.illegal_generation
+        return error
 
 
 def _because(reason: str) -> str:

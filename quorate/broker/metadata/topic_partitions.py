@@ -224,20 +224,5 @@ class TopicPartitions(Sequence[PartitionState]):
 def _joined(
     leader_epoch: int, partition_epoch: int, shape: Shape, directories: Directories
 ) -> PartitionState:
-    replicas, isr, removing, adding, leader, recovery, eligible = shape
     # As `PartitionState(...)`, at a third of the cost.
-    return _new(
-        PartitionState,
-        (
-            leader_epoch,
-            partition_epoch,
-            replicas,
-            isr,
-            removing,
-            adding,
-            leader,
-            recovery,
-            eligible,
-            directories,
-        ),
-    )
+    return _new(PartitionState, (leader_epoch, partition_epoch, *shape, directories))
