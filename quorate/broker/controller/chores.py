@@ -180,7 +180,7 @@ class Chore:
 
 
 class Chores:
-    """The chores under way, of which each `piece` takes some in turn. One active controller owns them."""
+    """The chores under way. Each `piece` takes some of them in turn. One active controller owns them."""
 
     __slots__ = (
         "_by_name",
@@ -293,7 +293,7 @@ class Chores:
         return self.leave(broker_id)
 
     def offline(self) -> Chore:
-        """Remove replicas from ISRs and ELRs whose directory their broker no longer has."""
+        """Remove replicas in offline directories from ISRs and ELRs."""
         return self._begin_anew(
             ChoreKind.OFFLINE, leave_offline, lambda image: bool(image.isr_members()) or image.has_elrs
         )

@@ -29,8 +29,8 @@ class MetadataLog(Protocol):
 
     @property
     def next_offset(self) -> Offset:
-        """The offset that the next record gets. Whatever happens until it is in the log: it gets it, or
-        leadership is lost."""
+        """The offset of the next record. The record gets it, or leadership is lost before it is in the
+        log."""
         ...
 
     def append_nowait(self, records: Sequence[bytes], *, epoch: Epoch) -> Pending:

@@ -25,11 +25,12 @@ from quorate.runtime import TokenBucket
 _BURST_S: Final = 11.0
 """Kafka's `controller.quota.window.num` times `controller.quota.window.size.seconds`."""
 _MOST_CLIENTS: Final = 10_000
-"""Whose changes are remembered. Above, who was quiet for longest is forgotten."""
+"""The number of clients whose changes are remembered. Above it, the one that was quiet for longest is
+forgotten."""
 
 
 class MutationQuotas:
-    """Of all clients."""
+    """The rates of all clients, on the active controller."""
 
     def __init__(self, image: Callable[[], MetadataImage | None]) -> None:
         """`image`: that of the active controller; None while it is not active."""
@@ -37,7 +38,7 @@ class MutationQuotas:
         self._used: OrderedDict[QuotaEntity, TokenBucket] = OrderedDict()
 
     def of(self, who: Requester | None) -> "MutationQuota":
-        """Return what one request is charged by. `who`: None for nobody who has a quota."""
+        """Return the quota that one request is charged to. `who`: None for a request without a client."""
         return MutationQuota(self, who)
 
     def bucket(self, who: Requester) -> tuple[TokenBucket, float] | None:
@@ -60,7 +61,7 @@ class MutationQuotas:
 
 
 class MutationQuota:
-    """Of one request."""
+    """The charge of one request to the rate of its client."""
 
     def __init__(self, quotas: MutationQuotas, who: Requester | None) -> None:
         self._quotas = quotas
@@ -69,8 +70,9 @@ class MutationQuota:
         """The time that the client has to wait."""
 
     def charge(self, partitions: int) -> None:
-        """Count that so many are created or deleted. Raises `ApiError` if the client is above its rate and
-        can be told so: then they are not to be. A change is never refused halfway, so one may go over."""
+        """Count partitions that are created or deleted. Raises `ApiError` if the client is above its rate and
+        its version knows that error: then do not change them. A change is never refused halfway, so one may
+        go over."""
         found = None if self._who is None else self._quotas.bucket(self._who)
         if found is None or self._who is None:
             return

@@ -1,4 +1,4 @@
-"""The active controller's notes of each partition that records change, of many in pieces.
+"""The active controller's walks over the partitions that records change: over many in pieces.
 
 The deletion of a topic changes all its partitions with one record.
 """

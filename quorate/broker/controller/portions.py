@@ -1,4 +1,4 @@
-"""A long request, a few items at a time: each is decided by itself, and its answer is put together again."""
+"""A long request in portions of a few items: each is decided by itself, and the answers are joined."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -10,8 +10,9 @@ T = TypeVar("T")
 def portions(
     items: Sequence[T], *, most: int, cost: Callable[[T], int] | None = None
 ) -> Iterator[tuple[T, ...]]:
-    """The items in order, in runs that cost `most` or less together, or that are one item. At least one run,
-    of nothing if there is nothing. `cost`: 1 by default, asked for when the item's turn comes."""
+    """Yield the items in order, in runs that cost `most` or less together, or that are one item. Without
+    items there is one run, which is empty. `cost`: 1 by default; it is called when the turn of the item
+    comes."""
     portion: list[T] = []
     total = 0
     for item in items:
@@ -25,11 +26,11 @@ def portions(
 
 
 def joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
-    """The parts' answers, together again."""
+    """Return the parts' answers together."""
     return tuple(chain.from_iterable(parts))
 
 
 def joined_once(parts: Iterable[tuple[T, ...]], key: Callable[[T], Hashable]) -> tuple[T, ...]:
-    """Return the parts' answers together, those of one `key` once: what is asked for twice is refused once,
-    in whichever portions it is."""
+    """Return the parts' answers together, those of one `key` once: an item that is named twice is refused
+    once, even in two portions."""
     return tuple({key(each): each for each in joined(parts)}.values())

@@ -98,14 +98,14 @@ class ControllerRequest(Generic[R_co]):
 
     __slots__ = ()
     repeatable: ClassVar[bool] = True
-    """Whether it may be sent again when it is not known whether it was carried out."""
+    """True if it may be sent again after an attempt with an unknown outcome."""
 
     def attempt(self, entropy: Entropy) -> Self:
-        """The request as it is sent next."""
+        """Return the request as it is sent next."""
         return self
 
     def after_unknown_outcome(self) -> Self:
-        """The request that follows this attempt."""
+        """Return the request that follows this attempt."""
         return self
 
 
@@ -123,8 +123,8 @@ class RegisterBrokerRequest(ControllerRequest["RegisterBrokerResponse"]):
     log_dirs: LogDirs = ()
     """The directories that are online, by id (KIP-858)."""
     previous_broker_epoch: Position64 = -1
-    """The epoch of this broker's earlier life whose data it has in full: it shut down in order, or its host
-    has run on since (KIP-966); -1: it can't tell."""
+    """The epoch of this broker's earlier life that it has all data of, because it shut down in order or its
+    host has run on since (KIP-966); -1: it can't tell."""
     previous_log_dirs: LogDirs = ()
     """The directories that the broker had in that life. A directory that is not in `log_dirs` too is missing
     now, with the replicas that were in it."""
@@ -258,8 +258,8 @@ class Requester:
     user: str
     client_id: str
     strict: bool
-    """True if its version of the request has THROTTLING_QUOTA_EXCEEDED. For an older one, what it wants is
-    done, and it waits afterwards."""
+    """True if its version of the request has THROTTLING_QUOTA_EXCEEDED. The request of an older client is
+    carried out, and the client waits afterwards."""
 
 
 # Topics and their partitions.
@@ -290,8 +290,8 @@ class NewTopic:
     topic_id: uuid.UUID | None = None
     """The id that it gets; None: the controller draws one."""
     earlier_ids: Annotated[tuple[uuid.UUID, ...], Most(1 << 10)] = ()
-    """The ids in earlier attempts at this creation whose outcome is not known. A topic that has one of them
-    is the topic that was asked for."""
+    """The ids in earlier attempts at this creation with an unknown outcome. A topic that has one of them is
+    the topic of this request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +306,7 @@ class CreateTopicsRequest(ControllerRequest["CreateTopicsResponse"]):
         return replace(self, topics=tuple(replace(topic, topic_id=entropy.uuid()) for topic in self.topics))
 
     def after_unknown_outcome(self) -> Self:
-        """The topics that this attempt has created, if it has, are known by their ids."""
+        """Know the topics that this attempt has created, if it has, by their ids."""
         return replace(self, topics=tuple(map(_with_earlier_id, self.topics)))
 
 
@@ -369,8 +369,7 @@ class MorePartitions:
     assignments: Annotated[tuple[AnyReplicas, ...], Most(MAX_MESSAGE_BYTES)] | None = None
     """The replicas of each new one; None: the controller places them."""
     may_be_done: bool = False
-    """The outcome of an earlier attempt is not known: a topic that has `count` partitions is what was
-    asked."""
+    """True after an attempt with an unknown outcome: a topic that has `count` partitions is a success."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +379,7 @@ class CreatePartitionsRequest(ControllerRequest["CreatePartitionsResponse"]):
     who: Requester | None = None
 
     def after_unknown_outcome(self) -> Self:
-        """Take what this attempt has done, if it has, for done."""
+        """Take partitions that this attempt has added, if it has, for a success."""
         if self.validate_only:
             return self
         return replace(self, topics=tuple(replace(topic, may_be_done=True) for topic in self.topics))
@@ -487,7 +486,7 @@ class ElectLeadersResult(Outcome):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeadersResponse(ControllerResponse):
     results: Annotated[tuple[ElectLeadersResult, ...], Most(MAX_ITEMS)] = ()
-    """In the order of the request."""
+    """The results, in the order of the request."""
 
 
 # Configurations, quotas, features and registrations.
@@ -573,7 +572,7 @@ class QuotaAlterationResult(Outcome):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterClientQuotasResponse(ControllerResponse):
     results: Annotated[tuple[QuotaAlterationResult, ...], Most(MAX_ITEMS)] = ()
-    """In the order of the alterations."""
+    """The results, in the order of the alterations."""
 
 
 class UpgradeType(enum.IntEnum):

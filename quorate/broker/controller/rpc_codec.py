@@ -1,7 +1,7 @@
 """Requests to the controller and its answers as bytes: the CBOR array [API key, version, {field: value}].
 
-API keys are Kafka's for the same request, and 10,000 more for one of ours that stands beside it. What a
-receiver doesn't know of a body it skips; an API or a version it doesn't know is refused.
+API keys are Kafka's for the same request, and 10,000 more for one of ours that stands beside it. A receiver
+skips unknown fields of a body, and refuses an unknown API or version.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ _APIS: Final[tuple[_Row, ...]] = (
 )
 """API key, version, request and answer."""
 _REFUSED: Final = -1
-"""In an API key's place: the request was not understood."""
+"""The API key of an answer to bytes that are no request."""
 _BOUNDS: Final[Mapping[object, Bound]] = {ErrorCode: Only(CONTROLLER_CODES)}
 
 _REQUESTS: Final[Messages[ControllerRequest[ControllerResponse]]] = Messages(
@@ -83,7 +83,7 @@ decode_response: Final = _RESPONSES.decode
 
 
 def refused(request: ControllerRequest[R], error: ErrorCode, why: str) -> R:
-    """Return the answer to a request of which nothing was done."""
+    """Return the answer to a request that was not carried out."""
     return cast("type[R]", ANSWERS[type(request)])(error=error, error_message=why)
 
 

@@ -1,5 +1,5 @@
 """The state machines of partitions and replicas, with the states and the legal moves of Kafka's first
-controller, derived from the image: KRaft has no machine, so nothing is stored that could disagree.
+controller. They are derived from the image: nothing is stored that could disagree with it.
 
 A record may make two moves at once: a partition is new and online when it is created with a leader, and goes
 offline when it is removed. `partition_changes` and `replica_changes` say which moves lie between two states.
@@ -25,11 +25,11 @@ class PartitionPhase(enum.Enum):
     NON_EXISTENT = "NonExistentPartition"
     """It was never created, or its topic or itself was removed."""
     NEW = "NewPartition"
-    """It has replicas, and nobody has led it yet."""
+    """It has replicas, and never had a leader."""
     ONLINE = "OnlinePartition"
     """A broker that is not fenced leads it."""
     OFFLINE = "OfflinePartition"
-    """Nobody leads it, or the broker that does was fenced and its successor is not elected yet."""
+    """It has no leader, or its leader was fenced and the successor is not elected yet."""
 
 
 class ReplicaPhase(enum.Enum):
@@ -37,7 +37,7 @@ class ReplicaPhase(enum.Enum):
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"
-    """Assigned to a broker that is not fenced and has not said yet in which directory it is (KIP-858)."""
+    """It is assigned to a broker that is not fenced and has not reported its directory yet (KIP-858)."""
     ONLINE = "OnlineReplica"
     """Its broker is not fenced, and its directory is online."""
     OFFLINE = "OfflineReplica"
@@ -45,8 +45,8 @@ class ReplicaPhase(enum.Enum):
     DELETION_STARTED = "ReplicaDeletionStarted"
     """It was removed, and its broker has not applied that yet."""
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
-    """Its broker has applied the removal: it serves the replica no more, and what it has not removed of it
-    when its process ends, the next one removes."""
+    """Its broker has applied the removal. It serves the replica no more. Files that are left when its process
+    ends are removed by the next one."""
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
     """It was removed, and its broker is down: it removes the replica when it is back."""
 
@@ -168,7 +168,7 @@ def illegal_change(
 
 def partition_counts(image: MetadataImage) -> dict[PartitionPhase, int]:
     """Return the number of partitions in each state that an image can have, from the image's own counts. A
-    partition that nobody has ever led counts as offline here: the controller creates each with a leader."""
+    partition that never had a leader counts as offline here: the controller creates each with a leader."""
     online = sum(image.leader_count(each) for each, broker in image.brokers.items() if _up(broker))
     return {
         PartitionPhase.ONLINE: online,

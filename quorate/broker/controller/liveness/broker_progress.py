@@ -1,9 +1,9 @@
-"""The progress of each broker with the state changes that the metadata log asks of it: what V2 calls the
-backup of state changes on slow followers.
+"""The progress of each broker with the state changes that the metadata log asks of it. Kafka's V2 controller
+calls it the backup of state changes on slow followers.
 
-Brokers tell it with their heartbeats. A broker that says nothing any more is measured by what it said last,
-and by when the records after that were committed: a paused one shows up like a slow one. Soft state of the
-active controller; a new one knows it from the first heartbeats on. Times are seconds on a monotonic clock.
+Brokers report it with their heartbeats. A silent broker is measured by its last report, and by the commit
+times of later records, so a paused broker looks like a slow one. Soft state of the active controller: a new
+one knows it from the first heartbeats on. Times are seconds on a monotonic clock.
 """
 
 from bisect import bisect_right
@@ -18,17 +18,17 @@ from quorate.broker.controller.state_machines import ReplicaPhase, deletion_phas
 from quorate.broker.metadata import MetadataDelta, MetadataImage, PartitionDelta
 
 _WINDOW_SECONDS: Final = 0.1
-"""Records committed within so long have one mark."""
+"""Seconds: records committed within them have one mark."""
 _MARKS: Final = 4096
 _REMOVALS: Final = 1000
-"""Kept apart for each broker; of more, the newest are counted as one."""
+"""The number of removals kept apart for each broker. Above it, the newest are counted as one."""
 
 
 class _Mark(NamedTuple):
     offset: int
-    """Of the last record in its window (inclusive)."""
+    """The offset of the last record in its window (inclusive)."""
     at: float
-    """When the first of them was committed."""
+    """The commit time of the first record in the window."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,8 @@ class BrokerProgress:
         self._offset = -1
         self._reports: dict[int, BrokerHeartbeatRequest] = {}
         self._started: dict[int, float] = {}
-        """When brokers that have started meanwhile were first heard of: nothing waits for them longer."""
+        """The times of the first heartbeat of brokers that have started meanwhile: no change is older for
+        them."""
         self._removals: dict[int, deque[_Removals]] = {}
         self._behind: frozenset[int] = frozenset()
         self._walks = PartitionWalks(self._note_removals)

@@ -1,12 +1,13 @@
-"""A watch over the processes of brokers: one that was killed is fenced without waiting for its session.
+"""A watch over the processes of brokers: a broker whose process was killed is fenced without waiting for its
+session.
 
 Every controller, active or not, holds an idle connection to each address of every unfenced broker. When one
-ends, it dials the address again, a few times in quick succession, and whenever a refusal completes the
-evidence (`process_evidence`) it asks its controller to fence that registration; only the active one does.
-Standbys watch too, so that a new controller knows which addresses worked, and needs no session to find who
-died with the last one.
+ends, it dials the address again, a few times in quick succession. When a refusal completes the evidence
+(`process_evidence`), it asks its controller to fence that registration; only the active one does. Standbys
+watch too, so that a new controller knows the addresses that worked, and finds brokers that died with the last
+one without waiting for their sessions.
 
-Soft state: nothing of it is in the log, and it decides nothing but how early a dead broker is fenced.
+Soft state: it is not in the log, and it decides only how early a dead broker is fenced.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,7 @@ from quorate.raft import Caller
 from quorate.runtime import Address, ConnectRefusedError, Network, NetworkError, Stream, Tasks
 
 _DIALS_MAX: Final = 4
-"""At once, and as many again for those that confirm a death: they must not wait for hosts that are silent."""
+"""The number of dials at once, and of those that confirm a death: they must not wait for silent hosts."""
 _DIAL_SECONDS: Final = 1.0
 _QUICK_PAUSE_SECONDS: Final = 0.05
 _QUICK_DIALS: Final = 8
@@ -30,10 +31,10 @@ _PAUSE_MAX_SECONDS: Final = 1.0
 _SHORT_SECONDS: Final = 1.0
 """A connection that ends sooner is not opened again at once: the broker may have no room for it."""
 _RENEWAL_SECONDS: Final = 300.0
-"""Half of what a broker lets a silent connection live (`connections.max.idle.ms`)."""
+"""Half of the time that a broker keeps a silent connection (`connections.max.idle.ms`)."""
 
 Fence = Callable[[int, int], Awaitable[None]]
-"""Of a broker id and the broker epoch whose process is gone."""
+"""Fences a registration whose process has ended, by broker id and broker epoch."""
 
 
 @dataclass(slots=True)
@@ -48,8 +49,8 @@ class BrokerWatch:
     """One controller's watch over broker processes. Call `changed` with every change of metadata."""
 
     def __init__(self, network: Network, *, own_id: int, confirm_s: float) -> None:
-        """`own_id`: who shares the controller's process isn't watched. `confirm_s`: how long an address must
-        refuse."""
+        """`own_id`: the broker that shares the controller's process is not watched. `confirm_s`: the time
+        that an address must refuse."""
         self._network = network
         self._own_id = own_id
         self._confirm_s = confirm_s

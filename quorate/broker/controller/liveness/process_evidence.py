@@ -1,4 +1,4 @@
-"""The judgement whether a broker's process still runs, without the dialing.
+"""Evidence that the process of a broker has ended, without the dialing.
 
 The system closes the sockets of a process that ends, however it ends, and refuses connects to its listeners.
 A host that is silent, a process that is stopped and a network that is parted do neither: their addresses
@@ -34,32 +34,32 @@ class ProcessEvidence:
     __slots__ = ("_caller", "_confirm_s", "_reached", "_refusals")
 
     def __init__(self, *, confirm_s: float) -> None:
-        """`confirm_s`: how long the addresses must refuse."""
+        """`confirm_s`: the time that the addresses must refuse."""
         self._confirm_s = confirm_s
         self._reached: set[int] = set()
         self._refusals: dict[int, _Refusals] = {}
         self._caller: Caller | None = None
 
     def accepted(self, address: int) -> None:
-        """The address accepted a connection, which proves no death: another process may be there by now."""
+        """Record an accepted connection, which proves no death: another process may listen there by now."""
         self._reached.add(address)
         self._refusals.pop(address, None)
 
     def unclear(self, address: int) -> None:
-        """A connect to the address neither opened nor was refused."""
+        """Record a connect that neither opened nor was refused."""
         self._refusals.pop(address, None)
 
     def refused(self, address: int, *, now: float) -> None:
-        """Nothing listens at the address."""
+        """Record a refused connect."""
         self._refusals.setdefault(address, _Refusals(since=now)).count += 1
 
     def heard(self, caller: Caller | None) -> None:
-        """The broker itself was heard, on that connection."""
+        """Record a heartbeat of the broker, on that connection."""
         self._caller = caller
         self.ask_again()
 
     def ask_again(self) -> None:
-        """Forget the refusals so far: those that count come from here on."""
+        """Forget the refusals so far: only later ones count."""
         self._refusals.clear()
 
     def reached(self, address: int) -> bool:

@@ -1,7 +1,7 @@
 """The session of each broker: its last heartbeat, and the offset that it had applied then.
 
-Soft state of the active controller: it is not in the log, and a new controller gives everybody a whole
-session to be heard of. Times are seconds on a monotonic clock.
+Soft state of the active controller: it is not in the log, and a new controller gives every broker a whole
+session for its first heartbeat. Times are seconds on a monotonic clock.
 """
 
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ class Sessions:
         self._last_check: float | None = None
 
     def begin(self, broker_id: int, *, now: float, heard: bool = True) -> None:
-        """A session starts anew: what was known of the broker is forgotten. `heard`: because the broker
-        registered, and not because another controller is active."""
+        """Begin a new session of the broker, without the state of the last one. `heard`: the broker has
+        registered; False: another controller is active."""
         self._contacts[broker_id] = _Contact(at=now, heard_at=now if heard else None)
 
     def touch(self, broker_id: int, *, now: float, metadata_offset: int) -> None:
-        """A heartbeat came in. Call it on arrival, whatever becomes of the heartbeat: one that is answered
-        too late still says that the broker lives (KAFKA-15019)."""
+        """Record a heartbeat. Call it on arrival, whether the heartbeat succeeds or not: one that is answered
+        too late still proves that the broker lives (KAFKA-15019)."""
         contact = self._contacts.setdefault(broker_id, _Contact(at=now))
         contact.at = max(contact.at, now)
         contact.heard_at = now
@@ -54,7 +54,7 @@ class Sessions:
         return max(0, self._wall_clock.now_ms() - round((now - heard_at) * 1000))
 
     def end(self, broker_id: int) -> None:
-        """The broker is fenced before its session has run out."""
+        """End the session of a broker that is fenced before it has run out."""
         contact = self._contacts.get(broker_id)
         if contact is not None:
             contact.return_offset = None
@@ -67,10 +67,10 @@ class Sessions:
         return contact is not None and now - contact.at < self.timeout
 
     def expired(self, image: MetadataImage, *, now: float, interval: float) -> list[int]:
-        """Unfenced brokers not heard of for a whole session, longest silent first.
+        """Return the unfenced brokers without a heartbeat for a whole session, longest silent first.
 
-        To be called every `interval` seconds. If it is called later than that by more than another interval,
-        this process was held up and heartbeats may be waiting unread: sessions last longer by as much.
+        Call it every `interval` seconds. If a call is later than that by more than another interval, this
+        process was held up, and heartbeats may be waiting unread: sessions are extended by as much.
         """
         late = 0.0 if self._last_check is None else now - self._last_check - interval
         self._last_check = now
@@ -88,15 +88,17 @@ class Sessions:
         return [broker_id for _, broker_id in sorted(silent)]
 
     def return_offset(self, broker_id: int, *, offset: int, now: float) -> int:
-        """The offset (inclusive) that a fenced broker must have applied before it is unfenced: that of the
-        last record that took it out of service. Otherwise it would still answer as the leader that it was."""
+        """Return the offset (inclusive) that a fenced broker must have applied before it is unfenced: that of
+        the last record that took it out of service. Otherwise it would still answer as the leader that it
+        was."""
         contact = self._contacts.setdefault(broker_id, _Contact(at=now))
         if contact.return_offset is None:
             contact.return_offset = offset
         return contact.return_offset
 
     def shutdown_offset(self, broker_id: int) -> int | None:
-        """The offset (inclusive) that every active broker must have applied before this one may stop."""
+        """Return the offset (inclusive) that every active broker must have applied before this one may
+        stop."""
         contact = self._contacts.get(broker_id)
         return None if contact is None else contact.shutdown_offset
 
@@ -108,8 +110,8 @@ class Sessions:
             contact.shutdown_offset = offset
 
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
-        """The highest offset (inclusive) that every active broker is known to have applied; -1: not known of
-        all; None: no broker is active."""
+        """Return the highest offset (inclusive) that every active broker is known to have applied; -1: one is
+        unknown; None: no broker is active."""
         return min(
             (
                 contact.metadata_offset if (contact := self._contacts.get(broker.broker_id)) else -1

@@ -37,8 +37,8 @@ _MIN_ISR: Final = "min.insync.replicas"
 def alter_configs(
     image: MetadataImage, request: AlterConfigsRequest, *, seen: set[ConfigResource] | None = None
 ) -> Outcome[AlterConfigsResponse]:
-    """Each resource is altered whole or, with an error, not at all. `seen`: those of the request's earlier
-    portions, to which these are added."""
+    """Alter each resource as a whole or, with an error, not at all. `seen`: the resources of the request's
+    earlier portions, to which these are added."""
     seen = set() if seen is None else seen
 
     def decide(item: AlterConfigsItem) -> tuple[Config, ...]:

@@ -36,8 +36,8 @@ def alter_partition(
     static: Mapping[str, str],
     seen: set[PartitionKey] | None = None,
 ) -> Outcome[AlterPartitionResponse]:
-    """Each partition is changed or refused by itself; the answer says what holds after that. `seen`: those of
-    the request's earlier portions, to which these are added."""
+    """Change or refuse each partition by itself. The answer has the state after that. `seen`: the partitions
+    of the request's earlier portions, to which these are added."""
     sender = image.broker(request.broker_id)
     if sender is None or sender.epoch != request.broker_epoch:
         held = "it is not registered" if sender is None else f"its epoch is {sender.epoch}"

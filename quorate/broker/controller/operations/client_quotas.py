@@ -30,8 +30,8 @@ def alter_client_quotas(
     *,
     asked: Mapping[frozenset[QuotaEntityPart], int] | None = None,
 ) -> Outcome[AlterClientQuotasResponse]:
-    """`asked`: how often the whole request names each entity, if this is a portion of it. One that is named
-    twice keeps its quotas: Kafka refuses the second only."""
+    """Alter each entity as a whole or not at all. `asked`: how often the whole request names each entity, if
+    this is a portion of it. One that is named twice keeps its quotas: Kafka refuses the second only."""
     asked = entities_asked(request) if asked is None else asked
     results, groups = decide_each(
         request.alterations,
@@ -50,7 +50,7 @@ def entities_asked(request: AlterClientQuotasRequest) -> Mapping[frozenset[Quota
 def _records(
     image: MetadataImage, alteration: QuotaAlteration, *, asked: Mapping[frozenset[QuotaEntityPart], int]
 ) -> tuple[ClientQuota, ...]:
-    """What is new in the entity's quotas. Raises `ApiError`."""
+    """Return the records of the changes to the quotas of the entity. Raises `ApiError`."""
     entity = _entity(alteration.entity)
     if asked[frozenset(alteration.entity)] > 1:
         raise _invalid("The entity appears more than once in the request.")
@@ -90,8 +90,8 @@ def _entity(parts: tuple[QuotaEntityPart, ...]) -> QuotaEntity:
 
 
 def _address(text: str) -> str:
-    """In one form, so that the address of a connection is found. A host name isn't looked up: what it
-    resolves to may be another address tomorrow."""
+    """Return the address in one form, so that a connection's address is found. A host name isn't resolved:
+    its address may be another one tomorrow."""
     if not text:
         return text
     try:

@@ -45,7 +45,7 @@ from quorate.error_code import ErrorCode
 from quorate.types import Epoch
 
 MAX_ASSIGNMENTS: Final = 2250
-"""In one AssignReplicasToDirs request, as in Kafka."""
+"""The assignments in one AssignReplicasToDirs request, as in Kafka."""
 
 
 # A broker registers
@@ -71,8 +71,8 @@ def check_registration(image: MetadataImage, request: RegisterBrokerRequest) -> 
 
 
 def returning(held: BrokerState, request: RegisterBrokerRequest) -> Belongings:
-    """The data of the earlier life that the broker `held` still has when it registers again. A registration
-    whose broker never heard of it, or was never active, has added nothing to what it proved itself."""
+    """Return the data of its earlier life that the broker `held` still has when it registers again. A
+    registration that its broker never heard of, or that was never active, has added nothing to its proof."""
     proves = held.has_data_of(request.previous_broker_epoch)
     return Belongings(
         online=frozenset(request.log_dirs),
@@ -117,14 +117,15 @@ def leave_with(
 
 
 def newly_failed(broker: BrokerState, offline: Collection[uuid.UUID]) -> frozenset[uuid.UUID]:
-    """The registered directories of the broker that a heartbeat reports as failed. None of them if it has no
-    other: the broker stops."""
+    """Return the registered directories of the broker that a heartbeat reports as failed. None of them if it
+    has no other: the broker stops."""
     failed = frozenset(broker.log_dirs) & frozenset(offline)
     return failed if len(failed) < len(broker.log_dirs) else frozenset()
 
 
 def lose_directories(broker: BrokerState, failed: Collection[uuid.UUID]) -> Groups:
-    """Write down what a broker has left. What was in the others it leaves in pieces (`leave_offline`)."""
+    """Record the directories that a broker has left. It leaves the replicas in the others in pieces
+    (`leave_offline`)."""
     left = tuple(each for each in broker.log_dirs if each not in failed)
     record = BrokerRegistrationChange(
         broker_id=broker.broker_id,
@@ -163,10 +164,10 @@ def assign_replicas_to_dirs(
     asked: int | None = None,
     seen: set[PartitionKey] | None = None,
 ) -> Outcome[AssignReplicasToDirsResponse]:
-    """Record the directories of a broker's replicas. Each is recorded or refused by itself. In a directory
-    that is not online the replica also leaves the ISR; one that is may let somebody lead. LOST records
-    nothing: the broker can't use what it has for now, and gives it up where another member can lead.
-    DISCARDED is what a broker asks for before it sets a damaged log aside.
+    """Record the directories of a broker's replicas. Each is recorded or refused by itself. In an offline
+    directory the replica also leaves the ISR; in an online one it may end the partition's time without a
+    leader. LOST records nothing: the broker can't use its replica for now, and gives it up where another
+    member can lead. DISCARDED is the request of a broker that is about to set a damaged log aside.
 
     Where this is a portion of a request, `asked` is the number of the whole request's assignments, and `seen`
     the partitions of its earlier portions, to which these are added."""

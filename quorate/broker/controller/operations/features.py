@@ -12,7 +12,7 @@ from quorate.error_code import ErrorCode
 
 
 def update_features(image: MetadataImage, request: UpdateFeaturesRequest) -> Outcome[UpdateFeaturesResponse]:
-    """All updates or, if one is refused, none."""
+    """Make all updates or, if one is refused, none."""
     records: list[FeatureLevel] = []
     named: set[str] = set()
     try:

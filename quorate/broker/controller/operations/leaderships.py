@@ -1,7 +1,7 @@
 """Elections in an image: by the state of its brokers, and by the settings of each partition's topic.
 
-The functions are what follows from a change of a broker or of settings, or from time passing. Each decides
-from the image as it is, a partition at a time, so that `Chores` can stop and continue between any two.
+The functions carry out the consequences of a change of a broker or of settings, or of time. Each decides from
+the image as it is, a partition at a time, so that `Chores` can stop and continue between any two.
 """
 
 import uuid

@@ -27,7 +27,8 @@ def place(
     shift: int,
     racks: Mapping[int, str | None] = NO_RACKS,
 ) -> Iterator[tuple[int, ...]]:
-    """Replicas for each of `partitions` partitions, leaders first, spread evenly over racks and brokers.
+    """Return the replicas for each of `partitions` partitions, leaders first, spread evenly over racks and
+    brokers.
 
     Leaders go round all active brokers from `start`, rack by rack. A partition's followers are in other racks
     as long as there are any, and no rack has two of its replicas more than another that has a broker left:

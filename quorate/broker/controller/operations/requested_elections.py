@@ -31,10 +31,10 @@ def elect_leaders(
     static: Mapping[str, str],
     seen: set[PartitionKey] | None = None,
 ) -> Outcome[ElectLeadersResponse]:
-    """Each partition gets its leader or says why not. An unclean election takes a replica that has every
+    """Elect the leader of each partition, or say why not. An unclean election takes a replica that has every
     committed record if there is one, and any other if there is none, whatever the topic's setting. `seen`:
-    the partitions of the request's earlier portions, to which these are added; one that is asked for again
-    has its leader by then."""
+    the partitions of the request's earlier portions, to which these are added; one that is named again has
+    its leader by then."""
     elections = Elections(image, static)
     seen = set() if seen is None else seen
 

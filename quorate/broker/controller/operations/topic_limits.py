@@ -57,7 +57,7 @@ def check_size(partitions: int, factor: int) -> None:
 
 
 def check_unprotected(name: str, what: str) -> None:
-    """Refuse with `ApiError` that a protected topic is to `what`."""
+    """Refuse with `ApiError` a change of a protected topic; `what` completes "can't"."""
     if name in PROTECTED_TOPICS:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
