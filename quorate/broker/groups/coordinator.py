@@ -55,8 +55,8 @@ class GroupCoordinator:
         entropy: Entropy,
         wall_clock: WallClock,
     ) -> None:
-        """`partition_count`: of `__consumer_offsets`; 0 while it does not exist. `partition_exists`: of any
-        topic, in the metadata that made this broker the leader of what it coordinates."""
+        """`partition_count`: of `__consumer_offsets`; 0 while it does not exist. `partition_exists`: for any
+        topic, in the metadata that made this broker the leader of its partitions."""
         self._config = config
         self._entropy = entropy
         self._wall_clock = wall_clock

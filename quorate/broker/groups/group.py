@@ -62,8 +62,8 @@ class Group:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When the last member left, in ms since the Unix epoch; None if there are members, or nobody ever
-        joined."""
+        """The time at which the last member left, in ms since the Unix epoch; None if there are members, or
+        never were."""
         return self._rebalance.empty_since_ms
 
     @property

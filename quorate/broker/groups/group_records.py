@@ -115,7 +115,7 @@ def read_key(data: bytes) -> Key | None:
 
 
 def offset_prefix(key: OffsetKey, data: bytes) -> bytes | None:
-    """Return what the key's encoding `data` has in common with the keys of the topic's other partitions: all
+    """Return the part of the key's encoding `data` that the keys of the topic's other partitions share: all
     but the partition. None where bytes follow the partition."""
     size = 2 + 2 + len(key.group_id.encode()) + 2 + len(key.topic.encode())
     return data[:size] if size + _PARTITION.size == len(data) else None

@@ -1,4 +1,4 @@
-"""The states of a group, its timers, and what it needs of its coordinator."""
+"""The states of a group, its timers, and the interface to its coordinator."""
 
 import enum
 from collections.abc import Callable

@@ -17,13 +17,15 @@ from quorate.broker.groups.members import MemberList
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _SHARE_OF_TIMEOUT: Final = 1 / 3
-"""Of the members' shortest timeout: clients wait for no answer longer than for their session."""
+"""The limit of the pause, as a share of the members' shortest timeout: clients wait for no answer longer than
+for their session."""
 
 _Done = Callable[[ErrorCode], None]
 
 
 class GroupStore:
-    """Owns the timer of the pause, which doubles with each failure and begins anew after a success."""
+    """Writes the record of one group. It owns the timer of the pause, which doubles with each failure and
+    begins anew after a success."""
 
     def __init__(self, group_id: str, members: MemberList, timers: GroupTimers, host: GroupHost) -> None:
         self._group_id = group_id
@@ -72,7 +74,7 @@ class GroupStore:
             done(error)
 
     def close(self) -> None:
-        """Refer to the next coordinator what is held."""
+        """Refuse the held writes: their members go to the next coordinator."""
         self._is_closed = True
         self._held = [(done, ErrorCode.not_coordinator) for done, _ in self._held]
         self.end_pause()

@@ -200,7 +200,7 @@ class MemberList:
         return known or len(self._members) + len(self._pending) < max_size
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return NONE for a member whose instance id no other has taken over, else the error."""
+        """Return NONE for a member that holds its instance id, if it has one, else the error."""
         if instance_id is not None:
             held = self._static.get(instance_id)
             if held is None:

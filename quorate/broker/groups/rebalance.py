@@ -43,7 +43,7 @@ class Rebalance:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.empty_since_ms: int | None = None
-        """By the wall clock; None while it has members, and where nobody knows."""
+        """The time by the wall clock; None while it has members, and if it is unknown."""
         self._pending_sync: dict[str, None] = {}
         self._delay_left_ms = 0
         """The time that an empty group may still wait for more members; counts while `_initial`."""
@@ -137,7 +137,7 @@ class Rebalance:
         report("group rebalances", group=self._group_id, generation=self.generation, reason=reason)
 
     def try_complete_join(self) -> None:
-        """Begin the next generation if nobody is to be waited for."""
+        """Begin the next generation if all members have joined."""
         preparing = self.state is GroupState.PREPARING_REBALANCE
         if preparing and not self._initial and self._members.all_joined:
             self._complete_join()

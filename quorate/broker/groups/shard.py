@@ -115,7 +115,8 @@ class Shard:
     set_aside: dict[str, SetAside] = field(default_factory=dict)
     is_closed: bool = False
     unwritable_since: float | None = None
-    """When an append first failed because of the state of the partition; None after one that succeeded."""
+    """The time at which an append first failed because of the state of the partition; None after one that
+    succeeded."""
 
     def group(self, group_id: str) -> Group:
         """Return the group, a new one if there is none."""

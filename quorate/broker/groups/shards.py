@@ -134,7 +134,7 @@ class Shards:
         return shard
 
     def of_any(self, group_id: str) -> Shard | ErrorCode:
-        """As `of`, with the shard of a group that is set aside too."""
+        """Return as `of`, with the shard of a group that is set aside too."""
         count = self._partition_count()
         shard = self._held.get(partition_of(group_id, count)) if count else None
         if shard is None:

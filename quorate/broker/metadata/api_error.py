@@ -5,7 +5,7 @@ from typing import Final
 from quorate.error_code import ErrorCode
 
 _MOST_CHARACTERS: Final = 1000
-"""Of a message, which may quote what a client sent. A string of Kafka's protocol has 32,767 bytes at most."""
+"""The limit of a message, which may quote a client. A string of Kafka's protocol has 32,767 bytes at most."""
 
 
 class ApiError(Exception):

@@ -44,7 +44,7 @@ def of_broker(image: MetadataImage, name: str, *, static: Mapping[str, str]) -> 
 
 
 def of_all_brokers(image: MetadataImage, name: str) -> Iterator[ConfigSynonym]:
-    """Return the synonyms of a key of all brokers: what is set for them, and nothing behind it."""
+    """Return the synonyms of a key of all brokers: the values set for them alone."""
     key, _ = BROKER_KEYS.get(name, (None, None))
     synonyms = (name,) if key is None else tuple(each.name for each in key.synonyms)
     held = stored(image, ALL_BROKERS)

@@ -1,7 +1,7 @@
 """The effective configuration of topics.
 
-A topic's value is its own override, else the node's own dynamic value, else the dynamic default of all
-brokers, else what the node's `server.properties` says, else Kafka's default (KIP-226).
+The value of a topic's key is its own override, else the node's own dynamic value, else the dynamic default of
+all brokers, else that of the node's `server.properties`, else Kafka's default (KIP-226).
 """
 
 import enum
@@ -50,8 +50,8 @@ ALL_BROKERS: Final = ConfigResource(ConfigType.BROKER, "")
 
 
 class StaticConfig(Mapping[str, str]):
-    """The settings of a node's server.properties, and whose they are: the node's own dynamic values come
-    before those of all brokers."""
+    """The settings of a node's server.properties, with the id of the node: its own dynamic values come before
+    those of all brokers."""
 
     __slots__ = ("_values", "resource")
 
@@ -184,7 +184,7 @@ def _default(
 def describe_topic(
     image: MetadataImage, topic: str, *, static: Mapping[str, str]
 ) -> Iterator[ConfigDescription]:
-    """Every key of a topic, its value and where that comes from. `static`: the node's server.properties."""
+    """Yield every key of a topic, its value and the source of it. `static`: the node's server.properties."""
     yield from _described(
         stored(image, ConfigResource(ConfigType.TOPIC, topic)), tuple(levels(image, static))
     )
@@ -203,8 +203,8 @@ def _described(
 
 
 def describe_broker(image: MetadataImage, *, static: Mapping[str, str]) -> Iterator[ConfigDescription]:
-    """The keys of a broker that set topics' defaults, or may change while it runs; those that are set nowhere
-    with their default."""
+    """Yield the keys of a broker that set topics' defaults, or may change while it runs; those without a
+    value with their default."""
     places = tuple(levels(image, static))
     for key in BROKER_VALUES.values():
         value, source = key.initial, ConfigSource.DEFAULT
@@ -222,7 +222,7 @@ def describe_broker(image: MetadataImage, *, static: Mapping[str, str]) -> Itera
 
 
 def describe_all_brokers(image: MetadataImage) -> Iterator[ConfigDescription]:
-    """The keys that are set for all brokers, and no others."""
+    """Yield the keys that are set for all brokers, and no others."""
     for name, value in stored(image, ALL_BROKERS).items():
         key = BROKER_VALUES.get(name)
         if key is not None:
@@ -232,7 +232,7 @@ def describe_all_brokers(image: MetadataImage) -> Iterator[ConfigDescription]:
 
 
 def describe_group(image: MetadataImage, group: str) -> Iterator[ConfigDescription]:
-    """Every key of a group, its value and where that comes from. The group need not exist."""
+    """Yield every key of a group, its value and the source of it. The group need not exist."""
     own = stored(image, ConfigResource(ConfigType.GROUP, group))
     for key in GROUP_KEYS.values():
         held = own.get(key.name)

@@ -337,7 +337,7 @@ class MetadataImage:
         if it doesn't fit."""
         states = self._next_to(run.topic_id, run.first)
         states.extend(run.states)
-        self._tallies.came_together(run.topic_id, run.first, run.states)
+        self._tallies.add_all(run.topic_id, run.first, run.states)
         self.offset = offset
         self.epoch = epoch
 
@@ -421,7 +421,7 @@ class MetadataImage:
             _check_directories(record, replicas=record.replicas, directories=record.directories)
         state = placed(record)
         states.append(state, self._shared)
-        self._tallies.came(record.topic_id, record.partition_id, state)
+        self._tallies.add(record.topic_id, record.partition_id, state)
 
     def _change_partition(self, record: PartitionChange, states: TopicPartitions | None) -> PartitionState:
         if states is None or record.partition_id >= len(states):
@@ -441,7 +441,7 @@ class MetadataImage:
         if states.owner is not self._owner:
             states = self._own(record.topic_id, states)
         states.replace(record.partition_id, after, self._shared)
-        self._tallies.changed(record.topic_id, record.partition_id, before=before, after=after)
+        self._tallies.replace(record.topic_id, record.partition_id, before=before, after=after)
         return before
 
     def _shrink_topic(self, record: ShrinkTopic) -> None:
@@ -456,7 +456,7 @@ class MetadataImage:
         self._topics[record.topic_id] = self._topics[record.topic_id].shrunk(
             states, left=record.num_partitions
         )
-        self._tallies.went(record.topic_id, states, left=record.num_partitions)
+        self._tallies.remove(record.topic_id, states, left=record.num_partitions)
         states.shrink(record.num_partitions)
 
     def _remove_topic(self, topic_id: uuid.UUID) -> None:
@@ -464,7 +464,7 @@ class MetadataImage:
         if topic is None:
             raise ImageError(f"topic {topic_id} is removed, but is not there")
         del self._topic_ids[topic.name]
-        self._tallies.went(topic_id, self._partitions.pop(topic_id), left=0)
+        self._tallies.remove(topic_id, self._partitions.pop(topic_id), left=0)
         self._configs.pop(ConfigResource(ConfigType.TOPIC, topic.name), None)
 
     def _set_config(self, record: Config) -> None:
@@ -494,7 +494,7 @@ class MetadataImage:
     # As records
 
     def records(self) -> Iterator[Record]:
-        """Records that make an empty image equal to this one: what a snapshot holds."""
+        """Yield the records that make an empty image equal to this one: the content of a snapshot."""
         for name, level in self._features.items():
             yield FeatureLevel(name=name, level=level)
         for broker in self._brokers.values():

@@ -1,5 +1,5 @@
-"""The metadata records: what the metadata log holds, one frozen dataclass each (as `value`: a replay makes
-them by the hundred thousand).
+"""The records of the metadata log, one frozen dataclass each (as `value`: a replay makes them by the hundred
+thousand).
 
 A record's version rises when its meaning changes; a field that readers may ignore is added without that.
 Source: KIP-500, KIP-631 and Kafka's metadata records of the same names.
@@ -19,9 +19,9 @@ MAX_REPLICAS: Final = 1 << 10
 MAX_RESOURCE_NAME: Final = 249
 """Characters in the name of a resource that has configs: a topic, a broker or a group."""
 MAX_LISTENERS: Final = 64
-"""Of one broker."""
+"""Listeners of one broker."""
 MAX_DIRECTORIES: Final = 256
-"""Of one broker."""
+"""Directories of one broker."""
 MAX_FIRST_EPOCHS: Final = 1 << 10
 """The number of times that one topic may have been shrunk, each time to more partitions than the last."""
 
@@ -29,7 +29,8 @@ NO_LEADER: Final = -1
 """A partition's leader where no replica may lead."""
 
 MIGRATING: Final = uuid.UUID(int=0)
-"""Directory id of a replica that is placed, nobody wrote down where: its record is older than directories."""
+"""Directory id of a replica that is placed, in a directory that was never recorded: its record is older than
+directories."""
 UNASSIGNED: Final = uuid.UUID(int=1)
 """Directory id of a replica that its broker has not placed yet, or not reported yet."""
 LOST: Final = uuid.UUID(int=2)
@@ -94,7 +95,7 @@ class ChangeReason(enum.IntEnum):
     LEADER_RECOVERED = 14
     """A leader that was elected uncleanly has recovered."""
     DIRECTORY_ASSIGNED = 15
-    """The broker said in which directory its replica is, and where nobody led the partition it may."""
+    """The broker reported the directory of its replica, which may now lead a partition without a leader."""
     ISR_CONFIRMED = 16
     """The leader took back a change of the ISR that it had asked for."""
     ELECTION_ASKED_FOR = 17
@@ -158,9 +159,9 @@ class RegisterBroker:
     log_dirs: LogDirs = ()
     """Ids of the directories that are online. Empty: registered by a version that didn't say."""
     inactive_reason: ChangeReason | None = None
-    """As `BrokerState.inactive_reason`; None for a new incarnation."""
+    """The value of `BrokerState.inactive_reason`; None for a new incarnation."""
     proven_epoch: _Int64 | None = None
-    """As `BrokerState.proven_epoch` (KIP-966)."""
+    """The value of `BrokerState.proven_epoch` (KIP-966)."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -175,13 +176,13 @@ class BrokerRegistrationChange:
     reason: ChangeReason | None = None
     """None in records of versions that did not say."""
     last_heard_ms: _Int64 | None = None
-    """Of a fencing: when the controller last heard from the broker (ms since the Unix epoch, by the clock of
-    the controller); None if it never did."""
+    """The time of the last heartbeat before a fencing (ms since the Unix epoch, by the clock of the
+    controller); None if there was none."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class UnregisterBroker:
-    """A broker is gone for good."""
+    """A broker was unregistered."""
 
     broker_id: BrokerId
     broker_epoch: _Int64
@@ -197,12 +198,12 @@ class FirstEpoch:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic came to be. Its partitions follow, in order."""
+    """A topic was created. Its partitions follow, in order."""
 
     name: _TopicName
     topic_id: uuid.UUID
     first_epochs: Annotated[tuple[FirstEpoch, ...], Most(MAX_FIRST_EPOCHS)] = ()
-    """In snapshots, of a topic that was shrunk: see `TopicState.first_epochs`."""
+    """The first epochs of a topic that was shrunk, in snapshots: see `TopicState.first_epochs`."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -224,10 +225,10 @@ class Partition:
     """KIP-966: no member of the ISR, and sure to have every committed record. Empty while the ISR has
     min.insync.replicas members."""
     last_known_elr: BrokerIds = ()
-    """Who led last, where the ISR is empty."""
+    """The last leader, where the ISR is empty."""
     directories: ReplicaDirectories = ()
-    """Of each replica, in the order of `replicas` (KIP-858). Empty, as in older records: `MIGRATING` for
-    all. A reader that skips the field elects as it did before there were directories."""
+    """The directory of each replica, in the order of `replicas` (KIP-858). Empty, as in older records:
+    `MIGRATING` for all. A reader that skips the field elects as it did before there were directories."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -256,19 +257,19 @@ class PartitionChange:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ShrinkTopic:
-    """A topic has fewer partitions: its last ones and their records are gone (Kafka's V2 controller).
+    """A topic has fewer partitions: its last ones and their records are removed (Kafka's V2 controller).
 
-    Partitions that get their numbers later begin with a leader epoch above all that the gone ones had.
+    Partitions that get their numbers later begin with a leader epoch above those of the removed ones.
     """
 
     topic_id: uuid.UUID
     num_partitions: Annotated[int, Integer(low=1)]
-    """That are left; at least one."""
+    """The number of partitions that are left; at least one."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class RemoveTopic:
-    """A topic, its partitions and its configuration are gone."""
+    """A topic was deleted, with its partitions and its configuration."""
 
     topic_id: uuid.UUID
 
@@ -294,7 +295,7 @@ class FeatureLevel:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ProducerIds:
-    """A broker was given the producer ids below `next_producer_id` that nobody had before."""
+    """A broker was given the unused producer ids below `next_producer_id`."""
 
     broker_id: BrokerId
     broker_epoch: _Int64
@@ -303,8 +304,8 @@ class ProducerIds:
 
 @value(frozen=True, slots=True, kw_only=True)
 class QuotaEntity:
-    """Whose quota: one of the two or both of `user` and `client_id`, or `ip` alone. An empty name is the
-    default of its type, None: the entity has no such part (KIP-546)."""
+    """The entity that has a quota: one of the two or both of `user` and `client_id`, or `ip` alone. An empty
+    name is the default of its type, None: the entity has no such part (KIP-546)."""
 
     user: _EntityName | None = None
     client_id: _EntityName | None = None
@@ -317,7 +318,7 @@ class ClientQuota:
 
     entity: QuotaEntity
     key: _Name
-    """As `producer_byte_rate`."""
+    """The quota, such as `producer_byte_rate`."""
     value: float | None
 
 
@@ -331,17 +332,17 @@ class BeginTransaction:
     """The begin of one change in more than one batch, which takes effect at its end (KIP-868)."""
 
     name: str | None = None
-    """What is done, for people."""
+    """A description of the change, for people."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """The open transaction took place."""
+    """The open transaction takes effect."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class AbortTransaction:
-    """The open transaction did not take place."""
+    """The open transaction has no effect."""
 
     reason: str | None = None
 

@@ -32,7 +32,7 @@ from quorate.cbor import decode_identifier
 RUN_MAX: Final = 512
 """Records that are decoded together, in about a millisecond."""
 RUN_BYTES_MAX: Final = 512
-"""Of a record that is decoded with others."""
+"""The size of a record that is decoded with others."""
 _RUN_MIN: Final = 4
 _NUMBERS_MAX: Final = 1 << 16
 _MOST_KNOWN: Final = 1 << 16
@@ -172,7 +172,7 @@ def _run_of(rows: Sequence[_Row]) -> PartitionRun:
 
 
 class _RunShapes(Remembered[bytes, tuple[Shape, int]]):
-    """By the fields of brokers: what they say, and their number."""
+    """Shape and number of fields, by the encoded fields of brokers."""
 
     __slots__ = ()
 
@@ -202,7 +202,7 @@ class _DirectoryLists(Remembered[bytes, Directories]):
     __slots__ = ()
 
     def _made(self, key: bytes) -> Directories:
-        """`key`: how many, and each a byte that says what follows, and the id."""
+        """Decode a list: `key` has the number of ids, and for each a byte of its type and the id."""
         if key and len(key) != 1 + 17 * (key[0] & 31):
             raise _UnlikeError
         return tuple([decode_identifier(key[at : at + 16]) for at in range(2, len(key), 17)])

@@ -1,5 +1,5 @@
-"""The quotas of clients and addresses, and which entity's counts for whom (KIP-55, KIP-124, KIP-257, KIP-546,
-KIP-599, KIP-612)."""
+"""The quotas of clients and addresses, and the precedence of their entities (KIP-55, KIP-124, KIP-257,
+KIP-546, KIP-599, KIP-612)."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -44,9 +44,8 @@ the partitions the controller."""
 def quota_of(
     image: MetadataImage, key: str, *, user: str, client_id: str
 ) -> tuple[QuotaEntity, float] | None:
-    """Return the quota that counts for the client, and the entity that it is shared by; None for no limit.
-    An entity of a default is shared by nobody: each user or client that it stands for has a quota of its
-    own."""
+    """Return the quota that counts for the client, and the entity that shares it; None for no limit. The
+    entity of a default is not shared: each user or client that it stands for has a quota of its own."""
     for entity, shared in _candidates(user, client_id):
         quota = image.quotas(entity).get(key)
         if quota is not None:
@@ -65,7 +64,7 @@ def connection_rate_of(image: MetadataImage, address: str) -> float | None:
 
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, QuotaEntity]]:
-    """In the order of precedence, whose quota it is and who shares it."""
+    """Yield the entity of a quota and the one that shares it, in the order of precedence."""
     both = QuotaEntity(user=user, client_id=client_id)
     yield both, both
     yield QuotaEntity(user=user, client_id=""), both

@@ -65,7 +65,7 @@ _RECORDS: Final[Messages[Record]] = Messages(
     max_bytes=MAX_RECORD_BYTES,
 )
 TYPE_NUMBERS: Final = frozenset(_RECORDS.types)
-"""Of every record type that this version of quorate knows."""
+"""The number of every record type that this version of quorate knows."""
 
 encode: Final = _RECORDS.encode
 encode_integer: Final[Callable[[int], bytes]] = dump
@@ -81,7 +81,7 @@ BROKER_FIELDS: Final = rb"\x02%b\x03%b(?:\x04%b)?(?:\x05%b)?(?:\x06(?:%b|\x20))?
     *(_BROKERS,) * 4,
     INTEGER,
 )
-"""From `replicas` to `leader_recovery_state`."""
+"""The encoded fields from `replicas` to `leader_recovery_state`."""
 _PARTITION: Final = re.compile(
     rb"\x83\x05\x00([\xa0-\xad])\x00\x50(.{16})\x01(%b)(%b)(?:\x08(%b))?(?:\x09(%b))?"
     rb"(?:\x0c([\x81-\x97])((?:\x50.{16})+))?" % (INTEGER, BROKER_FIELDS, INTEGER, INTEGER),
@@ -152,7 +152,7 @@ def _decode_partition(data: bytes) -> Record:
 
 
 def _learn_brokers(data: bytes, raw_brokers: bytes, *, size: int) -> Record:
-    """Decode a record, and remember what the part of it means that should have `size` fields."""
+    """Decode a record, and remember the meaning of the part that should have `size` fields."""
     record = _RECORDS.decode(data)
     if isinstance(record, Partition) and len(BROKER_FIELD.findall(raw_brokers)) == size:
         _make_room(_known_brokers)
@@ -169,7 +169,7 @@ def _learn_brokers(data: bytes, raw_brokers: bytes, *, size: int) -> Record:
 
 
 def _learn_directories(raw: bytes) -> tuple[uuid.UUID, ...]:
-    """`raw`: each a byte that says what follows, and the id."""
+    """Decode a list of ids, and remember it: `raw` has for each a byte of its type and the id."""
     _make_room(_known_directories)
     ids = [decode_identifier(raw[at : at + 16]) for at in range(1, len(raw), 17)]
     directories = _known_directories[raw] = tuple(ids)
@@ -205,14 +205,14 @@ def _make_room(known: dict[_K, _V]) -> None:
 
 
 class RunEncoder:
-    """`encode` for records of which many are alike: partitions of one topic that differ in their number alone
+    """An encoder for records that are much alike: partitions of one topic that differ in their number alone
     share all other bytes."""
 
     __slots__ = ("_around",)
 
     def __init__(self) -> None:
         self._around: dict[tuple[int, ...], tuple[Partition, bytes, bytes]] = {}
-        """By replicas, the last partition, and what is before and behind its number."""
+        """The last partition with these replicas, and its bytes before and behind its number."""
 
     def encode(self, record: Record) -> bytes:
         if not isinstance(record, Partition):
@@ -227,8 +227,8 @@ class RunEncoder:
 
 
 def _alike(one: Partition, other: Partition) -> bool:
-    """Whether they differ in their number and in nothing else, by the same objects: to compare ids would take
-    as long as to encode them."""
+    """Return whether two partitions differ in their number alone, by the identity of their parts: to compare
+    ids would take as long as to encode them."""
     return (
         one.topic_id is other.topic_id
         and one.replicas == other.replicas

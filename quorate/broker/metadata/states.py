@@ -53,8 +53,8 @@ class BrokerState:
     active yet, and where the record did not say."""
     proven_epoch: int | None = None
     """The broker epoch of the last life that may have been active, if this incarnation and all between proved
-    to have that life's data in full; until it is active: from then on what it has is of its own epoch. None:
-    it proved nothing."""
+    to have its data in full. Once this incarnation is active, its data is of its own epoch. None: it proved
+    nothing."""
 
     @property
     def active(self) -> bool:
@@ -102,11 +102,11 @@ class EligibleLeaders(NamedTuple):
     """No members of the ISR, and sure to have every committed record: they were members when the ISR fell
     below min.insync.replicas, nothing was committed since, and they have lost nothing."""
     last_known: tuple[int, ...] = ()
-    """Who led last, where the ISR is empty."""
+    """The last leader, where the ISR is empty."""
 
 
 NO_ELIGIBLE: Final = EligibleLeaders()
-"""Of nearly every partition: its ISR has min.insync.replicas members."""
+"""The value of nearly every partition: its ISR has min.insync.replicas members."""
 
 
 class PartitionState(NamedTuple):
@@ -123,7 +123,7 @@ class PartitionState(NamedTuple):
     leader_recovery_state: LeaderRecoveryState
     eligible: EligibleLeaders = NO_ELIGIBLE
     directories: tuple[uuid.UUID, ...] = ()
-    """Of each replica, in the order of `replicas`. Empty: `MIGRATING` for all."""
+    """The directory of each replica, in the order of `replicas`. Empty: `MIGRATING` for all."""
 
     def directory_of(self, broker_id: int) -> uuid.UUID:
         """Return the recorded directory of the broker's replica; `UNASSIGNED` if it has none."""
@@ -139,19 +139,19 @@ class PartitionState(NamedTuple):
 
     @property
     def original_replicas(self) -> tuple[int, ...]:
-        """The replicas without those that a reassignment under way adds: what its cancellation leaves. Those
-        that it keeps come first, in its order."""
+        """The replicas without those that a reassignment under way adds: the result of its cancellation.
+        Those that it keeps come first, in its order."""
         adding = self.adding_replicas
         return tuple(each for each in self.replicas if each not in adding) if adding else self.replicas
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """The replicas without those that a reassignment under way removes: what its end leaves."""
+        """The replicas without those that a reassignment under way removes: the result of its end."""
         removing = self.removing_replicas
         return tuple(each for each in self.replicas if each not in removing) if removing else self.replicas
 
     def moved_to(self, broker_id: int, directory: uuid.UUID) -> tuple[uuid.UUID, ...]:
-        """The directories, with the broker's replica in `directory`."""
+        """Return the directories, with the broker's replica in `directory`."""
         known = self.directories or (MIGRATING,) * len(self.replicas)
         return tuple(
             directory if replica == broker_id else each
@@ -168,7 +168,8 @@ class TopicState:
     name: str
     topic_id: uuid.UUID
     first_epochs: tuple[FirstEpoch, ...] = ()
-    """By partition id, rising. Empty: the topic was never shrunk, and its partitions began with epoch 0."""
+    """The first epochs by partition id, rising. Empty: the topic was never shrunk, and its partitions began
+    with epoch 0."""
 
     def first_epoch(self, partition_id: int) -> Epoch:
         """Return the leader epoch with which the partition began, or with which it will.
@@ -192,7 +193,7 @@ class TopicState:
 
 
 def placed(record: Partition) -> PartitionState:
-    """The partition as its record says."""
+    """Return the state that a record gives its partition."""
     # As `PartitionState(...)`, at half the cost: one is made with every record replayed.
     return tuple.__new__(
         PartitionState,
@@ -212,7 +213,7 @@ def placed(record: Partition) -> PartitionState:
 
 
 def changed(before: PartitionState, change: PartitionChange) -> PartitionState:
-    """The partition after `change`."""
+    """Return the partition after `change`."""
     leader_epoch: int
     (
         leader_epoch,

@@ -12,7 +12,7 @@ SUPPORTED_FEATURES: Final = (
     FeatureRange(name="group.version", min_level=0, max_level=0),
     FeatureRange(name="transaction.version", min_level=0, max_level=0),
 )
-"""Beside `kraft.version`."""
+"""The features beside `kraft.version`."""
 KRAFT_VERSION: Final = "kraft.version"
 """The quorum's own feature. Its level is in control records; one in the metadata counts for nothing
 (KAFKA-18979)."""

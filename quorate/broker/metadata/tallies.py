@@ -19,7 +19,7 @@ from quorate.broker.metadata.states import NO_ELIGIBLE, PartitionState
 from quorate.broker.metadata.topic_partitions import TopicPartitions
 
 Home: TypeAlias = tuple[int, uuid.UUID]
-"""Of a replica: its broker and its directory."""
+"""The place of a replica: its broker and its directory."""
 PIECE: Final = 2048
 """Partitions of a topic that are counted in two or three milliseconds."""
 _MOST_PLACED: Final = 2048
@@ -29,7 +29,7 @@ _MOST_PENDING: Final = 2048
 
 
 class Tallies:
-    """Of some partitions. Mutable."""
+    """The counts of some partitions. Mutable."""
 
     __slots__ = (
         "_directories",
@@ -48,30 +48,30 @@ class Tallies:
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
-        """How many partitions each broker leads."""
+        """The number of partitions that each broker leads."""
         self.isrs: dict[int, int] = {}
-        """In how many ISRs each broker is."""
+        """The number of ISRs that each broker is in."""
         self.elrs: dict[int, int] = {}
-        """In how many ELRs each broker is."""
+        """The number of ELRs that each broker is in."""
         self.leaderless = 0
-        """How many partitions nobody leads."""
+        """The number of partitions without a leader."""
         self.preferred: dict[int, int] = {}
-        """Of how many partitions each broker is the first replica."""
+        """The number of partitions whose first replica is on each broker."""
         self.displaced: dict[int, int] = {}
-        """How many of those another broker leads, or nobody."""
+        """The number of those that the broker does not lead."""
         self.reassigning = 0
-        """How many partitions have replicas that are being added or removed."""
+        """The number of partitions with replicas that are being added or removed."""
         self._homes: dict[Home, int] = {}
-        """How many replicas are in each directory of each broker, but for what is in `_placed`."""
+        """The number of replicas in each directory of each broker, without those in `_placed`."""
         # By the identity of a directory's id, a little at a time: records share these mostly, and to hash one
         # costs more than all the rest.
         self._placed: dict[tuple[int, int], int] = {}
         self._directories: dict[int, uuid.UUID] = {}
-        """By their identity, which stays theirs while they are here."""
+        """The directories by their identity, which stays theirs while they are here."""
         self._pending: list[TopicPartitions] = []
-        """Partitions that nothing counts yet: together they take a fifth of the time."""
+        """Partitions that are not counted yet: together they take a fifth of the time."""
         self._few = 0
-        """How many those are."""
+        """The number of partitions in `_pending`."""
 
     @property
     def settled(self) -> "Tallies":
@@ -98,7 +98,7 @@ class Tallies:
         self._settle()
         return self._homes
 
-    def came(self, state: PartitionState) -> None:
+    def add(self, state: PartitionState) -> None:
         # With few calls, because a replay comes here for each partition.
         leader, first = state.leader, state.replicas[0]
         self.preferred[first] = self.preferred.get(first, 0) + 1
@@ -116,8 +116,8 @@ class Tallies:
         if state.eligible.elr:
             _count(self.elrs, state.eligible.elr, 1)
 
-    def came_together(self, states: TopicPartitions) -> None:
-        """As `came` of each; they don't change any more."""
+    def add_all(self, states: TopicPartitions) -> None:
+        """Add many partitions, which don't change any more."""
         self._pending.append(states)
         self._few += len(states)
         if self._few >= _MOST_PENDING:
@@ -157,11 +157,11 @@ class Tallies:
         if not homes[home]:
             del homes[home]
 
-    def went(self, states: TopicPartitions) -> None:
-        """All of these, which are counted together."""
+    def remove(self, states: TopicPartitions) -> None:
+        """Remove all of these partitions, which are counted together."""
         self._count_together((states,), -1)
 
-    def changed(self, *, before: PartitionState, after: PartitionState) -> None:
+    def replace(self, *, before: PartitionState, after: PartitionState) -> None:
         if before.leader != after.leader:
             self._lead(before.leader, -1)
             self._lead(after.leader, 1)
@@ -217,17 +217,17 @@ class Tallies:
 
 
 class TopicTallies:
-    """Mutable; owned by one image."""
+    """The counts of all partitions. Mutable; owned by one image."""
 
     __slots__ = ("_first", "_further", "partitions")
 
     def __init__(self) -> None:
         self.partitions = 0
-        """How many there are."""
+        """The number of partitions."""
         self._first = Tallies()
-        """Of the first piece of every topic."""
+        """The counts of the first piece of every topic."""
         self._further: dict[uuid.UUID, list[Tallies]] = {}
-        """Of the others, by piece."""
+        """The counts of the other pieces, by topic."""
 
     def copy(self) -> "TopicTallies":
         twin = TopicTallies()
@@ -238,22 +238,22 @@ class TopicTallies:
         }
         return twin
 
-    # What they say
+    # Reading
 
     def leaders(self, broker_id: int) -> int:
-        """How many partitions the broker leads."""
+        """Return the number of partitions that the broker leads."""
         return sum(each.leaders.get(broker_id, 0) for each in self._settled())
 
     def isrs(self, broker_id: int) -> int:
-        """In how many ISRs the broker is."""
+        """Return the number of ISRs that the broker is in."""
         return sum(each.isrs.get(broker_id, 0) for each in self._settled())
 
     def elrs(self, broker_id: int) -> int:
-        """In how many ELRs the broker is."""
+        """Return the number of ELRs that the broker is in."""
         return sum(each.elrs.get(broker_id, 0) for each in self._settled())
 
     def isr_members(self) -> list[int]:
-        """The brokers that are in any ISR."""
+        """Return the brokers that are in any ISR."""
         counted = chain.from_iterable(each.isrs.items() for each in self._settled())
         return list(dict.fromkeys(broker_id for broker_id, count in counted if count))
 
@@ -261,19 +261,20 @@ class TopicTallies:
         return any(any(each.elrs.values()) for each in self._settled())
 
     def leaderless(self) -> int:
-        """How many partitions nobody leads."""
+        """Return the number of partitions without a leader."""
         return sum(each.leaderless for each in self._settled())
 
     def reassigning(self) -> int:
-        """How many partitions have replicas that are being added or removed."""
+        """Return the number of partitions with replicas that are being added or removed."""
         return sum(each.reassigning for each in self._settled())
 
     def displaced(self) -> int:
-        """How many partitions another broker than their first replica leads, or nobody."""
+        """Return the number of partitions that their first replica does not lead."""
         return sum(sum(each.displaced.values()) for each in self._settled())
 
     def imbalance(self, broker_id: int) -> float:
-        """The share of those among the partitions whose first replica is on the broker; 0 if it has none."""
+        """Return the share of those among the partitions whose first replica is on the broker; 0 if it has
+        none."""
         preferred = displaced = 0
         for each in self._settled():
             preferred += each.preferred.get(broker_id, 0)
@@ -281,7 +282,7 @@ class TopicTallies:
         return displaced / preferred if preferred else 0.0
 
     def homes(self) -> Mapping[Home, int]:
-        """How many replicas are in each directory of each broker."""
+        """Return the number of replicas in each directory of each broker."""
         if not self._further:
             return self._first.homes()
         found: dict[Home, int] = {}
@@ -298,32 +299,32 @@ class TopicTallies:
     def _settled(self) -> Iterator[Tallies]:
         return (each.settled for each in self._all())
 
-    # What changes them
+    # Changing
 
-    def came(self, topic_id: uuid.UUID, number: int, state: PartitionState) -> None:
+    def add(self, topic_id: uuid.UUID, number: int, state: PartitionState) -> None:
         self.partitions += 1
-        self._piece_of(topic_id, number).came(state)
+        self._piece_of(topic_id, number).add(state)
 
-    def came_together(self, topic_id: uuid.UUID, first: int, states: TopicPartitions) -> None:
-        """As `came` of each, from number `first` on; they don't change any more."""
+    def add_all(self, topic_id: uuid.UUID, first: int, states: TopicPartitions) -> None:
+        """Add many partitions, from number `first` on, which don't change any more."""
         self.partitions += len(states)
         end = first + len(states)
         if end <= PIECE:
-            self._first.came_together(states)
+            self._first.add_all(states)
             return
         at = first
         while at < end:
             stop = min(end, (at // PIECE + 1) * PIECE)
-            self._piece_of(topic_id, at).came_together(states.part(at - first, stop - first))
+            self._piece_of(topic_id, at).add_all(states.part(at - first, stop - first))
             at = stop
 
-    def changed(
+    def replace(
         self, topic_id: uuid.UUID, number: int, *, before: PartitionState, after: PartitionState
     ) -> None:
-        self._piece_of(topic_id, number).changed(before=before, after=after)
+        self._piece_of(topic_id, number).replace(before=before, after=after)
 
-    def went(self, topic_id: uuid.UUID, states: TopicPartitions, *, left: int) -> None:
-        """All from number `left` on, of a topic that has `states`."""
+    def remove(self, topic_id: uuid.UUID, states: TopicPartitions, *, left: int) -> None:
+        """Remove all partitions from number `left` on, of a topic that has `states`."""
         self.partitions -= len(states) - left
         last = left // PIECE
         further = self._further.get(topic_id)
@@ -331,7 +332,7 @@ class TopicTallies:
             del further[last:]
             if not further:
                 del self._further[topic_id]
-        self._piece_of(topic_id, left).went(states.part(left, (last + 1) * PIECE))
+        self._piece_of(topic_id, left).remove(states.part(left, (last + 1) * PIECE))
 
     def _piece_of(self, topic_id: uuid.UUID, number: int) -> Tallies:
         if number < PIECE:

@@ -1,10 +1,9 @@
 """A topic's partitions in columns, 24 bytes each, with all equal parts shared.
 
 A cluster of two million partitions has some thousand different lists of replicas, and nearly all its ISRs are
-the replicas: what differs from partition to partition is its epochs. So a topic keeps the epochs as plain
-numbers, and refers to the rest: a `Shape`, which many partitions of many topics have in common, and the
-directories, which are equal where brokers have one each. A `PartitionState` is put together when somebody
-looks at it, and equals the one that was put in.
+the replicas: partitions differ in their epochs. So a topic keeps the epochs as plain numbers, and refers to
+the rest: a `Shape`, which many partitions of many topics have in common, and the directories, which are equal
+where brokers have one each. A `PartitionState` is built when it is read, and equals the one that was put in.
 """
 
 import abc
@@ -56,7 +55,7 @@ class Remembered(dict[K, V], abc.ABC):
 
     @abc.abstractmethod
     def _made(self, key: K) -> V:
-        """What stands for `key` from here on."""
+        """Return the value for `key` from here on."""
 
 
 class Recent(Remembered[H, H]):
@@ -187,12 +186,12 @@ class TopicPartitions(Sequence[PartitionState]):
 
     @property
     def shapes(self) -> Sequence[Shape]:
-        """By index."""
+        """The shape of each partition, by index."""
         return self._shapes
 
     @property
     def directories(self) -> Sequence[Directories]:
-        """By index."""
+        """The directories of each partition, by index."""
         return self._directories
 
     # Changing. Only for the owner, with epochs up to MAX_EPOCH.
