@@ -95,7 +95,7 @@ def test_a_record_is_what_was_written(lap: str) -> None:
         assert decode(encode(record)) == record, lap
 
 
-def test_what_two_records_have_in_common_is_one_object() -> None:
+def test_the_common_parts_of_two_records_are_one_object() -> None:
     one, other = (
         decode(
             encode(

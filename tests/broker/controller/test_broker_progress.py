@@ -43,7 +43,7 @@ def shown(progress: BrokerProgress, now: float) -> dict[int, tuple[int, int, flo
     }
 
 
-def test_who_says_nothing_any_more_falls_behind_with_every_second() -> None:
+def test_a_silent_broker_falls_behind_with_every_second() -> None:
     progress = BrokerProgress()
     progress.committed(records(10), now=100, active=False)
     progress.heard(beat(1, 10), now=0)
@@ -127,7 +127,7 @@ def test_removed_replicas_are_being_deleted_until_their_broker_has_done_it(clust
     assert shown(progress, 3).keys() == {2}
 
 
-def test_who_is_no_longer_active_knows_nothing_of_brokers(cluster) -> None:
+def test_a_controller_that_is_no_longer_active_forgets_the_progress_of_brokers(cluster) -> None:
     cluster.start(1)
     topic = cluster.create("t", (1,))
     progress = BrokerProgress()
@@ -152,7 +152,7 @@ def test_nothing_waits_for_a_broker_since_before_its_start() -> None:
     assert shown(progress, 111)[2] == (0, 1, 100), "this one ran before this controller was active"
 
 
-def test_what_a_starting_broker_has_applied_is_not_deleted_yet(cluster) -> None:
+def test_replicas_of_a_starting_broker_are_not_deleted_when_it_has_applied_the_removal(cluster) -> None:
     cluster.start(1)
     topic = cluster.create("t", (1,))
     progress = BrokerProgress()

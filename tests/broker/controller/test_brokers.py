@@ -399,7 +399,7 @@ def test_a_session_that_ends_early_sets_another_goal_of_a_return(cluster) -> Non
     assert sessions.return_offset(1, offset=30, now=1.0) == 30
 
 
-def test_who_was_never_heard_was_not_heard_when_its_session_began(cluster) -> None:
+def test_a_broker_that_was_never_heard_was_not_heard_when_its_session_began(cluster) -> None:
     sessions = Sessions(timeout=9.0)
     sessions.begin(1, now=1.0, heard=False)
     assert sessions.last_heard(1) is sessions.last_heard(2) is None

@@ -94,7 +94,7 @@ def test_an_ip_is_stored_as_connections_show_it(cluster) -> None:
     assert connection_rate_of(cluster.image, "::1") == 7
 
 
-def test_what_is_held_already_takes_no_record(cluster) -> None:
+def test_a_quota_that_is_held_already_takes_no_record(cluster) -> None:
     alter(cluster, alteration({"user": "ann"}, producer_byte_rate=5))
     held = len(cluster.log)
     assert alter(cluster, alteration({"user": "ann"}, producer_byte_rate=5)) == [FINE]

@@ -493,7 +493,7 @@ def test_a_brokers_key_says_whether_it_needs_a_restart(topic: Any) -> None:
     assert shown["log.retention.hours"].read_only
 
 
-def test_what_is_dynamic_can_be_had_and_is_the_key_that_counts_most() -> None:
+def test_a_dynamic_key_is_supported_and_counts_most() -> None:
     for name, key in DYNAMIC_KEYS.items():
         assert key.update is UpdateMode.CLUSTER_WIDE, name
         assert key.effect is Effect.EFFECTIVE or (key.effect is Effect.NONE and key.why), name

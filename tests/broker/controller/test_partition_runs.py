@@ -284,7 +284,7 @@ def test_the_last_chunks_of_a_snapshot_are_checked_before_it_is_installed(last: 
     assert not installed
 
 
-def test_what_runs_remember_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     memos = {
         "_shapes": partition_runs._RunShapes(8),
         "_directories": partition_runs._DirectoryLists(8),

@@ -69,7 +69,7 @@ def test_a_few_partitions_are_noted_at_once() -> None:
     assert not walks.under_way
 
 
-async def test_of_many_the_first_are_noted_at_once_and_the_others_in_pieces() -> None:
+async def test_the_first_of_many_partitions_are_noted_at_once_and_the_others_in_pieces() -> None:
     noted = Noted()
     walks = PartitionWalks(noted)
     walks.begin(removal(image_of(MANY)))
@@ -91,7 +91,7 @@ async def test_a_later_change_waits_for_the_earlier_ones() -> None:
     assert noted.calls == [*((90, number) for number in range(2, MANY)), (91, 0), (91, 1)]
 
 
-async def test_what_was_forgotten_is_not_noted() -> None:
+async def test_partitions_that_were_forgotten_are_not_noted() -> None:
     noted = Noted()
     walks = PartitionWalks(noted)
     walks.begin(removal(image_of(MANY)))

@@ -81,7 +81,7 @@ def test_every_address_that_worked_must_refuse() -> None:
     assert found.process_ended(now=now)
 
 
-def test_who_is_heard_lives_and_counting_begins_anew() -> None:
+def test_a_broker_that_is_heard_lives_and_counting_begins_anew() -> None:
     found = evidence(0)
     now = refuse(found)
     found.heard(None)
@@ -98,7 +98,7 @@ def test_while_the_connection_of_the_heartbeats_is_there_the_process_is_too() ->
     assert found.process_ended(now=now)
 
 
-def test_what_another_controller_was_told_does_not_count() -> None:
+def test_refusals_before_the_controller_was_active_do_not_count() -> None:
     found = evidence(0)
     now = refuse(found)
     found.ask_again()
@@ -111,7 +111,7 @@ PAUSES = st.floats(0, CONFIRM_S / 4)
 
 
 @given(st.lists(st.tuples(SIGNS, st.integers(0, 1), PAUSES), min_size=20))
-def test_nobody_is_gone_who_gave_a_sign_within_the_time_that_confirms_a_death(
+def test_no_broker_is_dead_that_gave_a_sign_within_the_time_that_confirms_a_death(
     steps: list[tuple[str, int, float]],
 ) -> None:
     found, now = evidence(0, 1), 0.0

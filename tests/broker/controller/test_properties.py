@@ -143,7 +143,7 @@ def check_elections(before: MetadataImage, after: MetadataImage) -> None:
 
 @pytest.mark.bug("aiven/inkless PR 643")
 @given(steps=st.lists(st.tuples(STEPS, st.integers(0, 3)), min_size=10, max_size=40), size=st.integers(1, 2))
-def test_anything_may_happen_between_two_pieces_and_a_new_controller_finishes_what_is_left(
+def test_any_request_may_come_between_two_pieces_and_a_new_controller_finishes_the_rest(
     new_cluster, steps, size: int
 ) -> None:
     cluster = new_cluster()

@@ -108,7 +108,7 @@ def test_another_order_and_fewer_replicas_need_no_waiting(moved) -> None:
     moved.check()
 
 
-def test_what_is_so_already_is_answered_and_not_written(moved) -> None:
+def test_a_move_to_the_present_target_is_answered_and_not_written(moved) -> None:
     for target in ((1, 2, 3), (1, 2, 4)):
         ask(moved, *target)
         before = len(moved.log)
@@ -128,7 +128,9 @@ def test_what_is_so_already_is_answered_and_not_written(moved) -> None:
         ((1, 2, 3, 4), {"resize": False}, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-def test_what_no_partition_may_have_is_refused_with_a_sentence(moved, target, options, error) -> None:
+def test_replicas_that_no_partition_may_have_are_refused_with_a_sentence(
+    moved, target, options, error
+) -> None:
     before = len(moved.log)
     result = ask(moved, *target, **options)
     assert result.error is error

@@ -69,7 +69,7 @@ def test_a_preferred_leader_that_is_fenced_is_not_available_and_the_answer_says_
 
 
 @pytest.mark.parametrize("election_type", ElectionType)
-def test_what_is_not_there_is_unknown_and_spoils_nothing_else(cluster, election_type) -> None:
+def test_an_unknown_partition_has_its_error_and_spoils_no_other(cluster, election_type) -> None:
     cluster.start(1)
     cluster.create("t", (1,))
     answer = ask(cluster, election_type, ("gone", 0), ("t", 1), ("t", -1), ("t", 0))

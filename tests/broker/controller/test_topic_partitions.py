@@ -113,7 +113,7 @@ def test_equal_parts_of_all_topics_are_one_object() -> None:
     assert len({id(each.directories) for each in states}) == 1
 
 
-def test_what_was_not_asked_for_of_late_is_forgotten() -> None:
+def test_values_that_were_not_asked_for_of_late_are_forgotten() -> None:
     recent: Recent[tuple[int, ...]] = Recent(most=4)
     kept = recent[fresh(1, 2)]
     for number in range(100):

@@ -168,7 +168,7 @@ def test_a_name_asked_for_twice_is_refused_once_and_others_are_made(cluster) -> 
         ((NewTopic(name="t", assignments=manual((3,))),), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_of_several_errors_of_a_topic_the_first_in_kafkas_order_is_told(
+def test_the_first_error_of_a_topic_in_kafkas_order_is_told(
     cluster, topics: tuple[NewTopic, ...], error: ErrorCode
 ) -> None:
     cluster.start(1, 2, 3)
@@ -179,7 +179,7 @@ def test_of_several_errors_of_a_topic_the_first_in_kafkas_order_is_told(
     assert len(results) == len({topic.name for topic in topics})
 
 
-def test_of_two_new_names_that_collide_the_first_is_made(cluster) -> None:
+def test_the_first_of_two_new_names_that_collide_is_made(cluster) -> None:
     cluster.start(1)
     made, refused = cluster.make(NewTopic(name="a.b"), NewTopic(name="a_b"))
     assert (made.error, refused.error) == (ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION)

@@ -74,7 +74,7 @@ async def test_a_large_topic_that_is_only_validated_or_refused_writes_nothing() 
     assert node.log.next_offset == written
 
 
-async def test_everybody_else_waits_until_a_transaction_has_been_written(autojump_clock) -> None:
+async def test_other_operations_wait_until_a_transaction_has_been_written(autojump_clock) -> None:
     node = await started(automatic=False)
     answers: list[object] = []
 
@@ -160,7 +160,7 @@ async def test_the_next_controller_aborts_what_the_last_one_left_open(committed:
     assert log.image == node.controller.tenure.image
 
 
-async def test_who_waited_for_a_transaction_comes_before_the_requests_next_one() -> None:
+async def test_an_operation_that_waited_for_a_transaction_comes_before_the_requests_next_one() -> None:
     node = await started()
     topics = tuple(NewTopic(name=name, num_partitions=40, replication_factor=2) for name in "abcd")
     async with trio.open_nursery() as nursery:

@@ -74,7 +74,7 @@ def offset_of(cluster, group: str, *, topic: str = "t", partition: int = 0) -> i
 
 
 @pytest.mark.bug("KAFKA-5600")
-async def test_of_a_thousand_commits_the_last_one_counts(cluster, autojump_clock) -> None:
+async def test_the_last_of_a_thousand_commits_counts(cluster, autojump_clock) -> None:
     await loaded(cluster, *(commit_of("g1", each, partition=each % 3) for each in range(1000)))
     assert [offset_of(cluster, "g1", partition=each) for each in range(3)] == [999, 997, 998]
 

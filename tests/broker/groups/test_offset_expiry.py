@@ -132,7 +132,7 @@ async def test_offsets_are_looked_at_every_ten_minutes_by_themselves(cluster, au
     assert offset_of(cluster) is None
 
 
-async def test_what_could_not_be_deleted_expires_the_next_time(cluster, autojump_clock) -> None:
+async def test_offsets_that_could_not_be_deleted_expire_the_next_time(cluster, autojump_clock) -> None:
     cluster.commit(ALONE, 5)
     cluster.log.error = ErrorCode.not_enough_replicas
     await after(cluster, WEEK_MS)
