@@ -18,12 +18,12 @@ from quorate.broker.metadata.metadata_records import (
     Record,
 )
 from quorate.broker.metadata.partition_runs import (
-    RUN_BYTES_MAX,
     RUN_MAX,
     PartitionRun,
     decode_runs,
     records_in,
 )
+from quorate.broker.metadata.record_codec import BYTES_KNOWN_MAX
 from quorate.broker.metadata.states import ImageError
 from quorate.types import SnapshotId
 
@@ -140,7 +140,7 @@ class ImageLoader:
     def add(self, chunk: bytes) -> None:
         """Add a chunk. Raises `RecordDecodeError` or `ImageError`, perhaps for an earlier one."""
         self._chunks.append(chunk)
-        if len(self._chunks) >= RUN_MAX or len(chunk) > RUN_BYTES_MAX:
+        if len(self._chunks) >= RUN_MAX or len(chunk) > BYTES_KNOWN_MAX:
             self._add_all()
 
     def install(self) -> None:

@@ -6,47 +6,38 @@ count; together they cost a fifth of that. Every byte is checked as for one reco
 """
 
 import contextlib
-import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final
 from uuid import UUID
 
 from quorate.broker.metadata.metadata_records import Partition, Record
 from quorate.broker.metadata.record_codec import (
-    BROKER_FIELD,
-    BROKER_FIELDS,
-    INTEGER,
-    RecordDecodeError,
+    PARTITION_KIND,
+    Row,
+    UnlikeError,
+    broker_fields,
     decode,
+    directory_lists,
     encode_integer,
     integer_of,
+    integers,
+    row_of,
+    rows_of,
 )
-from quorate.broker.metadata.states import PartitionState, as_eligible
-from quorate.broker.metadata.topic_partitions import Directories, Remembered, Shape, TopicPartitions
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.metadata.topic_partitions import TopicPartitions
 from quorate.cbor import decode_identifier
 
 RUN_MAX: Final = 512
 """Records that are decoded together, in about a millisecond."""
-RUN_BYTES_MAX: Final = 512
-"""The size of a record that is decoded with others."""
 _RUN_MIN: Final = 4
 _NUMBERS_MAX: Final = 1 << 16
-_MOST_KNOWN: Final = 1 << 16
 
 _KIND = itemgetter(slice(3))
-_PARTITION_KIND: Final = b"\x83\x05\x00"
-_ROW: Final = re.compile(
-    rb"(\x83\x05\x00([\xa0-\xad])\x00\x50(.{16})\x01(%b)(%b)(?:\x08(%b))?(?:\x09(%b))?"
-    rb"(?:\x0c([\x81-\x97](?:\x50.{16})+))?)" % (INTEGER, BROKER_FIELDS, INTEGER, INTEGER),
-    re.DOTALL,
-)
-_Row: TypeAlias = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
-"""A record, and of it: the map's size, the topic's id, the number, the fields of brokers, the epochs, and the
-directories; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +85,7 @@ def decode_runs(values: Sequence[bytes]) -> list[Record | PartitionRun]:
     """The records in `values`, in order, every field checked. Raises `RecordDecodeError`."""
     records: list[Record | PartitionRun] = []
     for kind, group in groupby(values, _KIND):
-        if kind != _PARTITION_KIND:
+        if kind != PARTITION_KIND:
             records += map(decode, group)
             continue
         partitions = list(group)
@@ -103,16 +94,12 @@ def decode_runs(values: Sequence[bytes]) -> list[Record | PartitionRun]:
     return records
 
 
-class _UnlikeError(Exception):
-    """Bytes that are not as `encode` writes them: `decode` says whether they are a record at all."""
-
-
 def _decode_partitions(values: list[bytes]) -> Iterable[Record | PartitionRun]:
     if len(values) < _RUN_MIN:
         return map(decode, values)
-    rows: list[_Row] | list[_Row | None] = _ROW.findall(b"".join(values))
+    rows: list[Row] | list[Row | None] = rows_of(b"".join(values))
     if [row and row[0] for row in rows] != values:
-        rows = [_row_of(value) for value in values]
+        rows = [row_of(value) for value in values]
     records: list[Record | PartitionRun] = []
     start = 0
     for topic_id, group in groupby(rows, lambda row: row and row[2]):
@@ -120,30 +107,22 @@ def _decode_partitions(values: list[bytes]) -> Iterable[Record | PartitionRun]:
         end = start + len(run)
         found = None
         if topic_id is not None and len(run) >= _RUN_MIN:
-            with contextlib.suppress(_UnlikeError):
+            with contextlib.suppress(UnlikeError):
                 found = _run_of([row for row in run if row is not None])
         records += map(decode, values[start:end]) if found is None else (found,)
         start = end
     return records
 
 
-def _row_of(value: bytes) -> _Row | None:
-    match = _ROW.fullmatch(value) if len(value) <= RUN_BYTES_MAX else None
-    if match is None:
-        return None
-    whole, size, topic_id, number, brokers, leader_epoch, partition_epoch, directories = match.groups(b"")
-    return whole, size, topic_id, number, brokers, leader_epoch, partition_epoch, directories
-
-
-def _run_of(rows: Sequence[_Row]) -> PartitionRun:
-    """Raises `_UnlikeError`."""
+def _run_of(rows: Sequence[Row]) -> PartitionRun:
+    """Raises `UnlikeError`."""
     _, sizes, topic_ids, numbers, brokers, leader_epochs, partition_epochs, directories = zip(
         *rows, strict=True
     )
     first = integer_of(numbers[0])
     if numbers != _numbers(first, first + len(rows)):
-        raise _UnlikeError
-    shapes = list(map(_shapes.__getitem__, brokers))
+        raise UnlikeError
+    shapes = list(map(broker_fields.__getitem__, brokers))
     # A map's size has to count all its fields. In the order of their numbers none is there twice.
     counted = [
         (size[0] & 31) - held - (leader_epoch != b"") - (partition_epoch != b"") - (raw != b"")
@@ -151,73 +130,24 @@ def _run_of(rows: Sequence[_Row]) -> PartitionRun:
             sizes, shapes, leader_epochs, partition_epochs, directories, strict=True
         )
     ]
-    placed = list(map(_directories.__getitem__, directories))
+    placed = list(map(directory_lists.__getitem__, directories))
     if counted.count(2) != len(counted) or any(
         ids and len(ids) != len(shape[0]) for ids, (shape, _) in zip(placed, shapes, strict=True)
     ):
-        raise _UnlikeError
+        raise UnlikeError
     return PartitionRun(
         decode_identifier(topic_ids[0]),
         first,
         TopicPartitions.of(
-            leader_epochs=array("i", map(_integers.__getitem__, leader_epochs)),
-            partition_epochs=array("i", map(_integers.__getitem__, partition_epochs)),
+            leader_epochs=array("i", map(integers.__getitem__, leader_epochs)),
+            partition_epochs=array("i", map(integers.__getitem__, partition_epochs)),
             shapes=[shape for shape, _ in shapes],
             directories=placed,
         ),
     )
 
 
-# Memos, not state: whatever is forgotten is decoded again.
-
-
-class _RunShapes(Remembered[bytes, tuple[Shape, int]]):
-    """Shape and number of fields, by the encoded fields of brokers."""
-
-    __slots__ = ()
-
-    def _made(self, key: bytes) -> tuple[Shape, int]:
-        held = len(BROKER_FIELD.findall(key))
-        try:
-            record = decode(
-                _PARTITION_KIND + bytes((0xA2 + held,)) + b"\x00\x50" + bytes(16) + b"\x01\x00" + key
-            )
-        except RecordDecodeError:
-            raise _UnlikeError from None
-        if not isinstance(record, Partition) or not record.replicas:
-            raise _UnlikeError
-        shape = (
-            record.replicas,
-            record.isr,
-            record.removing_replicas,
-            record.adding_replicas,
-            record.leader,
-            record.leader_recovery_state,
-            as_eligible(record.eligible_leader_replicas, record.last_known_elr),
-        )
-        return shape, held
-
-
-class _DirectoryLists(Remembered[bytes, Directories]):
-    __slots__ = ()
-
-    def _made(self, key: bytes) -> Directories:
-        """Decode a list: `key` has the number of ids, and for each a byte of its type and the id."""
-        if key and len(key) != 1 + 17 * (key[0] & 31):
-            raise _UnlikeError
-        return tuple([decode_identifier(key[at : at + 16]) for at in range(2, len(key), 17)])
-
-
-class _Integers(Remembered[bytes, int]):
-    __slots__ = ()
-
-    def _made(self, key: bytes) -> int:
-        return integer_of(key) if key else 0
-
-
-_shapes: Final = _RunShapes(_MOST_KNOWN)
-_directories: Final = _DirectoryLists(_MOST_KNOWN)
-_integers: Final = _Integers(_MOST_KNOWN)
+# A memo, not state.
 _encoded_numbers: Final[list[bytes]] = []
 
 

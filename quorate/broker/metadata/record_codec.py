@@ -5,12 +5,11 @@ says so: skipping it would leave this node with another image than the rest.
 """
 
 import re
-import uuid
 from collections.abc import Callable
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
@@ -20,7 +19,6 @@ from quorate.broker.metadata.metadata_records import (
     Config,
     EndTransaction,
     FeatureLevel,
-    LeaderRecoveryState,
     NoOp,
     Partition,
     PartitionChange,
@@ -32,6 +30,8 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.metadata.states import NO_ELIGIBLE
+from quorate.broker.metadata.topic_partitions import Directories, Remembered, Shape
 from quorate.cbor import Messages, decode_identifier, dump
 from quorate.types import Epoch
 
@@ -75,35 +75,34 @@ encode_integer: Final[Callable[[int], bytes]] = dump
 # once, and found again among the last that were. Whatever is not exactly as `encode` writes it takes the
 # general way, and so does every error.
 
-INTEGER: Final = rb"(?:[\x00-\x17]|\x18[\x18-\xff]|\x19[\x01-\xff].|\x1a[\x00-\x7f]...)"
-_BROKERS: Final = rb"(?:\x83%b%b%b|\x80|\x81%b|\x82%b%b|\x84%b%b%b%b|\x85%b%b%b%b%b)" % ((INTEGER,) * 15)
-BROKER_FIELDS: Final = rb"\x02%b\x03%b(?:\x04%b)?(?:\x05%b)?(?:\x06(?:%b|\x20))?(?:\x07[\x00-\x17])?" % (
+_INTEGER: Final = rb"(?:[\x00-\x17]|\x18[\x18-\xff]|\x19[\x01-\xff].|\x1a[\x00-\x7f]...)"
+_BROKERS: Final = rb"(?:\x83%b%b%b|\x80|\x81%b|\x82%b%b|\x84%b%b%b%b|\x85%b%b%b%b%b)" % ((_INTEGER,) * 15)
+_BROKER_FIELDS: Final = rb"\x02%b\x03%b(?:\x04%b)?(?:\x05%b)?(?:\x06(?:%b|\x20))?(?:\x07[\x00-\x17])?" % (
     *(_BROKERS,) * 4,
-    INTEGER,
+    _INTEGER,
 )
 """The encoded fields from `replicas` to `leader_recovery_state`."""
-_PARTITION: Final = re.compile(
-    rb"\x83\x05\x00([\xa0-\xad])\x00\x50(.{16})\x01(%b)(%b)(?:\x08(%b))?(?:\x09(%b))?"
-    rb"(?:\x0c([\x81-\x97])((?:\x50.{16})+))?" % (INTEGER, BROKER_FIELDS, INTEGER, INTEGER),
+_ROW: Final = re.compile(
+    rb"(\x83\x05\x00([\xa0-\xad])\x00\x50(.{16})\x01(%b)(%b)(?:\x08(%b))?(?:\x09(%b))?"
+    rb"(?:\x0c([\x81-\x97](?:\x50.{16})+))?)" % (_INTEGER, _BROKER_FIELDS, _INTEGER, _INTEGER),
     re.DOTALL,
 )
-BROKER_FIELD: Final = re.compile(rb"[\x02-\x05]%b|[\x06\x07](?:%b|\x20)" % (_BROKERS, INTEGER), re.DOTALL)
-_CHANGE: Final = re.compile(rb"\x83\x06\x00[\xa2-\xad]\x00\x50(.{16})\x01(%b)" % INTEGER, re.DOTALL)
+_BROKER_FIELD: Final = re.compile(rb"[\x02-\x05]%b|[\x06\x07](?:%b|\x20)" % (_BROKERS, _INTEGER), re.DOTALL)
+_CHANGE: Final = re.compile(rb"\x83\x06\x00[\xa2-\xad]\x00\x50(.{16})\x01(%b)" % _INTEGER, re.DOTALL)
 _MOST_KNOWN: Final = 1 << 16
-_MOST_BYTES_KNOWN: Final = 512
+BYTES_KNOWN_MAX: Final = 512
+"""The size of a record whose parts are remembered."""
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
-_Brokers: TypeAlias = tuple[
-    int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int, LeaderRecoveryState
-]
-"""The number of the fields, and their values."""
+PARTITION_KIND: Final = b"\x83\x05\x00"
+Row: TypeAlias = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
+"""A Partition record, and its parts: the map's size, the topic's id, the number, the fields of brokers, the
+epochs of leader and partition, and the directories; empty where it has none."""
 
 
 def decode(data: bytes) -> Record:
     """The record in `data`, every field checked. Raises `RecordDecodeError`."""
     kind = data[:3]
-    if kind == b"\x83\x05\x00":
+    if kind == PARTITION_KIND:
         return _decode_partition(data)
     if kind == b"\x83\x06\x00":
         return _decode_change(data)
@@ -111,31 +110,94 @@ def decode(data: bytes) -> Record:
 
 
 # Memos, not state: whatever is forgotten is decoded again.
-_known_brokers: Final[dict[bytes, _Brokers]] = {}
-_known_directories: Final[dict[bytes, tuple[uuid.UUID, ...]]] = {}
 _known_changes: Final[dict[tuple[bytes, bytes], Callable[..., PartitionChange]]] = {}
 
 
-def _decode_partition(data: bytes) -> Record:
-    match = _PARTITION.fullmatch(data)
+class UnlikeError(Exception):
+    """Bytes that are not as `encode` writes them. The general decoder says whether they are a record."""
+
+
+class BrokerFields(Remembered[bytes, tuple[Shape, int]]):
+    """Shape and number of fields, by the encoded fields of brokers."""
+
+    __slots__ = ()
+
+    def _made(self, key: bytes) -> tuple[Shape, int]:
+        held = len(_BROKER_FIELD.findall(key))
+        try:
+            record = _RECORDS.decode(
+                PARTITION_KIND + bytes((0xA2 + held,)) + b"\x00\x50" + bytes(16) + b"\x01\x00" + key
+            )
+        except RecordDecodeError:
+            raise UnlikeError from None
+        if not isinstance(record, Partition) or not record.replicas:
+            raise UnlikeError
+        shape = (
+            record.replicas,
+            record.isr,
+            record.removing_replicas,
+            record.adding_replicas,
+            record.leader,
+            record.leader_recovery_state,
+            NO_ELIGIBLE,
+        )
+        return shape, held
+
+
+class DirectoryLists(Remembered[bytes, Directories]):
+    """Directories by their encoded list."""
+
+    __slots__ = ()
+
+    def _made(self, key: bytes) -> Directories:
+        """Decode a list: `key` has the number of ids, and for each a byte of its type and the id."""
+        if key and len(key) != 1 + 17 * (key[0] & 31):
+            raise UnlikeError
+        return tuple([decode_identifier(key[at : at + 16]) for at in range(2, len(key), 17)])
+
+
+class Integers(Remembered[bytes, int]):
+    """Integers by their encoding; 0 by none."""
+
+    __slots__ = ()
+
+    def _made(self, key: bytes) -> int:
+        return integer_of(key) if key else 0
+
+
+broker_fields: Final = BrokerFields(_MOST_KNOWN)
+directory_lists: Final = DirectoryLists(_MOST_KNOWN)
+integers: Final = Integers(_MOST_KNOWN)
+
+
+def row_of(data: bytes) -> Row | None:
+    """Return the parts of a record that is as `encode` writes a Partition, and short; None for any other."""
+    match = _ROW.fullmatch(data) if len(data) <= BYTES_KNOWN_MAX else None
     if match is None:
+        return None
+    whole, size, topic_id, number, brokers, leader_epoch, partition_epoch, directories = match.groups(b"")
+    return whole, size, topic_id, number, brokers, leader_epoch, partition_epoch, directories
+
+
+def rows_of(data: bytes) -> list[Row]:
+    """Return the parts of all such records in `data`, which may have other bytes between them."""
+    return _ROW.findall(data)
+
+
+def _decode_partition(data: bytes) -> Record:
+    row = row_of(data)
+    if row is None:
         return _RECORDS.decode(data)
-    fields, topic_id, number, raw_brokers, leader_epoch, partition_epoch, count, raw_directories = (
-        match.groups()
-    )
-    # In the order of their numbers, so that none is there twice; the map's size has to count them all.
-    others = 2 + (leader_epoch is not None) + (partition_epoch is not None) + (count is not None)
-    brokers = _known_brokers.get(raw_brokers)
-    if brokers is None:
-        return _learn_brokers(data, raw_brokers, size=(fields[0] & 31) - others)
-    held, replicas, isr, removing, adding, leader, recovery = brokers
-    directories: tuple[uuid.UUID, ...] = ()
-    if count is not None:
-        if len(raw_directories) != 17 * (count[0] & 31):
-            return _RECORDS.decode(data)
-        directories = _known_directories.get(raw_directories) or _learn_directories(raw_directories)
-    if fields[0] & 31 != others + held:
+    _, size, topic_id, number, brokers, leader_epoch, partition_epoch, directories = row
+    try:
+        shape, held = broker_fields[brokers]
+        placed = directory_lists[directories]
+    except UnlikeError:
         return _RECORDS.decode(data)
+    # The map's size has to count all its fields. In the order of their numbers none is there twice.
+    if size[0] & 31 != 2 + held + (leader_epoch != b"") + (partition_epoch != b"") + (directories != b""):
+        return _RECORDS.decode(data)
+    replicas, isr, removing, adding, leader, recovery, _ = shape
     return Partition(
         topic_id=decode_identifier(topic_id),
         partition_id=integer_of(number),
@@ -145,40 +207,15 @@ def _decode_partition(data: bytes) -> Record:
         adding_replicas=adding,
         leader=leader,
         leader_recovery_state=recovery,
-        leader_epoch=Epoch(0 if leader_epoch is None else integer_of(leader_epoch)),
-        partition_epoch=0 if partition_epoch is None else integer_of(partition_epoch),
-        directories=directories,
+        leader_epoch=Epoch(integers[leader_epoch]),
+        partition_epoch=integers[partition_epoch],
+        directories=placed,
     )
-
-
-def _learn_brokers(data: bytes, raw_brokers: bytes, *, size: int) -> Record:
-    """Decode a record, and remember the meaning of the part that should have `size` fields."""
-    record = _RECORDS.decode(data)
-    if isinstance(record, Partition) and len(BROKER_FIELD.findall(raw_brokers)) == size:
-        _make_room(_known_brokers)
-        _known_brokers[raw_brokers] = (
-            size,
-            record.replicas,
-            record.isr,
-            record.removing_replicas,
-            record.adding_replicas,
-            record.leader,
-            record.leader_recovery_state,
-        )
-    return record
-
-
-def _learn_directories(raw: bytes) -> tuple[uuid.UUID, ...]:
-    """Decode a list of ids, and remember it: `raw` has for each a byte of its type and the id."""
-    _make_room(_known_directories)
-    ids = [decode_identifier(raw[at : at + 16]) for at in range(1, len(raw), 17)]
-    directories = _known_directories[raw] = tuple(ids)
-    return directories
 
 
 def _decode_change(data: bytes) -> Record:
     match = _CHANGE.match(data)
-    if match is None or len(data) > _MOST_BYTES_KNOWN:
+    if match is None or len(data) > BYTES_KNOWN_MAX:
         return _RECORDS.decode(data)
     topic_id, number = match.groups()
     # The map's size, and all fields but the two.
@@ -188,7 +225,8 @@ def _decode_change(data: bytes) -> Record:
         return known(topic_id=decode_identifier(topic_id), partition_id=integer_of(number))
     record = _RECORDS.decode(data)
     if isinstance(record, PartitionChange):
-        _make_room(_known_changes)
+        if len(_known_changes) >= _MOST_KNOWN:
+            _known_changes.clear()
         names = (each.name for each in fields_of(record))
         others = {each: getattr(record, each) for each in names if each not in ("topic_id", "partition_id")}
         _known_changes[key] = partial(PartitionChange, **others)
@@ -196,12 +234,8 @@ def _decode_change(data: bytes) -> Record:
 
 
 def integer_of(raw: bytes) -> int:
+    """Return the integer that is encoded so."""
     return raw[0] if len(raw) == 1 else int.from_bytes(raw[1:])
-
-
-def _make_room(known: dict[_K, _V]) -> None:
-    if len(known) >= _MOST_KNOWN:
-        known.clear()
 
 
 class RunEncoder:

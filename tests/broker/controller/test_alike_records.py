@@ -155,12 +155,15 @@ def test_a_spoiled_record_teaches_nothing() -> None:
 
 def test_the_memory_of_parts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_codec, "_MOST_KNOWN", 8)
+    memos = [record_codec.BrokerFields(8), record_codec.DirectoryLists(8), record_codec.Integers(8)]
+    for name, memo in zip(("broker_fields", "directory_lists", "integers"), memos, strict=True):
+        monkeypatch.setattr(record_codec, name, memo)
     for each in range(100):
         made = Partition(topic_id=TOPICS[0], partition_id=0, replicas=(each, each + 1), isr=(each,))
         made = replace(made, directories=(uuid.UUID(int=each + 1000), DIRECTORIES[0]))
         change = PartitionChange(topic_id=TOPICS[0], partition_id=0, isr=(each, 1000))
         for _ in range(2):
             assert (decode(encode(made)), decode(encode(change))) == (made, change)
-    assert len(record_codec._known_brokers) <= 8
-    assert len(record_codec._known_directories) <= 8
     assert len(record_codec._known_changes) <= 8
+    for memo in memos:
+        assert 0 < len(memo) <= 8 and len(memo._earlier) <= 8, memo

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from quorate.broker.metadata import partition_runs
+from quorate.broker.metadata import partition_runs, record_codec
 from quorate.broker.metadata.batch_loader import BatchLoader, ImageLoader
 from quorate.broker.metadata.delta import Changes, PartitionDelta
 from quorate.broker.metadata.image import MetadataImage
@@ -286,9 +286,9 @@ def test_the_last_chunks_of_a_snapshot_are_checked_before_it_is_installed(last: 
 
 def test_the_memory_of_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     memos = {
-        "_shapes": partition_runs._RunShapes(8),
-        "_directories": partition_runs._DirectoryLists(8),
-        "_integers": partition_runs._Integers(8),
+        "broker_fields": record_codec.BrokerFields(8),
+        "directory_lists": record_codec.DirectoryLists(8),
+        "integers": record_codec.Integers(8),
     }
     for name, memo in memos.items():
         monkeypatch.setattr(partition_runs, name, memo)
