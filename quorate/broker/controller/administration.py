@@ -44,12 +44,10 @@ from quorate.broker.controller.rpc import (
     DeleteTopicsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    FewerPartitions,
     MorePartitions,
     NewTopic,
     ShrinkTopicsRequest,
     ShrinkTopicsResponse,
-    TopicRef,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
@@ -106,7 +104,7 @@ class Administration:
             request.topics,
             decide,
             CreateTopicsResponse,
-            cost=lambda topic: 1 if too_many else partitions_asked_for(topic, defaults),
+            cost=lambda topic, _: 1 if too_many else partitions_asked_for(topic, defaults),
         )
         return replace(
             answers[-1],
@@ -118,18 +116,14 @@ class Administration:
         asked = Counter(request.topics)
         quota = self._performer.mutations.of(request.who)
 
-        def cost(ref: TopicRef) -> int:
-            # A deleted partition costs less than a changed one.
-            image = self._performer.image
-            return 1 if image is None else 1 + partitions_of(image, ref) // LOOKS_PER_CHANGE
-
         answers = await self._performer.perform_portions(
             request.topics,
             lambda part, image: delete_topics(
                 image, replace(request, topics=part), asked=asked, charge=quota.charge
             ),
             DeleteTopicsResponse,
-            cost=cost,
+            # A deleted partition costs less than a changed one.
+            cost=lambda ref, image: 1 + partitions_of(image, ref) // LOOKS_PER_CHANGE,
         )
         return replace(
             answers[-1],
@@ -152,16 +146,13 @@ class Administration:
                 charge=quota.charge,
             )
 
-        def new(item: MorePartitions) -> int:
-            image = self._performer.image
-            return 0 if image is None else additional(image, item)
-
-        def cost(item: MorePartitions) -> int:
-            return max(1, new(item))
-
-        total = sum(map(new, request.topics))
+        image = self._performer.image
+        total = 0 if image is None else sum(additional(image, item) for item in request.topics)
         answers = await self._performer.perform_in_steps(
-            request.topics, decide, CreatePartitionsResponse, cost=cost
+            request.topics,
+            decide,
+            CreatePartitionsResponse,
+            cost=lambda item, image: max(1, additional(image, item)),
         )
         return replace(
             answers[-1],
@@ -172,15 +163,11 @@ class Administration:
     async def _shrink_topics(self, request: ShrinkTopicsRequest) -> ShrinkTopicsResponse:
         asked = Counter(topic.name for topic in request.topics)
 
-        def cost(item: FewerPartitions) -> int:
-            image = self._performer.image
-            return 1 if image is None else 1 + surplus(image, item) // LOOKS_PER_CHANGE
-
         answers = await self._performer.perform_portions(
             request.topics,
             lambda part, image: shrink_topics(image, replace(request, topics=part), asked=asked),
             ShrinkTopicsResponse,
-            cost=cost,
+            cost=lambda item, image: 1 + surplus(image, item) // LOOKS_PER_CHANGE,
         )
         return replace(answers[-1], topics=joined_once((each.topics for each in answers), attrgetter("name")))
 
@@ -217,7 +204,7 @@ class Administration:
             request.resources,
             lambda part, image: alter_configs(image, replace(request, resources=part), seen=seen),
             AlterConfigsResponse,
-            cost=lambda item: max(1, len(item.alterations)),
+            cost=lambda item, _: max(1, len(item.alterations)),
         )
         if not answers[-1].error and not await self._performer.settled():
             return leadership_lost(AlterConfigsResponse, wrote=True)

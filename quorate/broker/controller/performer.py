@@ -178,11 +178,12 @@ class Performer:
         decide: Callable[[tuple[T, ...], MetadataImage], Outcome[R]],
         refuse: type[R],
         *,
-        cost: Callable[[T], int] | None = None,
+        cost: Callable[[T, MetadataImage], int] = lambda item, image: 1,
     ) -> list[R]:
         """Return the answers for `items`, which are decided in portions; for a refused portion the error
-        alone."""
-        parts = portions(items, most=self.settings.tuning.partitions_per_step, cost=cost)
+        alone. `cost`: an item's share of `partitions_per_step`."""
+        most = self.settings.tuning.partitions_per_step
+        parts = portions(items, most=most, cost=partial(self._cost, cost))
         return await self._each(
             parts, lambda part: self.perform_on_image(partial(decide, part), refuse), refuse
         )
@@ -193,17 +194,22 @@ class Performer:
         decide: Callable[[tuple[T, ...], MetadataImage], Steps[Outcome[R]]],
         refuse: type[R],
         *,
-        cost: Callable[[T], int],
+        cost: Callable[[T, MetadataImage], int],
     ) -> list[R]:
         """Do the same as `perform_portions` for items that may cost more than one step may."""
         most = self.settings.tuning.partitions_per_step
+        cost_now = partial(self._cost, cost)
 
         async def perform(part: tuple[T, ...]) -> R:
-            if sum(map(cost, part)) > most:
+            if sum(map(cost_now, part)) > most:
                 return await self._perform_in_pieces(partial(decide, part), refuse)
             return await self.perform_on_image(lambda image: at_once(decide(part, image)), refuse)
 
-        return await self._each(portions(items, most=most, cost=cost), perform, refuse)
+        return await self._each(portions(items, most=most, cost=cost_now), perform, refuse)
+
+    def _cost(self, cost: Callable[[T, MetadataImage], int], item: T) -> int:
+        """Return the cost by the present image. Without one every item is refused."""
+        return 1 if self.image is None else cost(item, self.image)
 
     async def _each(
         self,
