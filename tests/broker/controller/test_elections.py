@@ -250,17 +250,9 @@ def partitions(draw: st.DrawFn) -> PartitionState:
     elr = tuple(each for each in others if draw(st.booleans()))
     leader = draw(st.sampled_from((NO_LEADER, *isr)))
     last_known = () if isr else (draw(st.sampled_from(replicas)),)
-    return PartitionState(
-        replicas=replicas,
-        isr=isr,
-        removing_replicas=(),
-        adding_replicas=(),
-        leader=leader,
-        leader_recovery_state=draw(st.sampled_from(LeaderRecoveryState)),
-        leader_epoch=4,
-        partition_epoch=9,
-        eligible=as_eligible(elr, last_known),
-    )
+    recovery = draw(st.sampled_from(LeaderRecoveryState))
+    state = partition(leader, *isr, elr=elr, last_known=last_known)
+    return state._replace(replicas=replicas, leader_recovery_state=recovery)
 
 
 @pytest.mark.parametrize("way", Way)

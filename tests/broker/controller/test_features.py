@@ -9,15 +9,13 @@ from quorate.broker.metadata.metadata_records import FeatureLevel, FeatureRange,
 from quorate.error_code import ErrorCode
 
 UP, DOWN = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE
+NEW = FeatureRange(name="new", min_level=0, max_level=3)
+OLD = FeatureRange(name="old", min_level=1, max_level=2)
 
 
 @pytest.fixture(autouse=True)
 def newer_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranges = (
-        FeatureRange(name="new", min_level=0, max_level=3),
-        FeatureRange(name="old", min_level=1, max_level=2),
-    )
-    monkeypatch.setattr(features, "SUPPORTED_FEATURES", ranges)
+    monkeypatch.setattr(features, "SUPPORTED_FEATURES", (NEW, OLD))
 
 
 def register(cluster, broker_id: int, *ranges: FeatureRange) -> None:
@@ -41,12 +39,7 @@ def update(cluster, *updates: FeatureUpdate, validate_only: bool = False) -> tup
 
 
 def test_features_go_up_and_down_and_off(cluster) -> None:
-    register(
-        cluster,
-        1,
-        FeatureRange(name="new", min_level=0, max_level=3),
-        FeatureRange(name="old", min_level=1, max_level=2),
-    )
+    register(cluster, 1, NEW, OLD)
     assert (
         update(cluster, FeatureUpdate(name="new", level=3), FeatureUpdate(name="old", level=1))[0]
         is ErrorCode.NONE
@@ -57,7 +50,7 @@ def test_features_go_up_and_down_and_off(cluster) -> None:
 
 
 def test_a_level_that_is_held_takes_no_record(cluster) -> None:
-    register(cluster, 1, FeatureRange(name="new", min_level=0, max_level=3))
+    register(cluster, 1, NEW)
     cluster.append(FeatureLevel(name="new", level=2))
     held = len(cluster.log)
     for how in UpgradeType:
@@ -78,12 +71,7 @@ def test_a_level_that_is_held_takes_no_record(cluster) -> None:
     ],
 )
 def test_one_refusal_names_the_reason_and_nothing_changes(cluster, refused: FeatureUpdate, why: str) -> None:
-    register(
-        cluster,
-        1,
-        FeatureRange(name="new", min_level=0, max_level=3),
-        FeatureRange(name="old", min_level=1, max_level=2),
-    )
+    register(cluster, 1, NEW, OLD)
     register(cluster, 2, FeatureRange(name="new", min_level=0, max_level=2))
     cluster.append(FeatureLevel(name="new", level=1))
     held = len(cluster.log)
@@ -101,7 +89,7 @@ def test_a_feature_named_twice_is_refused(cluster) -> None:
 
 
 def test_a_validation_writes_nothing(cluster) -> None:
-    register(cluster, 1, FeatureRange(name="new", min_level=0, max_level=3))
+    register(cluster, 1, NEW)
     held = len(cluster.log)
     assert update(cluster, FeatureUpdate(name="new", level=1), validate_only=True)[0] is ErrorCode.NONE
     assert len(cluster.log) == held

@@ -121,10 +121,15 @@ class Cluster:
 
     async def move(self) -> None:
         """Another coordinator takes over, as after a crash of the first."""
+        await self.restart()
+        await self.loaded()
+
+    async def restart(self) -> None:
+        """Another coordinator takes over, and loads as far as it can."""
         for partition in range(PARTITIONS):
             self.groups.resign(partition)
         self.groups = self._start()
-        await self.loaded()
+        await trio.testing.wait_all_tasks_blocked()
 
     def start_join(
         self,

@@ -53,10 +53,7 @@ def of_later_version(record: RecordContent) -> RecordContent:
 async def loaded(cluster, *records: RecordContent) -> None:
     """Another coordinator takes over with these in the log, all in the partition of group g1."""
     cluster.log.partitions[partition_of("g1", 4)] = list(records)
-    for partition in range(4):
-        cluster.groups.resign(partition)
-    cluster.groups = cluster._start()
-    await trio.testing.wait_all_tasks_blocked()
+    await cluster.restart()
 
 
 def neighbours(count: int) -> list[str]:
@@ -141,10 +138,8 @@ async def test_members_and_generation_are_those_of_the_newest_record(cluster, au
     alive = MemberRef(group_id="g1", member_id="b", generation=5)
     assert cluster.groups.heartbeat(alive) is ErrorCode.none
     assert cluster.commit(alive, 3).answers == [[ErrorCode.none]]
-    assert (
-        cluster.groups.heartbeat(MemberRef(group_id="g1", member_id="b", generation=4))
-        is ErrorCode.illegal_generation
-    )
+    earlier = MemberRef(group_id="g1", member_id="b", generation=4)
+    assert cluster.groups.heartbeat(earlier) is ErrorCode.illegal_generation
     gone = MemberRef(group_id="g1", member_id="gone", generation=4)
     assert cluster.groups.heartbeat(gone) is ErrorCode.unknown_member_id
 
@@ -152,15 +147,20 @@ async def test_members_and_generation_are_those_of_the_newest_record(cluster, au
 # What is in the way
 
 
-class Halting:
-    """A log whose reads fail after the first piece, `failures` times."""
+class Over:
+    """A log over another one."""
 
-    def __init__(self, log: Any, failures: int) -> None:
+    def __init__(self, log: Any) -> None:
         self._log = log
-        self.failures = failures
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
+
+
+class Halting(Over):
+    """A log whose reads fail after the first piece, three times."""
+
+    failures = 3
 
     async def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
         async for piece in self._log.records(partition):
@@ -174,14 +174,11 @@ class Halting:
 
 @pytest.mark.bug("redpanda PR 17673")
 async def test_a_load_that_fails_halfway_serves_nothing_and_is_done_again(cluster, autojump_clock) -> None:
-    cluster.log = Halting(cluster.log, failures=3)
+    cluster.log = Halting(cluster.log)
     cluster.log.partitions[partition_of("g1", 4)] = [
         commit_of("g1", each, partition=each) for each in range(10)
     ]
-    for partition in range(4):
-        cluster.groups.resign(partition)
-    cluster.groups = cluster._start()
-    await trio.testing.wait_all_tasks_blocked()
+    await cluster.restart()
     assert cluster.log.failures == 2
     assert cluster.groups.check("g1") is ErrorCode.coordinator_load_in_progress
     await trio.sleep(1)
@@ -189,15 +186,12 @@ async def test_a_load_that_fails_halfway_serves_nothing_and_is_done_again(cluste
     assert [offset_of(cluster, "g1", partition=each) for each in range(10)] == list(range(10))
 
 
-class Slow:
-    """A log whose next piece comes when it is let go."""
+class Slow(Over):
+    """A log whose reads end when they are let go."""
 
     def __init__(self, log: Any) -> None:
-        self._log = log
+        super().__init__(log)
         self.go = trio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
 
     async def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
         async for piece in self._log.records(partition):
