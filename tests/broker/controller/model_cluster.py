@@ -88,12 +88,12 @@ class ModelCluster:
         self.log: list[Record] = []
         self.static: Mapping[str, str] = MappingProxyType({})
         self.piece_size = 128
-        """How many partitions one piece of work changes."""
+        """The number of partitions that one piece of work changes."""
         self.patience = 1_000_000
-        """Pieces until who asked for something gives up; the rest is still under way then."""
+        """The number of pieces until a requester gives up. The rest is still under way then."""
         self._chores: Chores | None = None
         self.last_heard_ms = 1_700_000_000_000
-        """Of brokers that are fenced."""
+        """The last heartbeat of brokers that are fenced."""
         self._drawn = 0
 
     def append(self, *records: Record) -> None:
@@ -103,13 +103,13 @@ class ModelCluster:
 
     @property
     def chores(self) -> Chores:
-        """What is under way; with the settings of now if nothing is."""
+        """The chores under way; with the present settings if there are none."""
         if not self._chores:
             self._chores = Chores(self.image, static=self.static, size=self.piece_size)
         return self._chores
 
     def write(self, groups: Groups) -> None:
-        """As the controller does: what follows from a record is noted."""
+        """Append as the controller does, with the chores that follow from each record."""
         for record in (record for group in groups for record in group):
             if isinstance(record, PartitionChange | BrokerRegistrationChange):
                 assert record.reason is not None, f"the log must say why: {record}"
@@ -117,7 +117,7 @@ class ModelCluster:
             self.chores.after(record)
 
     def work(self, *, pieces: int | None = None) -> None:
-        """Do the next `pieces` of what is under way; all of it by default."""
+        """Do the next `pieces` of the chores; all of them by default."""
         pieces = self.patience if pieces is None else pieces
         while pieces and self.chores:
             pieces -= 1
@@ -125,18 +125,18 @@ class ModelCluster:
                 self.write(groups)
 
     def repair(self) -> None:
-        """A new controller begins, and finishes what it finds."""
+        """Let a new controller begin, and finish the chores that it finds."""
         self._chores = None
         self.chores.repair()
         self.work(pieces=1_000_000)
 
     def do(self, outcome: Outcome[R]) -> R:
-        """An operation that is decided in one step, and all that follows from it."""
+        """Carry out an operation that is decided in one step, and all that follows from it."""
         return self.perform(lambda _: outcome)
 
     def perform(self, decide: Callable[[int | None], Outcome[R]]) -> R:
-        """An operation, to its end if there is patience, and all that follows from it. What is answered to
-        who gave up means nothing."""
+        """Carry out an operation, to its end if there is patience, and all that follows from it. The answer
+        to a requester that gave up means nothing."""
         departed = None
         while True:
             outcome = decide(departed)
@@ -172,8 +172,8 @@ class ModelCluster:
         dirs: tuple[int, ...] = (0,),
         proven: tuple[int, ...] | None = None,
     ) -> RegisterBrokerRequest:
-        """`dirs`: which of its directories are online; `proven`: those of its previous life, the same by
-        default."""
+        """The request of a broker. `dirs`: its online directories by number; `proven`: those of its previous
+        life, the same by default."""
         before = dirs if proven is None else proven
         return RegisterBrokerRequest(
             broker_id=broker_id,
@@ -185,19 +185,10 @@ class ModelCluster:
             previous_log_dirs=tuple(directory(broker_id, each) for each in before),
         )
 
-    def register(
-        self,
-        broker_id: int,
-        *,
-        incarnation: int = 0,
-        live: bool = False,
-        previous: int = -1,
-        dirs: tuple[int, ...] = (0,),
-        proven: tuple[int, ...] | None = None,
-    ) -> tuple[ErrorCode, int]:
-        request = self.registration(
-            broker_id, incarnation=incarnation, previous=previous, dirs=dirs, proven=proven
-        )
+    def register(self, broker_id: int, *, live: bool = False, **options: object) -> tuple[ErrorCode, int]:
+        """Register, and all that follows. `live`: the registered process has a session; `options`: those of
+        `registration`."""
+        request = self.registration(broker_id, **options)
         response = self.perform(
             lambda departed: register_broker(
                 self.image,
@@ -221,7 +212,7 @@ class ModelCluster:
         lowest: int | None = None,
         failed: tuple[int, ...] = (),
     ) -> str:
-        """Heartbeat; the answer as one word. `failed`: which of its directories are offline."""
+        """Send a heartbeat. Return the answer as one word. `failed`: the offline directories, by number."""
         response = self.do(
             heartbeat(
                 self.image,
@@ -253,7 +244,7 @@ class ModelCluster:
         return self.perform(lambda departed: unregister_broker(self.image, request, departed=departed)).error
 
     def assign(self, broker_id: int, *items: tuple[uuid.UUID, int, int]) -> tuple[ErrorCode, ...]:
-        """`items`: topic id, partition, and which of its directories."""
+        """AssignReplicasToDirs. `items`: topic id, partition, and the number of the directory."""
         response = self.do(
             assign_replicas_to_dirs(
                 self.image,
@@ -376,7 +367,7 @@ class ModelCluster:
         return state
 
     def check(self) -> None:
-        """What holds of every image where nothing is left to be done, whatever happened."""
+        """Check the invariants of every image without chores under way."""
         self.check_between_pieces()
         for key, state in self.image.all_partitions():
             assert state.leader == NO_LEADER or may_lead(self.image, state, state.leader)
@@ -386,7 +377,7 @@ class ModelCluster:
             assert not (state.elr and len(state.isr) >= min(least, len(state.original_replicas)))
 
     def check_between_pieces(self) -> None:
-        """What holds of every image, whatever is under way."""
+        """Check the invariants of every image, with and without chores under way."""
         for _, state in self.image.all_partitions():
             assert set(state.isr) <= set(state.replicas)
             assert set(state.elr) <= set(state.replicas)
