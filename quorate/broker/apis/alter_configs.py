@@ -28,7 +28,7 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import ApiError, ConfigType
 from quorate.broker.settings import CONFIG_KEYS, DYNAMIC_KEYS, ValueType
-from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps, in_slices
 
@@ -374,8 +374,8 @@ def _refuse(
 
 
 ROWS: Final = (
-    ApiRow["WireReplacement"](APIS[ApiKey.ALTER_CONFIGS], _refuse, brokers=handle_alter_configs),
+    ApiRow["WireReplacement"](ApiKey.ALTER_CONFIGS.api, _refuse, brokers=handle_alter_configs),
     ApiRow["IncrementalAlterConfigsRequest"](
-        APIS[ApiKey.INCREMENTAL_ALTER_CONFIGS], _refuse, brokers=handle_incremental_alter_configs
+        ApiKey.INCREMENTAL_ALTER_CONFIGS.api, _refuse, brokers=handle_incremental_alter_configs
     ),
 )

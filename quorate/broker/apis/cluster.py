@@ -14,7 +14,7 @@ from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
 from quorate.broker.apis.context import Broker, ServingNode, endpoint_of, respond
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
-from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, KafkaError, RequestContext, Response, wire_code
 
 if TYPE_CHECKING:
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
@@ -124,13 +124,13 @@ def handle_unregister_broker(
 
 ROWS: Final = (
     ApiRow["DescribeClusterRequest"](
-        APIS[ApiKey.DESCRIBE_CLUSTER],
+        ApiKey.DESCRIBE_CLUSTER.api,
         refuse_with_message,
         brokers=handle_describe_cluster,
         controllers=handle_describe_controllers,
     ),
     ApiRow["WireUnregistration"](
-        APIS[ApiKey.UNREGISTER_BROKER],
+        ApiKey.UNREGISTER_BROKER.api,
         refuse_with_message,
         brokers=handle_unregister_broker,
         controllers=handle_unregister_broker,

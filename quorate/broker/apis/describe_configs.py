@@ -35,7 +35,7 @@ from quorate.broker.metadata import (
     of_topic,
 )
 from quorate.broker.settings import BROKER_VALUES, CONFIG_KEYS, ConfigKey, Effect, ValueType
-from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, wire_code
+from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Address, Slices
 
@@ -250,8 +250,8 @@ def _refuse(request: "DescribeConfigsRequest", refusal: Refusal) -> DescribeConf
 
 
 ROWS: Final = (
-    ApiRow["DescribeConfigsRequest"](APIS[ApiKey.DESCRIBE_CONFIGS], _refuse, brokers=handle_describe_configs),
+    ApiRow["DescribeConfigsRequest"](ApiKey.DESCRIBE_CONFIGS.api, _refuse, brokers=handle_describe_configs),
     ApiRow["ListConfigResourcesRequest"](
-        APIS[ApiKey.LIST_CONFIG_RESOURCES], refuse_by_code, brokers=handle_list_config_resources
+        ApiKey.LIST_CONFIG_RESOURCES.api, refuse_by_code, brokers=handle_list_config_resources
     ),
 )

@@ -13,7 +13,6 @@ from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, 
 from quorate.broker.metadata import KRAFT_VERSION, SUPPORTED_FEATURES
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire import (
-    APIS,
     Answer,
     ApiKey,
     Features,
@@ -124,7 +123,7 @@ def _outcome(request: "WireRequest", outcome: Refusal) -> UpdateFeaturesResponse
 
 ROWS: Final = (
     ApiRow["WireRequest"](
-        APIS[ApiKey.UPDATE_FEATURES],
+        ApiKey.UPDATE_FEATURES.api,
         _outcome,
         brokers=handle_update_features,
         controllers=handle_update_features,

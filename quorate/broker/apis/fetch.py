@@ -24,7 +24,6 @@ from quorate.broker.replication.serving import (
     QuietRead,
 )
 from quorate.broker.wire import (
-    APIS,
     Answer,
     ApiKey,
     Deferred,
@@ -322,7 +321,7 @@ def _counted(
     wait_s = broker.throttles.charge(CONSUMER_BYTE_RATE, context, size) if broker.image.has_quotas else 0.0
     if wait_s <= 0:
         return body
-    return with_throttle(body, api=APIS[ApiKey.FETCH], version=request.version, seconds=wait_s)
+    return with_throttle(body, api=ApiKey.FETCH.api, version=request.version, seconds=wait_s)
 
 
 def _nothing_yet(request: KafkaFetchRequest, seconds: float, session: FetchSession | None) -> Response:
@@ -508,6 +507,6 @@ def _refuse(request: KafkaFetchRequest, refusal: Refusal) -> Steps[list[Buffer]]
 
 ROWS: Final = (
     ApiRow[KafkaFetchRequest](
-        APIS[ApiKey.FETCH], _refuse, brokers=handle_fetch, controllers=handle_fetch_on_controller
+        ApiKey.FETCH.api, _refuse, brokers=handle_fetch, controllers=handle_fetch_on_controller
     ),
 )

@@ -17,7 +17,7 @@ from quorate.broker.apis.named_leaders import wait_settled
 from quorate.broker.apis.producers import TRANSACTIONS_REASON, TRANSACTIONS_REFUSAL
 from quorate.broker.groups import OFFSETS_TOPIC, partition_of
 from quorate.broker.metadata import NO_LEADER, MetadataImage
-from quorate.broker.wire import APIS, Answer, ApiKey, Deferred, Refusal, RequestContext, Response
+from quorate.broker.wire import Answer, ApiKey, Deferred, Refusal, RequestContext, Response
 from quorate.error_code import ErrorCode
 
 if TYPE_CHECKING:
@@ -169,5 +169,5 @@ def _refuse(request: "FindCoordinatorRequest", refusal: Refusal) -> FindCoordina
 
 
 ROWS: Final = (
-    ApiRow["FindCoordinatorRequest"](APIS[ApiKey.FIND_COORDINATOR], _refuse, brokers=handle_find_coordinator),
+    ApiRow["FindCoordinatorRequest"](ApiKey.FIND_COORDINATOR.api, _refuse, brokers=handle_find_coordinator),
 )

@@ -21,7 +21,7 @@ from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond_in_slices
 from quorate.broker.groups import GroupFilter, MemberDescription
-from quorate.broker.wire import APIS, Answer, ApiKey, Deferred, Refusal, RequestContext, Response
+from quorate.broker.wire import Answer, ApiKey, Deferred, Refusal, RequestContext, Response
 from quorate.runtime import Slices, in_slices
 
 if TYPE_CHECKING:
@@ -221,12 +221,12 @@ def _refuse_deleted(request: "DeleteGroupsRequest", refusal: Refusal) -> DeleteG
 
 
 ROWS: Final = (
-    ApiRow["ListGroupsRequest"](APIS[ApiKey.LIST_GROUPS], refuse_by_code, brokers=handle_list_groups),
+    ApiRow["ListGroupsRequest"](ApiKey.LIST_GROUPS.api, refuse_by_code, brokers=handle_list_groups),
     ApiRow["DescribeGroupsRequest"](
-        APIS[ApiKey.DESCRIBE_GROUPS], _refuse_described, brokers=handle_describe_groups
+        ApiKey.DESCRIBE_GROUPS.api, _refuse_described, brokers=handle_describe_groups
     ),
     ApiRow["ConsumerGroupDescribeRequest"](
-        APIS[ApiKey.CONSUMER_GROUP_DESCRIBE], _refuse_consumer_groups, brokers=handle_consumer_group_describe
+        ApiKey.CONSUMER_GROUP_DESCRIBE.api, _refuse_consumer_groups, brokers=handle_consumer_group_describe
     ),
-    ApiRow["DeleteGroupsRequest"](APIS[ApiKey.DELETE_GROUPS], _refuse_deleted, brokers=handle_delete_groups),
+    ApiRow["DeleteGroupsRequest"](ApiKey.DELETE_GROUPS.api, _refuse_deleted, brokers=handle_delete_groups),
 )

@@ -25,7 +25,7 @@ from quorate.broker.groups import (
     SyncRequest,
     SyncResult,
 )
-from quorate.broker.wire import APIS, Answer, ApiKey, Deferred, KafkaError, Refusal, RequestContext, Response
+from quorate.broker.wire import Answer, ApiKey, Deferred, KafkaError, Refusal, RequestContext, Response
 from quorate.runtime import Slices
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def _refuse_join(request: "JoinGroupRequest", refusal: Refusal) -> JoinGroupResp
 
 
 ROWS: Final = (
-    ApiRow["JoinGroupRequest"](APIS[ApiKey.JOIN_GROUP], _refuse_join, brokers=handle_join_group),
-    ApiRow["SyncGroupRequest"](APIS[ApiKey.SYNC_GROUP], refuse_by_code, brokers=handle_sync_group),
-    ApiRow["HeartbeatRequest"](APIS[ApiKey.HEARTBEAT], refuse_by_code, brokers=handle_heartbeat),
-    ApiRow["LeaveGroupRequest"](APIS[ApiKey.LEAVE_GROUP], refuse_by_code, brokers=handle_leave_group),
+    ApiRow["JoinGroupRequest"](ApiKey.JOIN_GROUP.api, _refuse_join, brokers=handle_join_group),
+    ApiRow["SyncGroupRequest"](ApiKey.SYNC_GROUP.api, refuse_by_code, brokers=handle_sync_group),
+    ApiRow["HeartbeatRequest"](ApiKey.HEARTBEAT.api, refuse_by_code, brokers=handle_heartbeat),
+    ApiRow["LeaveGroupRequest"](ApiKey.LEAVE_GROUP.api, refuse_by_code, brokers=handle_leave_group),
 )

@@ -22,7 +22,6 @@ from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.groups import CommittedOffset, MemberRef, OffsetToCommit
 from quorate.broker.wire import (
-    APIS,
     BY_NAME,
     Answer,
     ApiKey,
@@ -394,7 +393,7 @@ def _refuse_fetch(request: "OffsetFetchRequest", refusal: Refusal) -> OffsetFetc
 
 
 ROWS: Final = (
-    ApiRow["OffsetCommitRequest"](APIS[ApiKey.OFFSET_COMMIT], _refuse_commit, brokers=handle_offset_commit),
-    ApiRow["OffsetFetchRequest"](APIS[ApiKey.OFFSET_FETCH], _refuse_fetch, brokers=handle_offset_fetch),
-    ApiRow["OffsetDeleteRequest"](APIS[ApiKey.OFFSET_DELETE], refuse_by_code, brokers=handle_offset_delete),
+    ApiRow["OffsetCommitRequest"](ApiKey.OFFSET_COMMIT.api, _refuse_commit, brokers=handle_offset_commit),
+    ApiRow["OffsetFetchRequest"](ApiKey.OFFSET_FETCH.api, _refuse_fetch, brokers=handle_offset_fetch),
+    ApiRow["OffsetDeleteRequest"](ApiKey.OFFSET_DELETE.api, refuse_by_code, brokers=handle_offset_delete),
 )

@@ -28,7 +28,7 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.metadata import MIGRATING
 from quorate.broker.replication import PartitionError
 from quorate.broker.replication.storage import DirectoryReport, FutureProgress
-from quorate.broker.wire import APIS, Answer, ApiKey, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.log import Log, TopicPartition
 from quorate.runtime import Slices
@@ -251,12 +251,12 @@ def _refuse_description(request: object, refusal: Refusal) -> DescribeLogDirsRes
 
 ROWS: Final = (
     ApiRow["WireAssignments"](
-        APIS[ApiKey.ASSIGN_REPLICAS_TO_DIRS], refuse_by_code, controllers=handle_assign_replicas_to_dirs
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS.api, refuse_by_code, controllers=handle_assign_replicas_to_dirs
     ),
     ApiRow["AlterReplicaLogDirsRequest"](
-        APIS[ApiKey.ALTER_REPLICA_LOG_DIRS], _refuse_moves, brokers=handle_alter_replica_log_dirs
+        ApiKey.ALTER_REPLICA_LOG_DIRS.api, _refuse_moves, brokers=handle_alter_replica_log_dirs
     ),
     ApiRow["DescribeLogDirsRequest"](
-        APIS[ApiKey.DESCRIBE_LOG_DIRS], _refuse_description, brokers=handle_describe_log_dirs
+        ApiKey.DESCRIBE_LOG_DIRS.api, _refuse_description, brokers=handle_describe_log_dirs
     ),
 )

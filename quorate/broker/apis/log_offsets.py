@@ -23,7 +23,7 @@ from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, ServingNode, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.replication import DeleteRecordsItem, DeleteRecordsResult
-from quorate.broker.wire import APIS, Answer, ApiKey, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, Refusal, RequestContext, Response, wire_code
 from quorate.runtime import Slices
 from quorate.types import Epoch, Offset
 
@@ -298,15 +298,15 @@ def _refuse_deletion(request: "DeleteRecordsRequest", refusal: Refusal) -> Delet
 
 ROWS: Final = (
     ApiRow["ListOffsetsRequest"](
-        APIS[ApiKey.LIST_OFFSETS], _refuse_list, brokers=handle_list_offsets, controllers=handle_list_offsets
+        ApiKey.LIST_OFFSETS.api, _refuse_list, brokers=handle_list_offsets, controllers=handle_list_offsets
     ),
     ApiRow["OffsetForLeaderEpochRequest"](
-        APIS[ApiKey.OFFSET_FOR_LEADER_EPOCH],
+        ApiKey.OFFSET_FOR_LEADER_EPOCH.api,
         _refuse_epochs,
         brokers=handle_offset_for_leader_epoch,
         controllers=handle_offset_for_leader_epoch,
     ),
     ApiRow["DeleteRecordsRequest"](
-        APIS[ApiKey.DELETE_RECORDS], _refuse_deletion, brokers=handle_delete_records
+        ApiKey.DELETE_RECORDS.api, _refuse_deletion, brokers=handle_delete_records
     ),
 )

@@ -29,7 +29,7 @@ from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.controller.operations import check_name, directory_online
 from quorate.broker.groups import OFFSETS_TOPIC
 from quorate.broker.metadata import NO_LEADER, ApiError, PartitionState, TopicState
-from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.runtime import Slices, Steps, in_slices
 
 if TYPE_CHECKING:
@@ -512,9 +512,9 @@ def _refuse_topic_partitions(
 
 
 ROWS: Final = (
-    ApiRow["MetadataRequest"](APIS[ApiKey.METADATA], _refuse_metadata, brokers=handle_metadata),
+    ApiRow["MetadataRequest"](ApiKey.METADATA.api, _refuse_metadata, brokers=handle_metadata),
     ApiRow["DescribeTopicPartitionsRequest"](
-        APIS[ApiKey.DESCRIBE_TOPIC_PARTITIONS],
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS.api,
         _refuse_topic_partitions,
         brokers=handle_describe_topic_partitions,
     ),

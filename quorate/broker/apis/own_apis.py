@@ -21,7 +21,7 @@ from quorate.broker.controller import partition_phase, replica_phase
 from quorate.broker.metadata import MetadataImage, PartitionKey, TopicState
 from quorate.broker.replication import PartitionError
 from quorate.broker.replication.hosting import ChangeOutcome, StateChange
-from quorate.broker.wire import APIS, Answer, ApiKey, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, RequestContext, Response, wire_code
 from quorate.broker.wire.codecs import (
     DescribeDamageRequest,
     DescribeStateChangesRequest,
@@ -188,15 +188,15 @@ def _described_changes(changes: Iterable[StateChange], *, now: float) -> Iterato
 
 ROWS: Final = (
     ApiRow[RefetchReplicaRequest](
-        APIS[ApiKey.REFETCH_REPLICA], refuse_with_message, brokers=handle_refetch_replica
+        ApiKey.REFETCH_REPLICA.api, refuse_with_message, brokers=handle_refetch_replica
     ),
     ApiRow[DescribeDamageRequest](
-        APIS[ApiKey.DESCRIBE_DAMAGE], refuse_with_message, brokers=handle_describe_damage
+        ApiKey.DESCRIBE_DAMAGE.api, refuse_with_message, brokers=handle_describe_damage
     ),
     ApiRow[DescribeStateChangesRequest](
-        APIS[ApiKey.DESCRIBE_STATE_CHANGES], refuse_with_message, brokers=handle_describe_state_changes
+        ApiKey.DESCRIBE_STATE_CHANGES.api, refuse_with_message, brokers=handle_describe_state_changes
     ),
     ApiRow[DescribeStatesRequest](
-        APIS[ApiKey.DESCRIBE_STATES], refuse_with_message, brokers=handle_describe_states
+        ApiKey.DESCRIBE_STATES.api, refuse_with_message, brokers=handle_describe_states
     ),
 )

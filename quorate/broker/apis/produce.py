@@ -12,7 +12,6 @@ from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.metadata import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from quorate.broker.replication import ParkedProduce, ProduceItem, ProduceResult
 from quorate.broker.wire import (
-    APIS,
     Answer,
     ApiKey,
     CloseConnection,
@@ -208,4 +207,4 @@ def _refuse(request: ProduceRequest, refusal: Refusal) -> Steps[list[Buffer]]:
     return encode_produce_steps(topics, version=refusal.version)
 
 
-ROWS: Final = (ApiRow[ProduceRequest](APIS[ApiKey.PRODUCE], _refuse, brokers=handle_produce),)
+ROWS: Final = (ApiRow[ProduceRequest](ApiKey.PRODUCE.api, _refuse, brokers=handle_produce),)

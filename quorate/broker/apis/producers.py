@@ -16,7 +16,7 @@ from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.metadata import is_legal
 from quorate.broker.replication import PartitionError
-from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 
 if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
@@ -119,10 +119,8 @@ def _refuse_description(request: "DescribeProducersRequest", refusal: Refusal) -
 
 
 ROWS: Final = (
-    ApiRow["InitProducerIdRequest"](
-        APIS[ApiKey.INIT_PRODUCER_ID], _refuse_id, brokers=handle_init_producer_id
-    ),
+    ApiRow["InitProducerIdRequest"](ApiKey.INIT_PRODUCER_ID.api, _refuse_id, brokers=handle_init_producer_id),
     ApiRow["DescribeProducersRequest"](
-        APIS[ApiKey.DESCRIBE_PRODUCERS], _refuse_description, brokers=handle_describe_producers
+        ApiKey.DESCRIBE_PRODUCERS.api, _refuse_description, brokers=handle_describe_producers
     ),
 )

@@ -32,7 +32,6 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.metadata import MetadataImage, QuotaEntity
 from quorate.broker.wire import (
-    APIS,
     Answer,
     ApiKey,
     EncodedResponse,
@@ -250,13 +249,13 @@ def _refuse_description(request: object, refusal: Refusal) -> DescribeClientQuot
 
 ROWS: Final = (
     ApiRow["DescribeClientQuotasRequest"](
-        APIS[ApiKey.DESCRIBE_CLIENT_QUOTAS], _refuse_description, brokers=handle_describe_client_quotas
+        ApiKey.DESCRIBE_CLIENT_QUOTAS.api, _refuse_description, brokers=handle_describe_client_quotas
     ),
     ApiRow["WireAlterQuotas"](
-        APIS[ApiKey.ALTER_CLIENT_QUOTAS], _refuse_alteration, brokers=handle_alter_client_quotas
+        ApiKey.ALTER_CLIENT_QUOTAS.api, _refuse_alteration, brokers=handle_alter_client_quotas
     ),
     ApiRow["DescribeUserScramCredentialsRequest"](
-        APIS[ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS],
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS.api,
         refuse_by_code,
         brokers=handle_describe_user_scram_credentials,
     ),

@@ -24,7 +24,7 @@ from quorate.broker.apis.answers import (
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code, refuse_with_message
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import ServingNode, encoded_in_slices, respond
-from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, KafkaError, RequestContext, Response, wire_code
 from quorate.raft import (
     InvalidArgumentError,
     NotLeaderError,
@@ -282,25 +282,25 @@ def _or_unknown(value: int | None) -> int:
 
 ROWS: Final = (
     ApiRow["DescribeQuorumRequest"](
-        APIS[ApiKey.DESCRIBE_QUORUM],
+        ApiKey.DESCRIBE_QUORUM.api,
         refuse_with_message,
         brokers=handle_describe_quorum,
         controllers=handle_describe_quorum,
     ),
     ApiRow["AddRaftVoterRequest"](
-        APIS[ApiKey.ADD_RAFT_VOTER],
+        ApiKey.ADD_RAFT_VOTER.api,
         refuse_with_message,
         brokers=handle_add_raft_voter,
         controllers=handle_add_raft_voter,
     ),
     ApiRow["RemoveRaftVoterRequest"](
-        APIS[ApiKey.REMOVE_RAFT_VOTER],
+        ApiKey.REMOVE_RAFT_VOTER.api,
         refuse_with_message,
         brokers=handle_remove_raft_voter,
         controllers=handle_remove_raft_voter,
     ),
     ApiRow["UpdateRaftVoterRequest"](
-        APIS[ApiKey.UPDATE_RAFT_VOTER],
+        ApiKey.UPDATE_RAFT_VOTER.api,
         refuse_by_code,
         brokers=handle_update_raft_voter,
         controllers=handle_update_raft_voter,

@@ -30,7 +30,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import NO_LEADER, MetadataImage, PartitionState
-from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices
 
@@ -308,14 +308,14 @@ def _refuse_elections(request: "WireElectLeaders", refusal: Refusal) -> ElectLea
 
 
 ROWS: Final = (
-    ApiRow["WireElectLeaders"](APIS[ApiKey.ELECT_LEADERS], _refuse_elections, brokers=handle_elect_leaders),
+    ApiRow["WireElectLeaders"](ApiKey.ELECT_LEADERS.api, _refuse_elections, brokers=handle_elect_leaders),
     ApiRow["WireReassignments"](
-        APIS[ApiKey.ALTER_PARTITION_REASSIGNMENTS],
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS.api,
         refuse_with_message,
         brokers=handle_alter_partition_reassignments,
     ),
     ApiRow["ListPartitionReassignmentsRequest"](
-        APIS[ApiKey.LIST_PARTITION_REASSIGNMENTS],
+        ApiKey.LIST_PARTITION_REASSIGNMENTS.api,
         refuse_with_message,
         brokers=handle_list_partition_reassignments,
     ),

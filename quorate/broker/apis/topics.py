@@ -34,7 +34,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import ConfigSource, MetadataImage, describe_topic
-from quorate.broker.wire import APIS, Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices, Steps, in_slices
 
@@ -442,9 +442,9 @@ def _refuse_deletion(request: "WireDeleteTopics", refusal: Refusal) -> DeleteTop
 
 
 ROWS: Final = (
-    ApiRow["WireCreateTopics"](APIS[ApiKey.CREATE_TOPICS], _refuse_creation, brokers=handle_create_topics),
-    ApiRow["WireDeleteTopics"](APIS[ApiKey.DELETE_TOPICS], _refuse_deletion, brokers=handle_delete_topics),
+    ApiRow["WireCreateTopics"](ApiKey.CREATE_TOPICS.api, _refuse_creation, brokers=handle_create_topics),
+    ApiRow["WireDeleteTopics"](ApiKey.DELETE_TOPICS.api, _refuse_deletion, brokers=handle_delete_topics),
     ApiRow["WireCreatePartitions"](
-        APIS[ApiKey.CREATE_PARTITIONS], _refuse_partitions, brokers=handle_create_partitions
+        ApiKey.CREATE_PARTITIONS.api, _refuse_partitions, brokers=handle_create_partitions
     ),
 )

@@ -5,10 +5,12 @@ refused: librdkafka 2.0.2 otherwise sends gzip, snappy and lz4 uncompressed with
 same).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 from kio.static.protocol import RequestPayload, ResponsePayload
 
@@ -22,60 +24,6 @@ from quorate.broker.wire.own_messages import (
     RefetchReplicaRequest,
     RefetchReplicaResponse,
 )
-
-
-class ApiKey(IntEnum):
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
-    DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    ALTER_REPLICA_LOG_DIRS = 34
-    DESCRIBE_LOG_DIRS = 35
-    CREATE_PARTITIONS = 37
-    DELETE_GROUPS = 42
-    ELECT_LEADERS = 43
-    INCREMENTAL_ALTER_CONFIGS = 44
-    ALTER_PARTITION_REASSIGNMENTS = 45
-    LIST_PARTITION_REASSIGNMENTS = 46
-    OFFSET_DELETE = 47
-    DESCRIBE_CLIENT_QUOTAS = 48
-    ALTER_CLIENT_QUOTAS = 49
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
-    DESCRIBE_QUORUM = 55
-    UPDATE_FEATURES = 57
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
-    UNREGISTER_BROKER = 64
-    CONSUMER_GROUP_DESCRIBE = 69
-    ASSIGN_REPLICAS_TO_DIRS = 73
-    LIST_CONFIG_RESOURCES = 74
-    DESCRIBE_TOPIC_PARTITIONS = 75
-    ADD_RAFT_VOTER = 80
-    REMOVE_RAFT_VOTER = 81
-    UPDATE_RAFT_VOTER = 82
-    REFETCH_REPLICA = 10_034
-    """Ours, as all from `FIRST_OWN` on."""
-    DESCRIBE_DAMAGE = 10_035
-    DESCRIBE_STATE_CHANGES = 10_060
-    DESCRIBE_STATES = 10_075
-
 
 FIRST_OWN: Final = 10_000
 """API keys from here on are ours, and not named by ApiVersions: no client of Kafka's knows them."""
@@ -111,24 +59,6 @@ class Api:
         return self.flexible(version) and self.key != ApiKey.API_VERSIONS
 
 
-def _api(
-    key: ApiKey,
-    min_version: int,
-    max_version: int,
-    *,
-    flexible: int | None,
-    advertised_from: int | None = None,
-) -> Api:
-    return Api(
-        key=key,
-        name=key.name,
-        advertised_from=min_version if advertised_from is None else advertised_from,
-        min_version=min_version,
-        max_version=max_version,
-        first_flexible=flexible,
-    )
-
-
 def own_api(
     key: int,
     name: str,
@@ -148,66 +78,91 @@ def own_api(
     )
 
 
-def _own(key: ApiKey, request: type[RequestPayload], response: type[ResponsePayload]) -> Api:
-    return own_api(key, key.name, request, response)
+_Form = Callable[..., Api]
+"""Makes the form of an API's messages from its `key` and its `name`."""
 
 
-APIS: Final = MappingProxyType(
-    {
-        int(api.key): api
-        for api in (
-            _api(ApiKey.PRODUCE, 3, 11, flexible=9, advertised_from=0),
-            _api(ApiKey.FETCH, 4, 18, flexible=12),
-            _api(ApiKey.LIST_OFFSETS, 1, 11, flexible=6),
-            _api(ApiKey.METADATA, 0, 12, flexible=9),
-            _api(ApiKey.OFFSET_COMMIT, 2, 10, flexible=8),
-            _api(ApiKey.OFFSET_FETCH, 1, 10, flexible=6),
-            _api(ApiKey.FIND_COORDINATOR, 0, 6, flexible=3),
-            _api(ApiKey.JOIN_GROUP, 0, 9, flexible=6),
-            _api(ApiKey.HEARTBEAT, 0, 4, flexible=4),
-            _api(ApiKey.LEAVE_GROUP, 0, 5, flexible=4),
-            _api(ApiKey.SYNC_GROUP, 0, 5, flexible=4),
-            _api(ApiKey.DESCRIBE_GROUPS, 0, 6, flexible=5),
-            _api(ApiKey.LIST_GROUPS, 0, 5, flexible=3),
-            _api(ApiKey.API_VERSIONS, 0, 4, flexible=3),
-            _api(ApiKey.CREATE_TOPICS, 2, 7, flexible=5),
-            _api(ApiKey.DELETE_TOPICS, 1, 6, flexible=4),
-            _api(ApiKey.DELETE_RECORDS, 0, 2, flexible=2),
-            _api(ApiKey.INIT_PRODUCER_ID, 0, 4, flexible=2),
-            _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible=4),
-            _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible=4),
-            _api(ApiKey.ALTER_CONFIGS, 0, 2, flexible=2),
-            _api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, flexible=2),
-            _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible=2),
-            _api(ApiKey.CREATE_PARTITIONS, 0, 3, flexible=2),
-            _api(ApiKey.DELETE_GROUPS, 0, 2, flexible=2),
-            _api(ApiKey.ELECT_LEADERS, 0, 2, flexible=2),
-            _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible=1),
-            _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, flexible=0),
-            _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible=0),
-            _api(ApiKey.OFFSET_DELETE, 0, 0, flexible=None),
-            _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, flexible=1),
-            _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, flexible=1),
-            _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, flexible=0),
-            _api(ApiKey.DESCRIBE_QUORUM, 0, 2, flexible=0),
-            _api(ApiKey.UPDATE_FEATURES, 0, 2, flexible=0),
-            _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible=0),
-            _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible=0),
-            _api(ApiKey.UNREGISTER_BROKER, 0, 0, flexible=0),
-            _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, flexible=0),
-            _api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0, flexible=0),
-            _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, flexible=0),
-            _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible=0),
-            _api(ApiKey.ADD_RAFT_VOTER, 0, 1, flexible=0),
-            _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, flexible=0),
-            _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, flexible=0),
-            _own(ApiKey.REFETCH_REPLICA, RefetchReplicaRequest, RefetchReplicaResponse),
-            _own(ApiKey.DESCRIBE_DAMAGE, DescribeDamageRequest, DescribeDamageResponse),
-            _own(ApiKey.DESCRIBE_STATE_CHANGES, DescribeStateChangesRequest, DescribeStateChangesResponse),
-            _own(ApiKey.DESCRIBE_STATES, DescribeStatesRequest, DescribeStatesResponse),
-        )
-    }
-)
-"""The APIs that we speak by key, in the order of the keys: the versions that a node serves, and that our own
-clients send."""
-API_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]
+def _kafkas(
+    min_version: int, max_version: int, *, flexible: int | None, advertised_from: int | None = None
+) -> _Form:
+    return partial(
+        Api,
+        advertised_from=min_version if advertised_from is None else advertised_from,
+        min_version=min_version,
+        max_version=max_version,
+        first_flexible=flexible,
+    )
+
+
+def _ours(request: type[RequestPayload], response: type[ResponsePayload]) -> tuple[int, _Form]:
+    return int(request.__api_key__), partial(own_api, request=request, response=response)
+
+
+class ApiKey(IntEnum):
+    """The APIs that we speak, by their keys, each with the versions that a node serves and that our own
+    clients send. The handlers stand in `quorate.broker.apis`, beside the API's row."""
+
+    api: Api
+
+    def __new__(cls, key: int, form: _Form) -> Self:
+        member = int.__new__(cls, key)
+        member._value_ = key
+        return member
+
+    def __init__(self, key: int, form: _Form) -> None:
+        self.api = form(key=self, name=self.name)
+
+    PRODUCE = 0, _kafkas(3, 11, flexible=9, advertised_from=0)
+    FETCH = 1, _kafkas(4, 18, flexible=12)
+    LIST_OFFSETS = 2, _kafkas(1, 11, flexible=6)
+    METADATA = 3, _kafkas(0, 12, flexible=9)
+    OFFSET_COMMIT = 8, _kafkas(2, 10, flexible=8)
+    OFFSET_FETCH = 9, _kafkas(1, 10, flexible=6)
+    FIND_COORDINATOR = 10, _kafkas(0, 6, flexible=3)
+    JOIN_GROUP = 11, _kafkas(0, 9, flexible=6)
+    HEARTBEAT = 12, _kafkas(0, 4, flexible=4)
+    LEAVE_GROUP = 13, _kafkas(0, 5, flexible=4)
+    SYNC_GROUP = 14, _kafkas(0, 5, flexible=4)
+    DESCRIBE_GROUPS = 15, _kafkas(0, 6, flexible=5)
+    LIST_GROUPS = 16, _kafkas(0, 5, flexible=3)
+    API_VERSIONS = 18, _kafkas(0, 4, flexible=3)
+    CREATE_TOPICS = 19, _kafkas(2, 7, flexible=5)
+    DELETE_TOPICS = 20, _kafkas(1, 6, flexible=4)
+    DELETE_RECORDS = 21, _kafkas(0, 2, flexible=2)
+    INIT_PRODUCER_ID = 22, _kafkas(0, 4, flexible=2)
+    OFFSET_FOR_LEADER_EPOCH = 23, _kafkas(2, 4, flexible=4)
+    DESCRIBE_CONFIGS = 32, _kafkas(1, 4, flexible=4)
+    ALTER_CONFIGS = 33, _kafkas(0, 2, flexible=2)
+    ALTER_REPLICA_LOG_DIRS = 34, _kafkas(1, 2, flexible=2)
+    DESCRIBE_LOG_DIRS = 35, _kafkas(1, 5, flexible=2)
+    CREATE_PARTITIONS = 37, _kafkas(0, 3, flexible=2)
+    DELETE_GROUPS = 42, _kafkas(0, 2, flexible=2)
+    ELECT_LEADERS = 43, _kafkas(0, 2, flexible=2)
+    INCREMENTAL_ALTER_CONFIGS = 44, _kafkas(0, 1, flexible=1)
+    ALTER_PARTITION_REASSIGNMENTS = 45, _kafkas(0, 1, flexible=0)
+    LIST_PARTITION_REASSIGNMENTS = 46, _kafkas(0, 0, flexible=0)
+    OFFSET_DELETE = 47, _kafkas(0, 0, flexible=None)
+    DESCRIBE_CLIENT_QUOTAS = 48, _kafkas(0, 1, flexible=1)
+    ALTER_CLIENT_QUOTAS = 49, _kafkas(0, 1, flexible=1)
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, _kafkas(0, 0, flexible=0)
+    DESCRIBE_QUORUM = 55, _kafkas(0, 2, flexible=0)
+    UPDATE_FEATURES = 57, _kafkas(0, 2, flexible=0)
+    DESCRIBE_CLUSTER = 60, _kafkas(0, 2, flexible=0)
+    DESCRIBE_PRODUCERS = 61, _kafkas(0, 0, flexible=0)
+    UNREGISTER_BROKER = 64, _kafkas(0, 0, flexible=0)
+    CONSUMER_GROUP_DESCRIBE = 69, _kafkas(0, 1, flexible=0)
+    ASSIGN_REPLICAS_TO_DIRS = 73, _kafkas(0, 0, flexible=0)
+    LIST_CONFIG_RESOURCES = 74, _kafkas(0, 1, flexible=0)
+    DESCRIBE_TOPIC_PARTITIONS = 75, _kafkas(0, 0, flexible=0)
+    ADD_RAFT_VOTER = 80, _kafkas(0, 1, flexible=0)
+    REMOVE_RAFT_VOTER = 81, _kafkas(0, 0, flexible=0)
+    UPDATE_RAFT_VOTER = 82, _kafkas(0, 0, flexible=0)
+    REFETCH_REPLICA = _ours(RefetchReplicaRequest, RefetchReplicaResponse)
+    DESCRIBE_DAMAGE = _ours(DescribeDamageRequest, DescribeDamageResponse)
+    DESCRIBE_STATE_CHANGES = _ours(DescribeStateChangesRequest, DescribeStateChangesResponse)
+    DESCRIBE_STATES = _ours(DescribeStatesRequest, DescribeStatesResponse)
+
+
+APIS: Final = MappingProxyType({int(key): key.api for key in ApiKey})
+"""The APIs that we speak, in the order of their keys."""
+API_VERSIONS: Final = ApiKey.API_VERSIONS.api

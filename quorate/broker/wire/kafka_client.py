@@ -157,7 +157,7 @@ class WireClient:
 
     def version(self, api_key: ApiKey, *, at_most: int | None = None) -> int:
         """Return the highest version that both sides speak. Raises `UnsupportedVersionError`."""
-        ours = APIS[api_key]
+        ours = api_key.api
         lowest, highest = self.versions.get(api_key, (0, -1))
         best = min(ours.max_version, highest, ours.max_version if at_most is None else at_most)
         if best < max(lowest, ours.min_version):
@@ -207,7 +207,7 @@ class WireClient:
         """Send a Fetch, as `fetch` does, and return before its answer has come."""
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + request.max_wait_ms / 1000
         pieces = await in_slices(encode_fetch_request_steps(request))
-        call = await self._begin(APIS[ApiKey.FETCH], request.version, pieces, wait_s)
+        call = await self._begin(ApiKey.FETCH.api, request.version, pieces, wait_s)
         return SentFetch(self, call)
 
     async def produce(
@@ -216,10 +216,10 @@ class WireClient:
         """Send a Produce. With acks=0 nothing is returned, at once: the server never answers."""
         pieces = encode_produce_request(request)
         if request.acks == 0:
-            self._put(APIS[ApiKey.PRODUCE], request.version, self._draw_id(), pieces)
+            self._put(ApiKey.PRODUCE.api, request.version, self._draw_id(), pieces)
             return ()
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + request.timeout_ms / 1000
-        body = await self._call(APIS[ApiKey.PRODUCE], request.version, pieces, wait_s)
+        body = await self._call(ApiKey.PRODUCE.api, request.version, pieces, wait_s)
         return decode_produce_response(body, request.version)
 
     async def _call(
