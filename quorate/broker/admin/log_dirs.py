@@ -11,7 +11,7 @@ from kio.static.primitive import i32
 
 from quorate.broker.admin.admin_client import AdminClient, check
 from quorate.broker.wire import ApiKey, KafkaError
-from quorate.broker.wire.codecs import (
+from quorate.broker.wire.own_messages import (
     DescribeDamageRequest,
     DescribeDamageResponse,
     RefetchReplicaRequest,

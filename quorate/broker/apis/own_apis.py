@@ -22,7 +22,7 @@ from quorate.broker.metadata import MetadataImage, PartitionKey, TopicState
 from quorate.broker.replication import PartitionError
 from quorate.broker.replication.hosting import ChangeOutcome, StateChange
 from quorate.broker.wire import Answer, ApiKey, RequestContext, Response, wire_code
-from quorate.broker.wire.codecs import (
+from quorate.broker.wire.own_messages import (
     DescribeDamageRequest,
     DescribeStateChangesRequest,
     DescribeStatesRequest,

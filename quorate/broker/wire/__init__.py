@@ -6,6 +6,7 @@ behind `guard` for the rest), the connection in `connection` hands it to a `Requ
 answers back in order.
 """
 
+from quorate.broker.wire import own_messages
 from quorate.broker.wire.api import APIS, Api, ApiKey, own_api
 from quorate.broker.wire.budget import Account, MemoryBudget
 from quorate.broker.wire.connection_quotas import ConnectionQuotas
@@ -53,6 +54,7 @@ __all__ = [
     "WireServer",
     "open_client",
     "own_api",
+    "own_messages",
     "wire_code",
     "with_throttle",
 ]

@@ -20,15 +20,45 @@ _STATE_CHANGES: Final = i16(10_060)
 _STATES: Final = i16(10_075)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeStateChangesRequest:
-    """Asks a broker for the state changes of its own replicas."""
+class _OwnMessage:
+    """Every API of ours has one version, which is flexible."""
 
-    __type__: ClassVar = EntityType.request
+    __slots__ = ()
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = _STATE_CHANGES
+
+
+class OwnStruct(_OwnMessage):
+    """The base of structs within answers."""
+
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+
+
+class OwnRequest(_OwnMessage):
+    """The base of requests. A request has the number of its API as `__api_key__`, as its answer does."""
+
+    __slots__ = ()
+    __type__: ClassVar = EntityType.request
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnResponse(_OwnMessage):
+    """The base of answers, with the fields that every answer begins with."""
+
+    __type__: ClassVar = EntityType.response
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeStateChangesRequest(OwnRequest):
+    """Asks a broker for the state changes of its own replicas."""
+
+    __api_key__: ClassVar[i16] = _STATE_CHANGES
     topic_name: str | None = field(metadata={"kafka_type": "string"}, default=None)
     """The only topic of interest; None: all."""
     partition_index: i32 = field(metadata={"kafka_type": "int32"}, default=i32(-1))
@@ -40,14 +70,10 @@ class DescribeStateChangesRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JournaledChange:
+class JournaledChange(OwnStruct):
     """A state change of one replica of the answering broker."""
 
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _STATE_CHANGES
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     topic_name: TopicName = field(metadata={"kafka_type": "string"})
     topic_id: UUID | None = field(metadata={"kafka_type": "uuid"})
     partition_index: i32 = field(metadata={"kafka_type": "int32"})
@@ -66,17 +92,10 @@ class JournaledChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeStateChangesResponse:
+class DescribeStateChangesResponse(OwnResponse):
     """The changes, and how far the broker is."""
 
-    __type__: ClassVar = EntityType.response
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _STATE_CHANGES
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
-    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
-    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
     broker_id: BrokerId = field(metadata={"kafka_type": "int32"}, default=BrokerId(-1))
     received_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
     completed_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
@@ -89,36 +108,24 @@ class DescribeStateChangesResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeStatesRequest:
+class DescribeStatesRequest(OwnRequest):
     """Asks any broker for the states of a topic's partitions and replicas."""
 
-    __type__: ClassVar = EntityType.request
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _STATES
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     topic_name: TopicName = field(metadata={"kafka_type": "string"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaInState:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
+class ReplicaInState(OwnStruct):
     __api_key__: ClassVar[i16] = _STATES
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     broker_id: BrokerId = field(metadata={"kafka_type": "int32"})
     state: str = field(metadata={"kafka_type": "string"})
     """A `ReplicaPhase`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionInState:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
+class PartitionInState(OwnStruct):
     __api_key__: ClassVar[i16] = _STATES
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     partition_index: i32 = field(metadata={"kafka_type": "int32"})
     state: str = field(metadata={"kafka_type": "string"})
     """A `PartitionPhase`."""
@@ -127,69 +134,43 @@ class PartitionInState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeStatesResponse:
+class DescribeStatesResponse(OwnResponse):
     """The states as the answering broker's metadata has them."""
 
-    __type__: ClassVar = EntityType.response
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _STATES
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
-    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
-    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
     partitions: tuple[PartitionInState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefetchReplicaRequest:
+class RefetchReplicaRequest(OwnRequest):
     """Asks a broker to set the log of a replica of its own aside, and to fetch it anew."""
 
-    __type__: ClassVar = EntityType.request
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _REFETCH
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     topic_name: TopicName = field(metadata={"kafka_type": "string"})
     partition_index: i32 = field(metadata={"kafka_type": "int32"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefetchReplicaResponse:
+class RefetchReplicaResponse(OwnResponse):
     """The replica begins anew, or why it goes on with what it has."""
 
-    __type__: ClassVar = EntityType.response
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _REFETCH
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
-    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
-    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
     path: str | None = field(metadata={"kafka_type": "string"}, default=None)
     """Where the damaged log is now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeDamageRequest:
+class DescribeDamageRequest(OwnRequest):
     """Asks a broker for the damage of its own replicas."""
 
-    __type__: ClassVar = EntityType.request
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _DAMAGE
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DamagedReplica:
+class DamagedReplica(OwnStruct):
     """One range of records that can't be read, or a log that can't be opened."""
 
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _DAMAGE
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     topic_name: TopicName = field(metadata={"kafka_type": "string"})
     partition_index: i32 = field(metadata={"kafka_type": "int32"})
     segment: str | None = field(metadata={"kafka_type": "string"})
@@ -202,28 +183,17 @@ class DamagedReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAsideLog:
+class SetAsideLog(OwnStruct):
     """The folder of a damaged log that is no replica any more."""
 
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _DAMAGE
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     path: str = field(metadata={"kafka_type": "string"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeDamageResponse:
+class DescribeDamageResponse(OwnResponse):
     """What is damaged, and what was set aside."""
 
-    __type__: ClassVar = EntityType.response
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = _DAMAGE
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
-    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
-    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
     damaged: tuple[DamagedReplica, ...] = ()
     set_aside: tuple[SetAsideLog, ...] = ()

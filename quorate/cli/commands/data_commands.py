@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from quorate.broker.admin import AdminClient, TopicPartition
     from quorate.broker.admin.log_dirs import BrokerDirectories, PlacedReplica
-    from quorate.broker.wire.codecs import DescribeDamageResponse
+    from quorate.broker.wire.own_messages import DescribeDamageResponse
 
 app = typer.Typer(
     no_args_is_help=True,

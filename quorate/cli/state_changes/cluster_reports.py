@@ -12,11 +12,8 @@ from kio.static.primitive import i32
 from quorate.broker.admin import AdminClient
 from quorate.broker.metadata import MetadataImage
 from quorate.broker.wire import ApiKey, KafkaError, open_client
-from quorate.broker.wire.codecs import (
-    DescribeStateChangesRequest,
-    DescribeStateChangesResponse,
-    MalformedError,
-)
+from quorate.broker.wire.codecs import MalformedError
+from quorate.broker.wire.own_messages import DescribeStateChangesRequest, DescribeStateChangesResponse
 from quorate.runtime import Address, Network, NetworkError
 from quorate.runtime.real import RealNetwork
 

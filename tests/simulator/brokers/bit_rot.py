@@ -20,7 +20,7 @@ from kio.static.primitive import i32
 
 from quorate.broker.replication import PartitionError
 from quorate.broker.wire import KafkaError, open_client
-from quorate.broker.wire.codecs import (
+from quorate.broker.wire.own_messages import (
     DescribeDamageRequest,
     DescribeDamageResponse,
     RefetchReplicaRequest,

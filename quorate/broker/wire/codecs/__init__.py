@@ -39,31 +39,11 @@ from quorate.broker.wire.codecs.produce_codec import (
 )
 from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
 from quorate.broker.wire.codecs.sliced_encoding import Struct, encode_in_slices, struct_arrays
-from quorate.broker.wire.own_messages import (
-    DamagedReplica,
-    DescribeDamageRequest,
-    DescribeDamageResponse,
-    DescribeStateChangesRequest,
-    DescribeStateChangesResponse,
-    DescribeStatesRequest,
-    DescribeStatesResponse,
-    PartitionInState,
-    RefetchReplicaRequest,
-    RefetchReplicaResponse,
-    SetAsideLog,
-)
 from quorate.kafka_bytes import Cursor, MalformedError, Pieces
 
 __all__ = [
     "PER_STEP",
     "Cursor",
-    "DamagedReplica",
-    "DescribeDamageRequest",
-    "DescribeDamageResponse",
-    "DescribeStateChangesRequest",
-    "DescribeStateChangesResponse",
-    "DescribeStatesRequest",
-    "DescribeStatesResponse",
     "FetchPartition",
     "FetchTopic",
     "FetchedPartition",
@@ -73,16 +53,12 @@ __all__ = [
     "KafkaFetchResponse",
     "MalformedError",
     "NodeEndpoint",
-    "PartitionInState",
     "Pieces",
     "ProducePartition",
     "ProduceRequest",
     "ProduceTopic",
     "ProducedPartition",
     "ProducedTopic",
-    "RefetchReplicaRequest",
-    "RefetchReplicaResponse",
-    "SetAsideLog",
     "Struct",
     "build",
     "decode_entity",
