@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.apis.answers import AlterConfigsResponse
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.apis.loggers import alter_loggers
@@ -132,7 +132,7 @@ async def alter_resources(
         await broker.metadata.wait_until(lambda image: image.offset >= offset)
     return await encoded_in_slices(
         context,
-        AlterConfigsResponse(
+        answers.AlterConfigsResponse(
             responses=(
                 {
                     "error_code": wire_code(result.error),
@@ -359,7 +359,7 @@ def handle_alter_configs(broker: Broker, context: RequestContext, request: "Wire
 
 def _refuse(
     request: "WireReplacement | IncrementalAlterConfigsRequest", refusal: Refusal
-) -> AlterConfigsResponse:
+) -> answers.AlterConfigsResponse:
     return {
         "responses": (
             {

@@ -5,11 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    DescribeClusterBroker,
-    DescribeClusterResponse,
-    UnregisterBrokerResponse,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
 from quorate.broker.apis.context import Broker, ServingNode, endpoint_of, respond
@@ -31,7 +27,7 @@ def handle_describe_cluster(
 ) -> Answer:
     kind = request.endpoint_type
     if kind == _BROKERS:
-        nodes: list[DescribeClusterBroker] = [
+        nodes: list[answers.DescribeClusterBroker] = [
             {
                 "broker_id": each.broker_id,
                 "host": endpoint.host,
@@ -49,7 +45,7 @@ def handle_describe_cluster(
         raise KafkaError(ErrorCode.unsupported_endpoint_type, f"endpoint type {kind} is neither 1 nor 2")
     return respond(
         context,
-        DescribeClusterResponse(
+        answers.DescribeClusterResponse(
             error_code=ErrorCode.none,
             endpoint_type=kind,
             cluster_id=broker.cluster_id,
@@ -78,7 +74,7 @@ def handle_describe_controllers(
     voters, leader = {voter.key.id for voter in node.quorum.voters}, node.quorum.leader
     return respond(
         context,
-        DescribeClusterResponse(
+        answers.DescribeClusterResponse(
             error_code=ErrorCode.none,
             endpoint_type=_CONTROLLERS,
             cluster_id=node.cluster_id,
@@ -91,7 +87,7 @@ def handle_describe_controllers(
     )
 
 
-def _controllers(node: ServingNode) -> list[DescribeClusterBroker]:
+def _controllers(node: ServingNode) -> list[answers.DescribeClusterBroker]:
     return [
         {
             "broker_id": voter.key.id,
@@ -116,7 +112,9 @@ def handle_unregister_broker(
         )
         return respond(
             context,
-            UnregisterBrokerResponse(error_code=wire_code(answer.error), error_message=answer.error_message),
+            answers.UnregisterBrokerResponse(
+                error_code=wire_code(answer.error), error_message=answer.error_message
+            ),
         )
 
     return node.later(unregister)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import AnyAnswer
+from quorate.broker.apis import answers
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.leader_readiness import LeaderReadiness
@@ -115,18 +115,18 @@ def endpoint_of(broker: BrokerState, listener: str) -> BrokerEndpoint | None:
     return broker.endpoint(listener)
 
 
-def respond(context: RequestContext, answer: AnyAnswer) -> Response:
+def respond(context: RequestContext, answer: answers.AnyAnswer) -> Response:
     """Build the response of the request's API and version; fields that the version lacks are dropped."""
     return build(response_type(context.api, context.version), **answer)
 
 
-async def encoded_in_slices(context: RequestContext, answer: AnyAnswer) -> EncodedResponse:
+async def encoded_in_slices(context: RequestContext, answer: answers.AnyAnswer) -> EncodedResponse:
     """Encode a response in slices, so that a large one lets other tasks run every few milliseconds. Arrays
     may be generators, which are walked meanwhile (`encode_in_slices`)."""
     return EncodedResponse(await encode_in_slices(response_type(context.api, context.version), answer))
 
 
-def respond_in_slices(context: RequestContext, answer: AnyAnswer) -> Deferred:
+def respond_in_slices(context: RequestContext, answer: answers.AnyAnswer) -> Deferred:
     """Make a large answer when it is about to be sent: however many a client asks for without reading, one of
     them takes memory. Requests behind it are handled meanwhile."""
     deferred = Deferred()

@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.apis import answers
 from quorate.broker.apis.alter_configs import CLIENT_METRICS, LOGGER, check_is_here, config_type
-from quorate.broker.apis.answers import (
-    ConfigResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    ListConfigResourcesResponse,
-)
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.loggers import DYNAMIC_BROKER_LOGGER, describe_loggers
@@ -62,14 +56,14 @@ async def handle_describe_configs(
             await slices.pause()
     results = (_resource(broker, asked, request) for asked in request.resources)
     if len(request.resources) <= _AT_ONCE:
-        return respond(context, DescribeConfigsResponse(results=results))
-    return respond_in_slices(context, DescribeConfigsResponse(results=results))
+        return respond(context, answers.DescribeConfigsResponse(results=results))
+    return respond_in_slices(context, answers.DescribeConfigsResponse(results=results))
 
 
 def _resource(
     broker: Broker, asked: "DescribeConfigsResource", request: "DescribeConfigsRequest"
-) -> DescribeConfigsResult:
-    head: DescribeConfigsResult = {
+) -> answers.DescribeConfigsResult:
+    head: answers.DescribeConfigsResult = {
         "resource_type": asked.resource_type,
         "resource_name": asked.resource_name,
     }
@@ -91,7 +85,7 @@ def _resource(
 
 def _entries(
     broker: Broker, kind: int, name: str, request: "DescribeConfigsRequest"
-) -> Iterator[DescribeConfigsResourceResult]:
+) -> Iterator[answers.DescribeConfigsResourceResult]:
     static = broker.config.static
     image = broker.image
     match kind:
@@ -126,7 +120,7 @@ def _entries(
 
 def _entry(
     each: ConfigDescription, synonyms: Iterable[ConfigSynonym], request: "DescribeConfigsRequest"
-) -> DescribeConfigsResourceResult:
+) -> answers.DescribeConfigsResourceResult:
     return _described(
         each.key,
         request,
@@ -138,7 +132,7 @@ def _entry(
     )
 
 
-def _of_logger(name: str, level: str) -> DescribeConfigsResourceResult:
+def _of_logger(name: str, level: str) -> answers.DescribeConfigsResourceResult:
     return {
         "name": name,
         "value": level,
@@ -153,7 +147,7 @@ def _of_logger(name: str, level: str) -> DescribeConfigsResourceResult:
 
 def _of_node(
     broker: Broker, key: ConfigKey, request: "DescribeConfigsRequest"
-) -> DescribeConfigsResourceResult:
+) -> answers.DescribeConfigsResourceResult:
     """Describe a key that only server.properties sets."""
     config = broker.config
     value, is_set = config.values[key.name], key.name in config.from_file
@@ -182,7 +176,7 @@ def _described(
     source: ConfigSource,
     synonyms: Iterable[ConfigSynonym],
     read_only: bool = False,
-) -> DescribeConfigsResourceResult:
+) -> answers.DescribeConfigsResourceResult:
     return {
         "name": name,
         "value": value,
@@ -209,16 +203,19 @@ def handle_list_config_resources(
     elif not asked <= set(map(int, _LISTED_TYPES)):
         return respond(
             context,
-            ListConfigResourcesResponse(error_code=WireErrorCode.unsupported_version, config_resources=()),
+            answers.ListConfigResourcesResponse(
+                error_code=WireErrorCode.unsupported_version, config_resources=()
+            ),
         )
-    resources: Iterator[ConfigResource] = (
+    resources: Iterator[answers.ConfigResource] = (
         {"resource_name": name, "resource_type": int(kind)}
         for kind in _LISTED_TYPES
         if kind in asked
         for name in _resource_names(broker.image, kind)
     )
     return respond_in_slices(
-        context, ListConfigResourcesResponse(error_code=WireErrorCode.none, config_resources=resources)
+        context,
+        answers.ListConfigResourcesResponse(error_code=WireErrorCode.none, config_resources=resources),
     )
 
 
@@ -235,7 +232,7 @@ def _resource_names(image: MetadataImage, kind: int) -> Iterator[str]:
             pass
 
 
-def _refuse(request: "DescribeConfigsRequest", refusal: Refusal) -> DescribeConfigsResponse:
+def _refuse(request: "DescribeConfigsRequest", refusal: Refusal) -> answers.DescribeConfigsResponse:
     return {
         "results": (
             {

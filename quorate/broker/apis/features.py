@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.apis.answers import UpdateFeaturesResponse
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import ServingNode, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, wait_changed
@@ -109,10 +109,10 @@ def _upgrades_quorum(node: ServingNode, update: FeatureUpdate) -> bool:
     )
 
 
-def _outcome(request: "WireRequest", outcome: Refusal) -> UpdateFeaturesResponse:
+def _outcome(request: "WireRequest", outcome: Refusal) -> answers.UpdateFeaturesResponse:
     """Return the one outcome of all updates. Below version 2 each has a row of its own, too."""
     code, message = outcome.code, outcome.message
-    said: UpdateFeaturesResponse = {"error_code": code, "error_message": message}
+    said: answers.UpdateFeaturesResponse = {"error_code": code, "error_message": message}
     if outcome.version <= _LAST_VERSION_WITH_ROWS:
         said["results"] = (
             {"error_code": code, "error_message": message, "feature": each.feature}

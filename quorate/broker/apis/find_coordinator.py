@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.apis.answers import FindCoordinatorCoordinator, FindCoordinatorResponse
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.named_leaders import wait_settled
@@ -114,13 +114,13 @@ def _respond(
     keys = request.coordinator_keys
     if context.version < 4:
         return respond(context, _alone(find(*keys)))
-    found = (FindCoordinatorCoordinator(key=key, **find(key)) for key in keys)
+    found = (answers.FindCoordinatorCoordinator(key=key, **find(key)) for key in keys)
     if len(keys) <= _AT_ONCE:
-        return respond(context, FindCoordinatorResponse(coordinators=found))
-    return respond_in_slices(context, FindCoordinatorResponse(coordinators=found))
+        return respond(context, answers.FindCoordinatorResponse(coordinators=found))
+    return respond_in_slices(context, answers.FindCoordinatorResponse(coordinators=found))
 
 
-def _alone(found: _Found) -> FindCoordinatorResponse:
+def _alone(found: _Found) -> answers.FindCoordinatorResponse:
     """Return the answer for one group, before version 4."""
     return {
         "error_code": found["error_code"],
@@ -161,7 +161,7 @@ def _nobody(error: WireErrorCode, message: str | None) -> _Found:
     return {"error_code": error, "error_message": message, "node_id": -1, "host": "", "port": -1}
 
 
-def _refuse(request: "FindCoordinatorRequest", refusal: Refusal) -> FindCoordinatorResponse:
+def _refuse(request: "FindCoordinatorRequest", refusal: Refusal) -> answers.FindCoordinatorResponse:
     nobody = _nobody(refusal.code, refusal.message)
     if refusal.version < 4:
         return _alone(nobody)

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    ConsumerGroupDescribeDescribedGroup,
-    ConsumerGroupDescribeResponse,
-    DeletableGroupResult,
-    DeleteGroupsResponse,
-    DescribedGroupMember,
-    DescribeGroupsDescribedGroup,
-    DescribeGroupsResponse,
-    ListGroupsResponse,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond_in_slices
@@ -45,10 +36,10 @@ async def _list(broker: Broker, context: RequestContext, request: "ListGroupsReq
     wanted = await in_slices(GroupFilter.steps(states=request.states_filter, types=request.types_filter))
     found = await broker.groups.administration.groups(wanted)
     if isinstance(found, ErrorCode):
-        return await encoded_in_slices(context, ListGroupsResponse(error_code=found, groups=()))
+        return await encoded_in_slices(context, answers.ListGroupsResponse(error_code=found, groups=()))
     return await encoded_in_slices(
         context,
-        ListGroupsResponse(
+        answers.ListGroupsResponse(
             error_code=ErrorCode.none,
             groups=(
                 {
@@ -70,15 +61,17 @@ def handle_describe_groups(
     operations = ALL_OF_A_GROUP if request.include_authorized_operations else NOT_ASKED
     return respond_in_slices(
         context,
-        DescribeGroupsResponse(
+        answers.DescribeGroupsResponse(
             groups=(_group(broker, context.version, group_id, operations) for group_id in request.groups)
         ),
     )
 
 
-def _group(broker: Broker, version: int, group_id: str, operations: int) -> DescribeGroupsDescribedGroup:
+def _group(
+    broker: Broker, version: int, group_id: str, operations: int
+) -> answers.DescribeGroupsDescribedGroup:
     """A group that is not there is dead; from version 6 on that is an error too (KIP-1043)."""
-    nothing: DescribeGroupsDescribedGroup = {
+    nothing: answers.DescribeGroupsDescribedGroup = {
         "group_id": group_id,
         "protocol_type": "",
         "protocol_data": "",
@@ -108,7 +101,7 @@ def _group(broker: Broker, version: int, group_id: str, operations: int) -> Desc
     }
 
 
-def _members(members: tuple[MemberDescription, ...]) -> Iterator[DescribedGroupMember]:
+def _members(members: tuple[MemberDescription, ...]) -> Iterator[answers.DescribedGroupMember]:
     for each in members:
         yield {
             "member_id": each.member_id,
@@ -125,20 +118,20 @@ def handle_consumer_group_describe(
 ) -> Answer:
     return respond_in_slices(
         context,
-        ConsumerGroupDescribeResponse(
+        answers.ConsumerGroupDescribeResponse(
             groups=(_no_consumer_group(broker, each) for each in request.group_ids)
         ),
     )
 
 
-def _no_consumer_group(broker: Broker, group_id: str) -> ConsumerGroupDescribeDescribedGroup:
+def _no_consumer_group(broker: Broker, group_id: str) -> answers.ConsumerGroupDescribeDescribedGroup:
     error, message = _why_none(broker, group_id)
     return _refused_consumer_group(group_id, error, message)
 
 
 def _refused_consumer_group(
     group_id: str, error: ErrorCode, message: str | None
-) -> ConsumerGroupDescribeDescribedGroup:
+) -> answers.ConsumerGroupDescribeDescribedGroup:
     return {
         "error_code": error,
         "error_message": message,
@@ -185,13 +178,13 @@ async def _delete(broker: Broker, context: RequestContext, request: "DeleteGroup
         await slices.pause()
     if wanted:
         await all_known.wait()
-    results: Iterator[DeletableGroupResult] = (
+    results: Iterator[answers.DeletableGroupResult] = (
         {"group_id": each, "error_code": outcomes[each]} for each in wanted
     )
-    return await encoded_in_slices(context, DeleteGroupsResponse(results=results))
+    return await encoded_in_slices(context, answers.DeleteGroupsResponse(results=results))
 
 
-def _refuse_described(request: "DescribeGroupsRequest", refusal: Refusal) -> DescribeGroupsResponse:
+def _refuse_described(request: "DescribeGroupsRequest", refusal: Refusal) -> answers.DescribeGroupsResponse:
     return {
         "groups": (
             {
@@ -210,13 +203,13 @@ def _refuse_described(request: "DescribeGroupsRequest", refusal: Refusal) -> Des
 
 def _refuse_consumer_groups(
     request: "ConsumerGroupDescribeRequest", refusal: Refusal
-) -> ConsumerGroupDescribeResponse:
+) -> answers.ConsumerGroupDescribeResponse:
     return {
         "groups": (_refused_consumer_group(each, refusal.code, refusal.message) for each in request.group_ids)
     }
 
 
-def _refuse_deleted(request: "DeleteGroupsRequest", refusal: Refusal) -> DeleteGroupsResponse:
+def _refuse_deleted(request: "DeleteGroupsRequest", refusal: Refusal) -> answers.DeleteGroupsResponse:
     return {"results": ({"group_id": each, "error_code": refusal.code} for each in request.groups_names)}
 
 

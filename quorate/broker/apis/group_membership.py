@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    HeartbeatResponse,
-    JoinGroupResponse,
-    LeaveGroupMemberResponse,
-    LeaveGroupResponse,
-    SyncGroupResponse,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.groups import (
@@ -86,7 +80,7 @@ def _ms(duration: timedelta) -> int:
     return round(duration.total_seconds() * 1000)
 
 
-def _joined(context: RequestContext, result: JoinResult) -> JoinGroupResponse:
+def _joined(context: RequestContext, result: JoinResult) -> answers.JoinGroupResponse:
     protocol = result.protocol
     if protocol is None and context.version < 7:
         protocol = ""
@@ -130,7 +124,7 @@ async def handle_sync_group(broker: Broker, context: RequestContext, request: "S
 def _synced(context: RequestContext, result: SyncResult) -> Response:
     return respond(
         context,
-        SyncGroupResponse(
+        answers.SyncGroupResponse(
             error_code=result.error,
             protocol_type=result.protocol_type,
             protocol_name=result.protocol,
@@ -146,7 +140,7 @@ def handle_heartbeat(broker: Broker, context: RequestContext, request: "Heartbea
         instance_id=request.group_instance_id,
         generation=request.generation_id,
     )
-    return respond(context, HeartbeatResponse(error_code=broker.groups.heartbeat(ref)))
+    return respond(context, answers.HeartbeatResponse(error_code=broker.groups.heartbeat(ref)))
 
 
 async def handle_leave_group(broker: Broker, context: RequestContext, request: "LeaveGroupRequest") -> Answer:
@@ -154,11 +148,13 @@ async def handle_leave_group(broker: Broker, context: RequestContext, request: "
         (only,) = request.members
         return respond(
             context,
-            LeaveGroupResponse(error_code=broker.groups.leave(request.group_id, only.member_id, None)),
+            answers.LeaveGroupResponse(
+                error_code=broker.groups.leave(request.group_id, only.member_id, None)
+            ),
         )
     error = broker.groups.check(request.group_id)
     if error is not ErrorCode.none:
-        return respond(context, LeaveGroupResponse(error_code=error))
+        return respond(context, answers.LeaveGroupResponse(error_code=error))
     slices = Slices()
     left: list[ErrorCode] = []
     for each in request.members:
@@ -166,7 +162,7 @@ async def handle_leave_group(broker: Broker, context: RequestContext, request: "
             broker.groups.leave(request.group_id, each.member_id, each.group_instance_id, each.reason or "")
         )
         await slices.pause()
-    members: Iterator[LeaveGroupMemberResponse] = (
+    members: Iterator[answers.LeaveGroupMemberResponse] = (
         {
             "member_id": each.member_id,
             "group_instance_id": each.group_instance_id,
@@ -175,11 +171,11 @@ async def handle_leave_group(broker: Broker, context: RequestContext, request: "
         for each, outcome in zip(request.members, left, strict=True)
     )
     if len(left) <= _AT_ONCE:
-        return respond(context, LeaveGroupResponse(error_code=ErrorCode.none, members=members))
-    return respond_in_slices(context, LeaveGroupResponse(error_code=ErrorCode.none, members=members))
+        return respond(context, answers.LeaveGroupResponse(error_code=ErrorCode.none, members=members))
+    return respond_in_slices(context, answers.LeaveGroupResponse(error_code=ErrorCode.none, members=members))
 
 
-def _refuse_join(request: "JoinGroupRequest", refusal: Refusal) -> JoinGroupResponse:
+def _refuse_join(request: "JoinGroupRequest", refusal: Refusal) -> answers.JoinGroupResponse:
     return {
         "error_code": refusal.code,
         "generation_id": -1,

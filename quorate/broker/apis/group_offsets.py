@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, cast
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    OffsetCommitResponse,
-    OffsetCommitResponseTopic,
-    OffsetDeleteResponse,
-    OffsetDeleteResponseTopic,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.groups import CommittedOffset, MemberRef, OffsetToCommit
@@ -186,10 +177,10 @@ class _Commit:
             return
         topics = _committed_topics(self._request.topics, self._topics, self._errors)
         if len(self._errors) + len(self._request.topics) <= _AT_ONCE:
-            self.deferred.complete(respond(self._context, OffsetCommitResponse(topics=topics)))
+            self.deferred.complete(respond(self._context, answers.OffsetCommitResponse(topics=topics)))
         else:
             self.deferred.complete_with(
-                lambda: encoded_in_slices(self._context, OffsetCommitResponse(topics=topics))
+                lambda: encoded_in_slices(self._context, answers.OffsetCommitResponse(topics=topics))
             )
 
 
@@ -197,7 +188,7 @@ def _committed_topics(
     topics: "Sequence[OffsetCommitRequestTopic]",
     asked: Sequence[_AskedTopic],
     outcome: Sequence[ErrorCode],
-) -> Iterator[OffsetCommitResponseTopic]:
+) -> Iterator[answers.OffsetCommitResponseTopic]:
     errors = iter(outcome)
     for topic, each in zip(topics, asked, strict=True):
         yield {
@@ -214,11 +205,11 @@ def handle_offset_fetch(broker: Broker, context: RequestContext, request: "Offse
     offsets must not look like uncommitted ones."""
     asked = request.groups
     if context.version >= 8:
-        values = OffsetFetchResponse(groups=(_group(broker, context, each) for each in asked))
+        values = answers.OffsetFetchResponse(groups=(_group(broker, context, each) for each in asked))
     else:
         (only,) = asked
         topics, error = _topics_of(broker, context, only)
-        values = OffsetFetchResponse(error_code=error, topics=topics)
+        values = answers.OffsetFetchResponse(error_code=error, topics=topics)
     if all(_is_small(each.topics) for each in asked) and len(asked) <= _GROUPS_AT_ONCE:
         return respond(context, values)
     return respond_in_slices(context, values)
@@ -231,14 +222,14 @@ def _is_small(topics: "Sequence[OffsetFetchRequestTopics] | None") -> bool:
 
 def _group(
     broker: Broker, context: RequestContext, asked: "OffsetFetchRequestGroup"
-) -> OffsetFetchResponseGroup:
+) -> answers.OffsetFetchResponseGroup:
     topics, error = _topics_of(broker, context, asked)
     return {"group_id": asked.group_id, "error_code": error, "topics": topics}
 
 
 def _topics_of(
     broker: Broker, context: RequestContext, asked: "OffsetFetchRequestGroup"
-) -> tuple[Iterator[OffsetFetchResponseTopics], ErrorCode]:
+) -> tuple[Iterator[answers.OffsetFetchResponseTopics], ErrorCode]:
     group_id, topics = asked.group_id, asked.topics
     error = broker.groups.check(group_id)
     if topics is None:
@@ -248,7 +239,7 @@ def _topics_of(
 
 def _everything(
     broker: Broker, context: RequestContext, group_id: str, error: ErrorCode
-) -> Iterator[OffsetFetchResponseTopics]:
+) -> Iterator[answers.OffsetFetchResponseTopics]:
     for name, offsets in broker.groups.committed(group_id):
         partitions = (_partition(index, held, error) for index, held in offsets)
         yield {**_named_topic(broker, context, name), "partitions": partitions}
@@ -260,7 +251,7 @@ def _asked_for(
     group_id: str,
     asked: "Iterable[OffsetFetchRequestTopics]",
     error: ErrorCode,
-) -> Iterator[OffsetFetchResponseTopics]:
+) -> Iterator[answers.OffsetFetchResponseTopics]:
     for each in asked:
         topic = _asked_topic(broker, context, each)
         partitions = _partitions(broker, group_id, topic, each.partition_indexes, error)
@@ -269,7 +260,7 @@ def _asked_for(
 
 def _partitions(
     broker: Broker, group_id: str, topic: _AskedTopic, indexes: Iterable[int], error: ErrorCode
-) -> Iterator[OffsetFetchResponsePartitions]:
+) -> Iterator[answers.OffsetFetchResponsePartitions]:
     """Describe the partitions. One without an offset is answered with -1, which is no error."""
     for index in indexes:
         now = broker.groups.check(group_id)
@@ -281,7 +272,9 @@ def _partitions(
             yield _partition(index, broker.groups.fetch_offset(group_id, topic.name, index), error)
 
 
-def _partition(index: int, held: CommittedOffset | None, error: ErrorCode) -> OffsetFetchResponsePartitions:
+def _partition(
+    index: int, held: CommittedOffset | None, error: ErrorCode
+) -> answers.OffsetFetchResponsePartitions:
     return {
         "partition_index": index,
         "committed_offset": -1 if held is None else held.offset,
@@ -314,10 +307,12 @@ async def _delete_offsets(
     if asked:  # Kafka does not look at the group otherwise
         whole, outcomes = await _outcome(broker, request.group_id, asked)
     if whole is not ErrorCode.none:
-        return await encoded_in_slices(context, OffsetDeleteResponse(error_code=whole, topics=()))
+        return await encoded_in_slices(context, answers.OffsetDeleteResponse(error_code=whole, topics=()))
     return await encoded_in_slices(
         context,
-        OffsetDeleteResponse(error_code=whole, topics=_deleted_topics(request, known, iter(outcomes))),
+        answers.OffsetDeleteResponse(
+            error_code=whole, topics=_deleted_topics(request, known, iter(outcomes))
+        ),
     )
 
 
@@ -338,7 +333,7 @@ async def _outcome(
 
 def _deleted_topics(
     request: "OffsetDeleteRequest", known: Sequence[bool], outcomes: Iterator[ErrorCode]
-) -> Iterator[OffsetDeleteResponseTopic]:
+) -> Iterator[answers.OffsetDeleteResponseTopic]:
     there = iter(known)
     for topic in request.topics:
         yield {
@@ -359,7 +354,7 @@ def _as_asked(topic: "_ById | _ByName") -> _InItsWords:
     return {"topic_id": cast("_ById", topic).topic_id} if named is None else {"name": named}
 
 
-def _refuse_commit(request: "OffsetCommitRequest", refusal: Refusal) -> OffsetCommitResponse:
+def _refuse_commit(request: "OffsetCommitRequest", refusal: Refusal) -> answers.OffsetCommitResponse:
     return {
         "topics": (
             {
@@ -374,11 +369,11 @@ def _refuse_commit(request: "OffsetCommitRequest", refusal: Refusal) -> OffsetCo
     }
 
 
-def _refuse_fetch(request: "OffsetFetchRequest", refusal: Refusal) -> OffsetFetchResponse:
+def _refuse_fetch(request: "OffsetFetchRequest", refusal: Refusal) -> answers.OffsetFetchResponse:
     code = refusal.code
     if refusal.version >= 8:
         return {"groups": ({"group_id": group.group_id, "error_code": code} for group in request.groups)}
-    topics: Iterator[OffsetFetchResponseTopics] = (
+    topics: Iterator[answers.OffsetFetchResponseTopics] = (
         {
             **_as_asked(topic),
             "partitions": (

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.apis.answers import (
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-    AssignReplicasToDirsResponse,
-    DescribeLogDirsPartition,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-    DirectoryData,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, ServingNode, encoded_in_slices, respond
 from quorate.broker.controller.operations import MAX_ASSIGNMENTS
@@ -71,7 +62,8 @@ async def _assign(node: ServingNode, context: RequestContext, request: "WireAssi
                 await slices.pause()
     if len(assignments) > MAX_ASSIGNMENTS:
         return respond(
-            context, AssignReplicasToDirsResponse(error_code=WireErrorCode.invalid_request, directories=())
+            context,
+            answers.AssignReplicasToDirsResponse(error_code=WireErrorCode.invalid_request, directories=()),
         )
     answer = await node.channel.ask(
         AssignReplicasToDirsRequest(
@@ -83,11 +75,11 @@ async def _assign(node: ServingNode, context: RequestContext, request: "WireAssi
     )
     if answer.error is not ErrorCode.NONE:
         return respond(
-            context, AssignReplicasToDirsResponse(error_code=wire_code(answer.error), directories=())
+            context, answers.AssignReplicasToDirsResponse(error_code=wire_code(answer.error), directories=())
         )
     return await encoded_in_slices(
         context,
-        AssignReplicasToDirsResponse(
+        answers.AssignReplicasToDirsResponse(
             error_code=WireErrorCode.none, directories=_assigned(request, answer.results)
         ),
     )
@@ -95,7 +87,7 @@ async def _assign(node: ServingNode, context: RequestContext, request: "WireAssi
 
 def _assigned(
     request: "WireAssignments", results: tuple[DirectoryAssignmentResult, ...]
-) -> Iterator[DirectoryData]:
+) -> Iterator[answers.DirectoryData]:
     rest = iter(results)
     for directory in request.directories:
         yield {
@@ -133,7 +125,7 @@ async def _move(broker: Broker, context: RequestContext, request: "AlterReplicaL
     for (name, index), path in wanted.items():
         results.setdefault(name, {})[index] = await _begin_move(broker, name, index, path)
         await slices.pause()
-    return await encoded_in_slices(context, AlterReplicaLogDirsResponse(results=_moved(results)))
+    return await encoded_in_slices(context, answers.AlterReplicaLogDirsResponse(results=_moved(results)))
 
 
 async def _begin_move(broker: Broker, topic: str, partition_id: int, path: str) -> WireErrorCode:
@@ -144,7 +136,7 @@ async def _begin_move(broker: Broker, topic: str, partition_id: int, path: str) 
     return WireErrorCode.none
 
 
-def _moved(results: dict[str, dict[int, WireErrorCode]]) -> Iterator[AlterReplicaLogDirTopicResult]:
+def _moved(results: dict[str, dict[int, WireErrorCode]]) -> Iterator[answers.AlterReplicaLogDirTopicResult]:
     for name in list(results):
         # Freed as it is answered: a hundred thousand at once take as long as the rest.
         partitions = results.pop(name)
@@ -173,7 +165,7 @@ async def _describe(broker: Broker, context: RequestContext, request: "DescribeL
             await slices.pause()
     return await encoded_in_slices(
         context,
-        DescribeLogDirsResponse(
+        answers.DescribeLogDirsResponse(
             error_code=WireErrorCode.none, results=_directories(broker.replicas.directories.reports(), wanted)
         ),
     )
@@ -181,7 +173,7 @@ async def _describe(broker: Broker, context: RequestContext, request: "DescribeL
 
 async def _directories(
     directories: list[DirectoryReport], wanted: _Wanted
-) -> AsyncIterator[DescribeLogDirsResult]:
+) -> AsyncIterator[answers.DescribeLogDirsResult]:
     for each in directories:
         if each.space is None:
             yield {"error_code": WireErrorCode.kafka_storage_error, "log_dir": each.path}
@@ -207,12 +199,12 @@ async def _by_topic(directory: DirectoryReport, wanted: _Wanted) -> _Found:
     return found
 
 
-def _held_topics(found: _Found) -> Iterator[DescribeLogDirsTopic]:
+def _held_topics(found: _Found) -> Iterator[answers.DescribeLogDirsTopic]:
     for topic in sorted(found):
         yield {"name": topic, "partitions": _held_partitions(found[topic])}
 
 
-def _held_partitions(logs: dict[int, Log | FutureProgress]) -> Iterator[DescribeLogDirsPartition]:
+def _held_partitions(logs: dict[int, Log | FutureProgress]) -> Iterator[answers.DescribeLogDirsPartition]:
     for partition_id in sorted(logs):
         opened = logs[partition_id]
         if isinstance(opened, FutureProgress):
@@ -227,7 +219,9 @@ def _held_partitions(logs: dict[int, Log | FutureProgress]) -> Iterator[Describe
         }
 
 
-def _refuse_moves(request: "AlterReplicaLogDirsRequest", refusal: Refusal) -> AlterReplicaLogDirsResponse:
+def _refuse_moves(
+    request: "AlterReplicaLogDirsRequest", refusal: Refusal
+) -> answers.AlterReplicaLogDirsResponse:
     return {
         "results": (
             {
@@ -242,7 +236,7 @@ def _refuse_moves(request: "AlterReplicaLogDirsRequest", refusal: Refusal) -> Al
     }
 
 
-def _refuse_description(request: object, refusal: Refusal) -> DescribeLogDirsResponse:
+def _refuse_description(request: object, refusal: Refusal) -> answers.DescribeLogDirsResponse:
     # Below version 3 there is room in a directory alone, and clients take none at all for missing rights.
     if refusal.version >= 3:
         return {"error_code": refusal.code, "results": ()}

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-    EpochEndOffset,
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, ServingNode, encoded_in_slices, respond, respond_in_slices
@@ -54,7 +45,7 @@ async def _list(node: ServingNode, context: RequestContext, request: "ListOffset
     named = await _named(request)
     return await encoded_in_slices(
         context,
-        ListOffsetsResponse(
+        answers.ListOffsetsResponse(
             topics=(
                 {"name": topic.name, "partitions": _listed(node, context, topic, named)}
                 for topic in request.topics
@@ -76,7 +67,7 @@ async def _named(request: "ListOffsetsRequest") -> Counter[tuple[str, int]]:
 
 async def _listed(
     node: ServingNode, context: RequestContext, topic: "ListOffsetsTopic", named: Counter[tuple[str, int]]
-) -> AsyncIterator[ListOffsetsPartitionResponse]:
+) -> AsyncIterator[answers.ListOffsetsPartitionResponse]:
     for part in topic.partitions:
         if named[topic.name, part.partition_index] > 1:
             yield _not_listed(part, ErrorCode.invalid_request)
@@ -92,7 +83,7 @@ def _asks_for_what_it_may(timestamp: int, version: int) -> bool:
     return timestamp >= 0 or version >= _SPECIAL_SINCE.get(timestamp, version + 1)
 
 
-def _not_listed(part: "ListOffsetsPartition", error: ErrorCode) -> ListOffsetsPartitionResponse:
+def _not_listed(part: "ListOffsetsPartition", error: ErrorCode) -> answers.ListOffsetsPartitionResponse:
     return {
         "partition_index": part.partition_index,
         "error_code": error,
@@ -111,7 +102,7 @@ def _known_to(error: ErrorCode, version: int) -> ErrorCode:
 
 async def _list_one(
     node: ServingNode, context: RequestContext, topic: str, part: "ListOffsetsPartition"
-) -> ListOffsetsPartitionResponse:
+) -> answers.ListOffsetsPartitionResponse:
     if topic == CLUSTER_METADATA:
         listed = await node.cluster_metadata.list_offset(part.partition_index, part.timestamp)
         return {
@@ -143,7 +134,7 @@ def handle_offset_for_leader_epoch(
 ) -> Answer:
     """Answer for each partition as it is at one moment; many in slices. A controller has the metadata log
     alone."""
-    topics: Iterator[OffsetForLeaderTopicResult] = (
+    topics: Iterator[answers.OffsetForLeaderTopicResult] = (
         {
             "topic": topic.topic,
             "partitions": _epoch_ends(node, topic),
@@ -151,16 +142,16 @@ def handle_offset_for_leader_epoch(
         for topic in request.topics
     )
     if sum(1 + len(topic.partitions) for topic in request.topics) <= _AT_ONCE:
-        return respond(context, OffsetForLeaderEpochResponse(topics=topics))
-    return respond_in_slices(context, OffsetForLeaderEpochResponse(topics=topics))
+        return respond(context, answers.OffsetForLeaderEpochResponse(topics=topics))
+    return respond_in_slices(context, answers.OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _epoch_ends(node: ServingNode, topic: "OffsetForLeaderTopic") -> Iterator[EpochEndOffset]:
+def _epoch_ends(node: ServingNode, topic: "OffsetForLeaderTopic") -> Iterator[answers.EpochEndOffset]:
     for part in topic.partitions:
         yield _epoch_end(node, topic.topic, part)
 
 
-def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") -> EpochEndOffset:
+def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") -> answers.EpochEndOffset:
     if topic == CLUSTER_METADATA:
         epoch, end = node.cluster_metadata.end_of_epoch(Epoch(part.leader_epoch))
         return {
@@ -185,7 +176,7 @@ def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") 
     }
 
 
-def _no_epoch_end(part: "OffsetForLeaderPartition", error: ErrorCode) -> EpochEndOffset:
+def _no_epoch_end(part: "OffsetForLeaderPartition", error: ErrorCode) -> answers.EpochEndOffset:
     return {"error_code": error, "partition": part.partition, "leader_epoch": -1, "end_offset": -1}
 
 
@@ -219,7 +210,7 @@ async def _delete_records(
     await pending.wait()
     results = dict(zip(items, pending.results(), strict=True))
     return await encoded_in_slices(
-        context, DeleteRecordsResponse(topics=_deleted_topics(asked, refused, results))
+        context, answers.DeleteRecordsResponse(topics=_deleted_topics(asked, refused, results))
     )
 
 
@@ -234,7 +225,7 @@ def _deleted_topics(
     asked: dict[str, dict[int, None]],
     refused: dict[_Partition, ErrorCode],
     results: dict[_Partition, DeleteRecordsResult],
-) -> Iterator[DeleteRecordsTopicResult]:
+) -> Iterator[answers.DeleteRecordsTopicResult]:
     for name in list(asked):
         # Freed as it is answered: a hundred thousand at once take as long as the rest.
         indexes = asked.pop(name)
@@ -246,7 +237,7 @@ def _deleted_topics(
 
 def _deleted(
     key: _Partition, refused: dict[_Partition, ErrorCode], results: dict[_Partition, DeleteRecordsResult]
-) -> DeleteRecordsPartitionResult:
+) -> answers.DeleteRecordsPartitionResult:
     if key in refused:
         return {"partition_index": key[1], "low_watermark": -1, "error_code": refused[key]}
     result = results[key]
@@ -257,7 +248,7 @@ def _deleted(
     }
 
 
-def _refuse_list(request: "ListOffsetsRequest", refusal: Refusal) -> ListOffsetsResponse:
+def _refuse_list(request: "ListOffsetsRequest", refusal: Refusal) -> answers.ListOffsetsResponse:
     return {
         "topics": (
             {
@@ -269,7 +260,9 @@ def _refuse_list(request: "ListOffsetsRequest", refusal: Refusal) -> ListOffsets
     }
 
 
-def _refuse_epochs(request: "OffsetForLeaderEpochRequest", refusal: Refusal) -> OffsetForLeaderEpochResponse:
+def _refuse_epochs(
+    request: "OffsetForLeaderEpochRequest", refusal: Refusal
+) -> answers.OffsetForLeaderEpochResponse:
     return {
         "topics": (
             {
@@ -281,7 +274,7 @@ def _refuse_epochs(request: "OffsetForLeaderEpochRequest", refusal: Refusal) -> 
     }
 
 
-def _refuse_deletion(request: "DeleteRecordsRequest", refusal: Refusal) -> DeleteRecordsResponse:
+def _refuse_deletion(request: "DeleteRecordsRequest", refusal: Refusal) -> answers.DeleteRecordsResponse:
     return {
         "topics": (
             {

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    DescribeTopicPartitionsCursor,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.authorized_operations import ALL_OF_A_TOPIC, ALL_OF_THE_CLUSTER, NOT_ASKED
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, CLUSTER_METADATA_ID
@@ -188,7 +179,7 @@ def _is_small(broker: Broker, context: RequestContext, request: "MetadataRequest
 
 def _all_topics(
     broker: Broker, topics: Sequence[TopicState], listener: str
-) -> Iterator[MetadataResponseTopic]:
+) -> Iterator[answers.MetadataResponseTopic]:
     for topic in topics:
         if broker.image.topic_by_id(topic.topic_id) is not None:
             yield _topic(broker, topic, listener)
@@ -196,7 +187,7 @@ def _all_topics(
 
 def _named_topics(
     broker: Broker, context: RequestContext, request: "MetadataRequest", errors: dict[str, ErrorCode]
-) -> Iterator[MetadataResponseTopic]:
+) -> Iterator[answers.MetadataResponseTopic]:
     listener = context.connection.listener
     by_id = _by_id(request)
     for asked in request.topics or ():
@@ -209,7 +200,7 @@ def _named_topics(
 
 def _answer(
     broker: Broker, context: RequestContext, request: "MetadataRequest", errors: dict[str, ErrorCode]
-) -> MetadataResponse:
+) -> answers.MetadataResponse:
     """Return the response's values; its topics and their partitions are described as they are asked for."""
     image, listener = broker.image, context.connection.listener
     described = (
@@ -222,9 +213,10 @@ def _answer(
     lately = set(broker.replicas.lost_leaders.recent(within_s=_LISTED_S))
     operations = ALL_OF_A_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
     topics = (
-        MetadataResponseTopic({**each, "topic_authorized_operations": operations}) for each in described
+        answers.MetadataResponseTopic({**each, "topic_authorized_operations": operations})
+        for each in described
     )
-    brokers: list[MetadataResponseBroker] = [
+    brokers: list[answers.MetadataResponseBroker] = [
         {"node_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}
         for each in image.brokers.values()
         if (not each.fenced or each.broker_id in lately)
@@ -236,7 +228,7 @@ def _answer(
         others = [each for each in brokers if each.get("node_id") != broker.config.node_id]
         if others:
             brokers, controller_id = others, others[0].get("node_id", -1)
-    answer: MetadataResponse = {
+    answer: answers.MetadataResponse = {
         "brokers": brokers,
         "cluster_id": broker.cluster_id,
         "controller_id": controller_id,
@@ -256,7 +248,7 @@ def _by_id(request: "MetadataRequest") -> bool:
 
 def _topic_by_id(
     broker: Broker, context: RequestContext, topic_id: uuid.UUID | None, listener: str
-) -> MetadataResponseTopic:
+) -> answers.MetadataResponseTopic:
     if topic_id == CLUSTER_METADATA_ID:
         return _cluster_metadata_topic(broker)
     topic = None if topic_id is None else broker.image.topic_by_id(topic_id)
@@ -271,7 +263,7 @@ def _topic_by_name(
     asked: "MetadataRequestTopic",
     listener: str,
     errors: dict[str, ErrorCode],
-) -> MetadataResponseTopic:
+) -> answers.MetadataResponseTopic:
     name = asked.name
     if name == CLUSTER_METADATA:
         return _cluster_metadata_topic(broker)
@@ -289,11 +281,13 @@ def _or_empty(context: RequestContext, name: str | None) -> str | None:
     return "" if name is None and context.version < _NULL_NAMES_FROM else name
 
 
-def _no_topic(error: ErrorCode, name: str | None, topic_id: uuid.UUID | None) -> MetadataResponseTopic:
+def _no_topic(
+    error: ErrorCode, name: str | None, topic_id: uuid.UUID | None
+) -> answers.MetadataResponseTopic:
     return {"error_code": error, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": ()}
 
 
-def _topic(broker: Broker, topic: TopicState, listener: str) -> MetadataResponseTopic:
+def _topic(broker: Broker, topic: TopicState, listener: str) -> answers.MetadataResponseTopic:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
@@ -308,7 +302,7 @@ def _topic(broker: Broker, topic: TopicState, listener: str) -> MetadataResponse
 
 def _describe_partition(
     broker: Broker, topic: TopicState, index: int, state: PartitionState, listener: str
-) -> MetadataResponsePartition:
+) -> answers.MetadataResponsePartition:
     error, leader = _served_leader(broker, topic, index, state, listener)
     return {
         "error_code": error,
@@ -347,7 +341,7 @@ def _offline_replicas(broker: Broker, state: PartitionState, listener: str) -> l
     ]
 
 
-def _cluster_metadata_topic(broker: Broker) -> MetadataResponseTopic:
+def _cluster_metadata_topic(broker: Broker) -> answers.MetadataResponseTopic:
     """Describe the metadata log as a topic: every broker serves it, and names the quorum's leader where it
     can."""
     leader = broker.metadata_leader()
@@ -398,7 +392,7 @@ async def handle_describe_topic_partitions(
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     page: list[_TopicPart] = []
     described = 0
-    cursor: DescribeTopicPartitionsCursor | None = None
+    cursor: answers.DescribeTopicPartitionsCursor | None = None
     for name in await _in_order(asked, first, slices):
         await slices.pause()
         if not left:
@@ -416,8 +410,10 @@ async def handle_describe_topic_partitions(
         left -= end - start
     topics = _page_of_topics(broker, page, context.connection.listener)
     if described <= _AT_ONCE:
-        return respond(context, DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor))
-    return respond_in_slices(context, DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor))
+        return respond(context, answers.DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor))
+    return respond_in_slices(
+        context, answers.DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
+    )
 
 
 async def _in_order(asked: Sequence[str], first: str, slices: Slices) -> Iterator[str]:
@@ -431,7 +427,7 @@ async def _in_order(asked: Sequence[str], first: str, slices: Slices) -> Iterato
 
 def _page_of_topics(
     broker: Broker, page: Iterable[_TopicPart], listener: str
-) -> Iterator[DescribeTopicPartitionsResponseTopic]:
+) -> Iterator[answers.DescribeTopicPartitionsResponseTopic]:
     for part in page:
         topic = broker.image.topic(part.name)
         if topic is None:
@@ -447,7 +443,7 @@ def _page_of_topics(
             }
 
 
-def _unknown_topic(broker: Broker, name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown_topic(broker: Broker, name: str) -> answers.DescribeTopicPartitionsResponseTopic:
     if name == CLUSTER_METADATA:
         leader = broker.metadata_leader()
         return {
@@ -473,7 +469,7 @@ def _unknown_topic(broker: Broker, name: str) -> DescribeTopicPartitionsResponse
 
 def _page_of_partitions(
     broker: Broker, topic: TopicState, start: int, end: int, listener: str
-) -> Iterator[DescribeTopicPartitionsResponsePartition]:
+) -> Iterator[answers.DescribeTopicPartitionsResponsePartition]:
     states = tuple(broker.image.partitions(topic.topic_id)[start:end])
     for index, state in enumerate(states, start):
         error, leader = _served_leader(broker, topic, index, state, listener)
@@ -490,7 +486,7 @@ def _page_of_partitions(
         }
 
 
-def _refuse_metadata(request: "MetadataRequest", refusal: Refusal) -> MetadataResponse:
+def _refuse_metadata(request: "MetadataRequest", refusal: Refusal) -> answers.MetadataResponse:
     return {
         "controller_id": -1,
         "topics": (
@@ -507,7 +503,7 @@ def _refuse_metadata(request: "MetadataRequest", refusal: Refusal) -> MetadataRe
 
 def _refuse_topic_partitions(
     request: "DescribeTopicPartitionsRequest", refusal: Refusal
-) -> DescribeTopicPartitionsResponse:
+) -> answers.DescribeTopicPartitionsResponse:
     return {"topics": ({"error_code": refusal.code, "name": topic.name} for topic in request.topics)}
 
 

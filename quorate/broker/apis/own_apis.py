@@ -6,15 +6,7 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    DamagedReplica,
-    DescribeDamageResponse,
-    DescribeStateChangesResponse,
-    DescribeStatesResponse,
-    JournaledChange,
-    PartitionInState,
-    RefetchReplicaResponse,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.controller import partition_phase, replica_phase
@@ -43,7 +35,7 @@ def handle_describe_damage(broker: Broker, context: RequestContext, request: Des
 async def _describe_damage(broker: Broker, context: RequestContext) -> Response:
     return await encoded_in_slices(
         context,
-        DescribeDamageResponse(
+        answers.DescribeDamageResponse(
             error_code=ErrorCode.none,
             damaged=_damaged(await broker.replicas.damage.damages()),
             set_aside=({"path": each.path} for each in broker.replicas.damage.set_aside()),
@@ -51,7 +43,7 @@ async def _describe_damage(broker: Broker, context: RequestContext) -> Response:
     )
 
 
-def _damaged(damages: Iterable[tuple[str, int, DamagedRange | str]]) -> Iterator[DamagedReplica]:
+def _damaged(damages: Iterable[tuple[str, int, DamagedRange | str]]) -> Iterator[answers.DamagedReplica]:
     for topic, partition_id, found in damages:
         if isinstance(found, str):
             yield {
@@ -85,9 +77,10 @@ async def _refetch(broker: Broker, context: RequestContext, request: RefetchRepl
         path = await broker.replicas.refetches.refetch(request.topic_name, request.partition_index)
     except PartitionError as error:
         return respond(
-            context, RefetchReplicaResponse(error_code=wire_code(error.code), error_message=error.message)
+            context,
+            answers.RefetchReplicaResponse(error_code=wire_code(error.code), error_message=error.message),
         )
-    return respond(context, RefetchReplicaResponse(error_code=ErrorCode.none, path=path))
+    return respond(context, answers.RefetchReplicaResponse(error_code=ErrorCode.none, path=path))
 
 
 def handle_describe_states(broker: Broker, context: RequestContext, request: DescribeStatesRequest) -> Answer:
@@ -96,18 +89,20 @@ def handle_describe_states(broker: Broker, context: RequestContext, request: Des
     if topic is None:
         return respond(
             context,
-            DescribeStatesResponse(
+            answers.DescribeStatesResponse(
                 error_code=ErrorCode.unknown_topic_or_partition,
                 error_message=f"There is no topic '{request.topic_name}'.",
             ),
         )
     return respond_in_slices(
         context,
-        DescribeStatesResponse(error_code=ErrorCode.none, partitions=_partition_states(broker.image, topic)),
+        answers.DescribeStatesResponse(
+            error_code=ErrorCode.none, partitions=_partition_states(broker.image, topic)
+        ),
     )
 
 
-def _partition_states(image: MetadataImage, topic: TopicState) -> Iterator[PartitionInState]:
+def _partition_states(image: MetadataImage, topic: TopicState) -> Iterator[answers.PartitionInState]:
     for index in range(len(image.partitions(topic.topic_id))):
         key = PartitionKey(topic.topic_id, index)
         state = image.partition(*key)
@@ -141,7 +136,7 @@ async def _describe_changes(
     chosen = [*reversed(newest), *await _wanted_changes(pending, request, limit)]
     return await encoded_in_slices(
         context,
-        DescribeStateChangesResponse(
+        answers.DescribeStateChangesResponse(
             error_code=ErrorCode.none,
             broker_id=broker.config.node_id,
             received_offset=summary.received_offset,
@@ -169,7 +164,7 @@ async def _wanted_changes(
     return found
 
 
-def _described_changes(changes: Iterable[StateChange], *, now: float) -> Iterator[JournaledChange]:
+def _described_changes(changes: Iterable[StateChange], *, now: float) -> Iterator[answers.JournaledChange]:
     for each in changes:
         pending = each.outcome is ChangeOutcome.PENDING
         yield {

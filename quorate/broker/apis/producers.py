@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    DescribeProducersPartitionResponse,
-    DescribeProducersResponse,
-    InitProducerIdResponse,
-    ProducerState,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.metadata import is_legal
@@ -45,7 +40,8 @@ def handle_init_producer_id(
 async def _draw(broker: Broker, context: RequestContext) -> Response:
     producer_id = await broker.producer_ids.draw()
     return respond(
-        context, InitProducerIdResponse(error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0)
+        context,
+        answers.InitProducerIdResponse(error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0),
     )
 
 
@@ -56,7 +52,7 @@ def handle_describe_producers(
     one."""
     return respond_in_slices(
         context,
-        DescribeProducersResponse(
+        answers.DescribeProducersResponse(
             topics=(
                 {"name": topic.name, "partitions": _partitions(broker, topic)} for topic in request.topics
             )
@@ -64,7 +60,9 @@ def handle_describe_producers(
     )
 
 
-def _partitions(broker: Broker, topic: "TopicRequest") -> Iterator[DescribeProducersPartitionResponse]:
+def _partitions(
+    broker: Broker, topic: "TopicRequest"
+) -> Iterator[answers.DescribeProducersPartitionResponse]:
     for index in topic.partition_indexes:
         try:
             producers = _producers(broker, topic.name, index)
@@ -79,7 +77,7 @@ def _partitions(broker: Broker, topic: "TopicRequest") -> Iterator[DescribeProdu
             }
 
 
-def _producers(broker: Broker, topic: str, partition_id: int) -> Iterator[ProducerState]:
+def _producers(broker: Broker, topic: str, partition_id: int) -> Iterator[answers.ProducerState]:
     if not is_legal(topic):
         raise KafkaError(ErrorCode.invalid_topic_exception, f"'{topic}' can't be the name of a topic.")
     try:
@@ -99,11 +97,13 @@ def _producers(broker: Broker, topic: str, partition_id: int) -> Iterator[Produc
     )
 
 
-def _refuse_id(request: object, refusal: Refusal) -> InitProducerIdResponse:
+def _refuse_id(request: object, refusal: Refusal) -> answers.InitProducerIdResponse:
     return {"error_code": refusal.code, "producer_id": -1, "producer_epoch": -1}
 
 
-def _refuse_description(request: "DescribeProducersRequest", refusal: Refusal) -> DescribeProducersResponse:
+def _refuse_description(
+    request: "DescribeProducersRequest", refusal: Refusal
+) -> answers.DescribeProducersResponse:
     return {
         "topics": (
             {

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    AlterClientQuotasEntryData,
-    AlterClientQuotasResponse,
-    DescribeClientQuotasEntryData,
-    DescribeClientQuotasResponse,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond_in_slices
 from quorate.broker.controller.rpc import (
@@ -84,7 +77,7 @@ async def _alter(broker: Broker, context: RequestContext, request: "WireAlterQuo
         results = (refused,) * len(request.entries)
     return await encoded_in_slices(
         context,
-        AlterClientQuotasResponse(
+        answers.AlterClientQuotasResponse(
             entries=(
                 _altered(entry, wire_code(result.error), result.error_message)
                 for entry, result in zip(request.entries, results, strict=True)
@@ -93,7 +86,7 @@ async def _alter(broker: Broker, context: RequestContext, request: "WireAlterQuo
     )
 
 
-def _altered(entry: "EntryData", error: ErrorCode, message: str | None) -> AlterClientQuotasEntryData:
+def _altered(entry: "EntryData", error: ErrorCode, message: str | None) -> answers.AlterClientQuotasEntryData:
     return {
         "error_code": error,
         "error_message": message,
@@ -170,7 +163,7 @@ def handle_describe_client_quotas(
     chosen = _Filter(wanted, request.strict)
     return respond_in_slices(
         context,
-        DescribeClientQuotasResponse(
+        answers.DescribeClientQuotasResponse(
             error_code=ErrorCode.none, error_message=None, entries=_quota_entries(broker.image, chosen)
         ),
     )
@@ -193,7 +186,7 @@ def _wanted_name(component: "ComponentData") -> str | None:
             raise KafkaError(ErrorCode.invalid_request, f"{component.entity_type}: no match type is {kind}.")
 
 
-def _quota_entries(image: MetadataImage, chosen: _Filter) -> Iterator[DescribeClientQuotasEntryData]:
+def _quota_entries(image: MetadataImage, chosen: _Filter) -> Iterator[answers.DescribeClientQuotasEntryData]:
     for entity in tuple(image.quota_entities()):
         quotas = image.quotas(entity)
         if quotas and chosen.takes(entity):
@@ -224,11 +217,13 @@ async def _describe_credentials(
         await slices.pause()
     return await encoded_in_slices(
         context,
-        DescribeUserScramCredentialsResponse(error_code=ErrorCode.none, results=_no_credentials(asked)),
+        answers.DescribeUserScramCredentialsResponse(
+            error_code=ErrorCode.none, results=_no_credentials(asked)
+        ),
     )
 
 
-def _no_credentials(asked: Counter[str]) -> Iterator[DescribeUserScramCredentialsResult]:
+def _no_credentials(asked: Counter[str]) -> Iterator[answers.DescribeUserScramCredentialsResult]:
     for user, times in asked.items():
         if times > 1:
             error = ErrorCode.duplicate_resource
@@ -239,11 +234,11 @@ def _no_credentials(asked: Counter[str]) -> Iterator[DescribeUserScramCredential
         yield {"user": user, "error_code": error, "error_message": message}
 
 
-def _refuse_alteration(request: "WireAlterQuotas", refusal: Refusal) -> AlterClientQuotasResponse:
+def _refuse_alteration(request: "WireAlterQuotas", refusal: Refusal) -> answers.AlterClientQuotasResponse:
     return {"entries": (_altered(each, refusal.code, refusal.message) for each in request.entries)}
 
 
-def _refuse_description(request: object, refusal: Refusal) -> DescribeClientQuotasResponse:
+def _refuse_description(request: object, refusal: Refusal) -> answers.DescribeClientQuotasResponse:
     return {"error_code": refusal.code, "error_message": refusal.message, "entries": None}
 
 

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.answers import (
-    AddRaftVoterResponse,
-    CurrentLeader,
-    DescribeQuorumPartitionData,
-    DescribeQuorumReplicaState,
-    DescribeQuorumResponse,
-    RemoveRaftVoterResponse,
-    UpdateRaftVoterResponse,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code, refuse_with_message
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import ServingNode, encoded_in_slices, respond
@@ -129,7 +121,7 @@ def handle_add_raft_voter(
 
     async def add() -> Response:
         await wait_changed(node.quorum.add_voter(voter, timeout_ms=timeout_ms))
-        return respond(context, AddRaftVoterResponse(error_code=ErrorCode.none))
+        return respond(context, answers.AddRaftVoterResponse(error_code=ErrorCode.none))
 
     return node.later(add)
 
@@ -143,7 +135,7 @@ def handle_remove_raft_voter(
 
     async def remove() -> Response:
         await wait_changed(node.quorum.remove_voter(key, timeout_ms=DEFAULT_TIMEOUT_MS))
-        return respond(context, RemoveRaftVoterResponse(error_code=ErrorCode.none))
+        return respond(context, answers.RemoveRaftVoterResponse(error_code=ErrorCode.none))
 
     return node.later(remove)
 
@@ -191,10 +183,15 @@ def _checked_update(node: ServingNode, request: "UpdateRaftVoterRequest") -> Vot
 def _updated(node: ServingNode, context: RequestContext, code: ErrorCode) -> Response:
     leader = node.quorum.leader
     address = None if leader is None else node.quorum.endpoint_of(leader)
-    current: CurrentLeader = {"leader_id": -1, "leader_epoch": node.quorum.epoch, "host": "", "port": -1}
+    current: answers.CurrentLeader = {
+        "leader_id": -1,
+        "leader_epoch": node.quorum.epoch,
+        "host": "",
+        "port": -1,
+    }
     if leader is not None and address is not None:
         current = {**current, "leader_id": leader, "host": address.host, "port": address.port}
-    return respond(context, UpdateRaftVoterResponse(error_code=code, current_leader=current))
+    return respond(context, answers.UpdateRaftVoterResponse(error_code=code, current_leader=current))
 
 
 def handle_describe_quorum(
@@ -210,7 +207,7 @@ async def _described(
     description = await node.channel.describe_quorum(timeout_seconds=_TIMEOUT_SECONDS)
     return await encoded_in_slices(
         context,
-        DescribeQuorumResponse(
+        answers.DescribeQuorumResponse(
             error_code=ErrorCode.none,
             topics=(
                 {
@@ -242,7 +239,7 @@ async def _described(
     )
 
 
-def _partition(description: QuorumDescription, index: int) -> DescribeQuorumPartitionData:
+def _partition(description: QuorumDescription, index: int) -> answers.DescribeQuorumPartitionData:
     high_watermark = description.high_watermark
     return {
         "partition_index": index,
@@ -255,7 +252,7 @@ def _partition(description: QuorumDescription, index: int) -> DescribeQuorumPart
     }
 
 
-def _unknown_partition(index: int) -> DescribeQuorumPartitionData:
+def _unknown_partition(index: int) -> answers.DescribeQuorumPartitionData:
     return {
         "partition_index": index,
         "error_code": ErrorCode.unknown_topic_or_partition,
@@ -265,7 +262,7 @@ def _unknown_partition(index: int) -> DescribeQuorumPartitionData:
     }
 
 
-def _replica(status: ReplicaStatus) -> DescribeQuorumReplicaState:
+def _replica(status: ReplicaStatus) -> answers.DescribeQuorumReplicaState:
     directory = status.key.directory_id
     return {
         "replica_id": status.key.id,

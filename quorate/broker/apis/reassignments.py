@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.apis.answers import (
-    AlterPartitionReassignmentsResponse,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsResponse,
-    OngoingPartitionReassignment,
-    OngoingTopicReassignment,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-    ReplicaElectionResult,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.controller.rpc import (
@@ -89,7 +80,7 @@ async def _alter(broker: Broker, context: RequestContext, request: "WireReassign
             if not start:
                 return await encoded_in_slices(
                     context,
-                    AlterPartitionReassignmentsResponse(
+                    answers.AlterPartitionReassignmentsResponse(
                         allow_replication_factor_change=request.allow_replication_factor_change,
                         error_code=wire_code(answer.error),
                         error_message=answer.error_message,
@@ -103,7 +94,7 @@ async def _alter(broker: Broker, context: RequestContext, request: "WireReassign
         await broker.metadata.wait_until(lambda image: all(_has_begun(image, item) for item in begun[-1:]))
     return await encoded_in_slices(
         context,
-        AlterPartitionReassignmentsResponse(
+        answers.AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
             error_code=wire_code(ErrorCode.NONE),
             error_message=None,
@@ -122,13 +113,13 @@ def _has_begun(image: MetadataImage, item: ReassignmentItem) -> bool:
 
 def _altered_topics(
     request: "WireReassignments", results: list[ReassignmentResult]
-) -> Iterator[ReassignableTopicResponse]:
+) -> Iterator[answers.ReassignableTopicResponse]:
     rest = iter(results)
     for topic in request.topics:
         yield {"name": topic.name, "partitions": (_altered(next(rest)) for _ in topic.partitions)}
 
 
-def _altered(result: ReassignmentResult) -> ReassignablePartitionResponse:
+def _altered(result: ReassignmentResult) -> answers.ReassignablePartitionResponse:
     return {
         "partition_index": result.partition_id,
         "error_code": wire_code(result.error),
@@ -154,7 +145,7 @@ async def _list(
             await slices.pause()
     elif image.reassigning_count:
         asked = dict.fromkeys(image.topic_names())
-    topics: list[OngoingTopicReassignment] = []
+    topics: list[answers.OngoingTopicReassignment] = []
     for name, indexes in asked.items():
         found = image.topic(name)
         if found is not None:
@@ -170,11 +161,13 @@ async def _list(
         await slices.pause()
     return await encoded_in_slices(
         context,
-        ListPartitionReassignmentsResponse(error_code=WireErrorCode.none, error_message=None, topics=topics),
+        answers.ListPartitionReassignmentsResponse(
+            error_code=WireErrorCode.none, error_message=None, topics=topics
+        ),
     )
 
 
-def _reassigned(index: int, state: PartitionState) -> OngoingPartitionReassignment:
+def _reassigned(index: int, state: PartitionState) -> answers.OngoingPartitionReassignment:
     return {
         "partition_index": index,
         "replicas": state.replicas,
@@ -249,7 +242,9 @@ async def _elect(
             if not asked_for_all or result.error is not ErrorCode.ELECTION_NOT_NEEDED:
                 row.append(result)
             await slices.pause()
-    return await encoded_in_slices(context, ElectLeadersResponse(replica_election_results=_elected(rows)))
+    return await encoded_in_slices(
+        context, answers.ElectLeadersResponse(replica_election_results=_elected(rows))
+    )
 
 
 def _every_partition(
@@ -274,7 +269,7 @@ def _needs_election(state: PartitionState, election_type: ElectionType) -> bool:
     return state.leader == NO_LEADER
 
 
-def _elected(rows: dict[str, list[ElectLeadersResult]]) -> Iterator[ReplicaElectionResult]:
+def _elected(rows: dict[str, list[ElectLeadersResult]]) -> Iterator[answers.ReplicaElectionResult]:
     for topic in list(rows):
         # Freed as it is answered: a hundred thousand at once take as long as the rest.
         results = rows.pop(topic)
@@ -291,7 +286,7 @@ def _elected(rows: dict[str, list[ElectLeadersResult]]) -> Iterator[ReplicaElect
         }
 
 
-def _refuse_elections(request: "WireElectLeaders", refusal: Refusal) -> ElectLeadersResponse:
+def _refuse_elections(request: "WireElectLeaders", refusal: Refusal) -> answers.ElectLeadersResponse:
     return {
         "error_code": refusal.code,
         "replica_election_results": (

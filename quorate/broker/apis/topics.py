@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.apis.answers import (
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsResponse,
-)
+from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
@@ -115,7 +107,7 @@ async def _create_topics(broker: Broker, context: RequestContext, request: "Wire
             await broker.leaders.wait(new, deadline=deadline)
     return await encoded_in_slices(
         context,
-        CreateTopicsResponse(
+        answers.CreateTopicsResponse(
             throttle_time=throttle_time,
             topics=(_created(broker, topic, asked.settings(topic.name)) for topic in created),
         ),
@@ -188,7 +180,9 @@ def _new_topic(topic: "CreatableTopic") -> Steps[NewTopic]:
     )
 
 
-def _created(broker: Broker, topic: CreatedTopic, given: Mapping[str, str | None]) -> CreatableTopicResult:
+def _created(
+    broker: Broker, topic: CreatedTopic, given: Mapping[str, str | None]
+) -> answers.CreatableTopicResult:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -200,7 +194,9 @@ def _created(broker: Broker, topic: CreatedTopic, given: Mapping[str, str | None
     }
 
 
-def _configs(broker: Broker, name: str, given: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
+def _configs(
+    broker: Broker, name: str, given: Mapping[str, str | None]
+) -> list[answers.CreatableTopicConfigs]:
     """Describe the topic's settings, with what the request gave it: a topic that is only validated, or not
     yet in this broker's metadata, is in no image."""
     return [
@@ -233,7 +229,7 @@ async def _create_partitions(
         names = (topic.name for topic in request.topics)
         return await encoded_in_slices(
             context,
-            CreatePartitionsResponse(
+            answers.CreatePartitionsResponse(
                 results=_refused_names(names, error=ErrorCode.POLICY_VIOLATION, message=TOO_MANY)
             ),
         )
@@ -249,7 +245,7 @@ async def _create_partitions(
         asked = (topic.name for topic in topics)
         return await encoded_in_slices(
             context,
-            CreatePartitionsResponse(
+            answers.CreatePartitionsResponse(
                 throttle_time=throttle_time,
                 results=_refused_names(asked, error=answer.error, message=answer.error_message),
             ),
@@ -262,7 +258,7 @@ async def _create_partitions(
             await broker.leaders.wait({name: before[name] for name in wanted}, deadline=deadline)
     return await encoded_in_slices(
         context,
-        CreatePartitionsResponse(
+        answers.CreatePartitionsResponse(
             throttle_time=throttle_time,
             results=(_extended(topic.name, topic.error, topic.error_message) for topic in answer.topics),
         ),
@@ -297,7 +293,7 @@ def _more(topic: "CreatePartitionsTopic") -> Steps[MorePartitions]:
 
 def _refused_names(
     names: Iterable[str], *, error: ErrorCode, message: str | None
-) -> Iterator[CreatePartitionsTopicResult]:
+) -> Iterator[answers.CreatePartitionsTopicResult]:
     seen: set[str] = set()
     for name in names:
         if name not in seen:
@@ -305,7 +301,7 @@ def _refused_names(
             yield _extended(name, error, message)
 
 
-def _extended(name: str, error: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
+def _extended(name: str, error: ErrorCode, message: str | None) -> answers.CreatePartitionsTopicResult:
     return {"name": name, "error_code": wire_code(error), "error_message": message}
 
 
@@ -347,7 +343,7 @@ async def _delete_topics(broker: Broker, context: RequestContext, request: "Wire
         refs = (TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
         return await encoded_in_slices(
             context,
-            DeleteTopicsResponse(
+            answers.DeleteTopicsResponse(
                 responses=_refused_deletions(refs, error=ErrorCode.POLICY_VIOLATION, message=message)
             ),
         )
@@ -358,7 +354,7 @@ async def _delete_topics(broker: Broker, context: RequestContext, request: "Wire
     if answer.error is not ErrorCode.NONE:
         return await encoded_in_slices(
             context,
-            DeleteTopicsResponse(
+            answers.DeleteTopicsResponse(
                 throttle_time=throttle_time,
                 responses=_refused_deletions(asked, error=answer.error, message=answer.error_message),
             ),
@@ -372,7 +368,7 @@ async def _delete_topics(broker: Broker, context: RequestContext, request: "Wire
         )
     return await encoded_in_slices(
         context,
-        DeleteTopicsResponse(
+        answers.DeleteTopicsResponse(
             throttle_time=throttle_time, responses=(_deleted(topic) for topic in answer.topics)
         ),
     )
@@ -388,12 +384,12 @@ def _asked_deletions(request: "WireDeleteTopics") -> Steps[tuple[TopicRef, ...]]
 
 def _refused_deletions(
     refs: Iterable[TopicRef], *, error: ErrorCode, message: str | None
-) -> Iterator[DeletableTopicResult]:
+) -> Iterator[answers.DeletableTopicResult]:
     for ref in refs:
         yield _deleted(DeletedTopic(name=ref.name, topic_id=ref.topic_id, error=error, error_message=message))
 
 
-def _deleted(topic: DeletedTopic) -> DeletableTopicResult:
+def _deleted(topic: DeletedTopic) -> answers.DeletableTopicResult:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -402,7 +398,7 @@ def _deleted(topic: DeletedTopic) -> DeletableTopicResult:
     }
 
 
-def _refuse_creation(request: "WireCreateTopics", refusal: Refusal) -> CreateTopicsResponse:
+def _refuse_creation(request: "WireCreateTopics", refusal: Refusal) -> answers.CreateTopicsResponse:
     return {
         "topics": (
             {
@@ -418,7 +414,7 @@ def _refuse_creation(request: "WireCreateTopics", refusal: Refusal) -> CreateTop
     }
 
 
-def _refuse_partitions(request: "WireCreatePartitions", refusal: Refusal) -> CreatePartitionsResponse:
+def _refuse_partitions(request: "WireCreatePartitions", refusal: Refusal) -> answers.CreatePartitionsResponse:
     return {
         "results": (
             {"error_code": refusal.code, "error_message": refusal.message, "name": topic.name}
@@ -427,7 +423,7 @@ def _refuse_partitions(request: "WireCreatePartitions", refusal: Refusal) -> Cre
     }
 
 
-def _refuse_deletion(request: "WireDeleteTopics", refusal: Refusal) -> DeleteTopicsResponse:
+def _refuse_deletion(request: "WireDeleteTopics", refusal: Refusal) -> answers.DeleteTopicsResponse:
     return {
         "responses": (
             {
