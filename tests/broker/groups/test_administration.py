@@ -20,6 +20,7 @@ from quorate.broker.groups.group_records import (
 from quorate.broker.groups.offsets_topic import partition_of
 from quorate.kafka_bytes.primitives import Pieces
 from quorate.log.batches.records import RecordContent
+from quorate.runtime import at_once
 
 ALONE = MemberRef(group_id="g1", member_id="")
 EVERYTHING = GroupFilter()
@@ -84,9 +85,11 @@ async def test_groups_are_listed_with_their_states_and_types(cluster, autojump_c
         ListedGroup("simple", "", "Empty", "classic"),
     ]
     await leave(cluster, leader, other)
-    listed = await cluster.groups.administration.groups(GroupFilter(states=["EMPTY"], types=["Classic"]))
+    listed = await cluster.groups.administration.groups(
+        at_once(GroupFilter.steps(states=["EMPTY"], types=["Classic"]))
+    )
     assert {each.group_id for each in listed} == {"g1", "simple"}
-    assert await cluster.groups.administration.groups(GroupFilter(states=["Stable"])) == []
+    assert await cluster.groups.administration.groups(GroupFilter(states={"stable"})) == []
 
 
 async def test_a_group_that_only_commits_is_listed_after_a_move_too(cluster, autojump_clock) -> None:
