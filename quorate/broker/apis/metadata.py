@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -281,6 +281,36 @@ def _or_empty(context: RequestContext, name: str | None) -> str | None:
     return "" if name is None and context.version < _NULL_NAMES_FROM else name
 
 
+class _TopicHead(TypedDict):
+    """The fields of a topic beside its partitions, in the words of both answers."""
+
+    error_code: ErrorCode
+    name: str
+    topic_id: uuid.UUID
+    is_internal: bool
+    topic_authorized_operations: int
+    """In Metadata, only if they are asked for."""
+
+
+_CLUSTER_METADATA: Final = _TopicHead(
+    error_code=ErrorCode.none,
+    name=CLUSTER_METADATA,
+    topic_id=CLUSTER_METADATA_ID,
+    is_internal=True,
+    topic_authorized_operations=NOT_ASKED,
+)
+
+
+def _head_of(topic: TopicState) -> _TopicHead:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.name in INTERNAL_TOPICS,
+        "topic_authorized_operations": ALL_OF_A_TOPIC,
+    }
+
+
 def _no_topic(
     error: ErrorCode, name: str | None, topic_id: uuid.UUID | None
 ) -> answers.MetadataResponseTopic:
@@ -289,10 +319,7 @@ def _no_topic(
 
 def _topic(broker: Broker, topic: TopicState, listener: str) -> answers.MetadataResponseTopic:
     return {
-        "error_code": ErrorCode.none,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": topic.name in INTERNAL_TOPICS,
+        **_head_of(topic),
         "partitions": (
             _describe_partition(broker, topic, index, state, listener)
             for index, state in enumerate(tuple(broker.image.partitions(topic.topic_id)))
@@ -344,23 +371,19 @@ def _offline_replicas(broker: Broker, state: PartitionState, listener: str) -> l
 def _cluster_metadata_topic(broker: Broker) -> answers.MetadataResponseTopic:
     """Describe the metadata log as a topic: every broker serves it, and names the quorum's leader where it
     can."""
+    return {**_CLUSTER_METADATA, "partitions": [_cluster_metadata_partition(broker)]}
+
+
+def _cluster_metadata_partition(broker: Broker) -> answers.MetadataResponsePartition:
     leader = broker.metadata_leader()
     return {
         "error_code": ErrorCode.none,
-        "name": CLUSTER_METADATA,
-        "topic_id": CLUSTER_METADATA_ID,
-        "is_internal": True,
-        "partitions": [
-            {
-                "error_code": ErrorCode.none,
-                "partition_index": 0,
-                "leader_id": leader,
-                "leader_epoch": broker.quorum.epoch,
-                "replica_nodes": [leader],
-                "isr_nodes": [leader],
-                "offline_replicas": (),
-            }
-        ],
+        "partition_index": 0,
+        "leader_id": leader,
+        "leader_epoch": broker.quorum.epoch,
+        "replica_nodes": [leader],
+        "isr_nodes": [leader],
+        "offline_replicas": (),
     }
 
 
@@ -434,34 +457,17 @@ def _page_of_topics(
             yield _unknown_topic(broker, part.name)
         else:
             yield {
-                "error_code": ErrorCode.none,
-                "name": part.name,
-                "topic_id": topic.topic_id,
-                "is_internal": part.name in INTERNAL_TOPICS,
+                **_head_of(topic),
                 "partitions": _page_of_partitions(broker, topic, part.start, part.end, listener),
-                "topic_authorized_operations": ALL_OF_A_TOPIC,
             }
 
 
 def _unknown_topic(broker: Broker, name: str) -> answers.DescribeTopicPartitionsResponseTopic:
     if name == CLUSTER_METADATA:
-        leader = broker.metadata_leader()
+        only = _cluster_metadata_partition(broker)
         return {
-            "error_code": ErrorCode.none,
-            "name": CLUSTER_METADATA,
-            "topic_id": CLUSTER_METADATA_ID,
-            "is_internal": True,
-            "partitions": [
-                {
-                    "error_code": ErrorCode.none,
-                    "partition_index": 0,
-                    "leader_id": leader,
-                    "leader_epoch": broker.quorum.epoch,
-                    "replica_nodes": [leader],
-                    "isr_nodes": [leader],
-                    "offline_replicas": (),
-                }
-            ],
+            **_CLUSTER_METADATA,
+            "partitions": [{**only, "eligible_leader_replicas": None, "last_known_elr": None}],
         }
     error = ErrorCode.unknown_topic_or_partition if is_legal(name) else ErrorCode.invalid_topic_exception
     return {"error_code": error, "name": name, "topic_id": None}
@@ -472,17 +478,10 @@ def _page_of_partitions(
 ) -> Iterator[answers.DescribeTopicPartitionsResponsePartition]:
     states = tuple(broker.image.partitions(topic.topic_id)[start:end])
     for index, state in enumerate(states, start):
-        error, leader = _served_leader(broker, topic, index, state, listener)
         yield {
-            "error_code": error,
-            "partition_index": index,
-            "leader_id": leader,
-            "leader_epoch": state.leader_epoch,
-            "replica_nodes": state.replicas,
-            "isr_nodes": state.isr,
+            **_describe_partition(broker, topic, index, state, listener),
             "eligible_leader_replicas": state.eligible.elr,
             "last_known_elr": state.eligible.last_known,
-            "offline_replicas": _offline_replicas(broker, state, listener),
         }
 
 
