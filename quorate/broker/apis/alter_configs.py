@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
-from quorate.broker.apis.context import Broker, encoded_in_slices
+from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
 from quorate.broker.apis.loggers import alter_loggers
 from quorate.broker.controller.operations import MAX_VALUE_LENGTH
 from quorate.broker.controller.rpc import (
@@ -28,7 +28,7 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import ApiError, ConfigType
 from quorate.broker.settings import CONFIG_KEYS, DYNAMIC_KEYS, ValueType
-from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps, in_slices
 
@@ -323,37 +323,37 @@ def _item(of: ConfigType, name: str, changes: Sequence[Change]) -> AlterConfigsI
     )
 
 
-def handle_incremental_alter_configs(
+@answer_later
+async def handle_incremental_alter_configs(
     broker: Broker, context: RequestContext, request: "IncrementalAlterConfigsRequest"
-) -> Answer:
+) -> Response:
     """Change configs. The answer waits until this broker's own metadata has them too."""
-    return broker.later(
-        lambda: alter_resources(
-            broker,
-            context,
-            request.resources,
-            lambda resource: [
-                Change(entry.name, int(entry.config_operation), entry.value) for entry in resource.configs
-            ],
-            validate_only=request.validate_only,
-            replace_all=False,
-        )
+    return await alter_resources(
+        broker,
+        context,
+        request.resources,
+        lambda resource: [
+            Change(entry.name, int(entry.config_operation), entry.value) for entry in resource.configs
+        ],
+        validate_only=request.validate_only,
+        replace_all=False,
     )
 
 
-def handle_alter_configs(broker: Broker, context: RequestContext, request: "WireReplacement") -> Answer:
+@answer_later
+async def handle_alter_configs(
+    broker: Broker, context: RequestContext, request: "WireReplacement"
+) -> Response:
     """Replace configs. The answer waits until this broker's own metadata has them too."""
-    return broker.later(
-        lambda: alter_resources(
-            broker,
-            context,
-            request.resources,
-            lambda resource: [
-                Change(entry.name, int(ConfigOperation.SET), entry.value) for entry in resource.configs
-            ],
-            validate_only=request.validate_only,
-            replace_all=True,
-        )
+    return await alter_resources(
+        broker,
+        context,
+        request.resources,
+        lambda resource: [
+            Change(entry.name, int(ConfigOperation.SET), entry.value) for entry in resource.configs
+        ],
+        validate_only=request.validate_only,
+        replace_all=True,
     )
 
 

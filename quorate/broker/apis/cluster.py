@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
-from quorate.broker.apis.context import Broker, ServingNode, endpoint_of, respond
+from quorate.broker.apis.context import Broker, ServingNode, answer_later, endpoint_of, respond
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
 from quorate.broker.wire import Answer, ApiKey, KafkaError, RequestContext, Response, wire_code
 
@@ -100,24 +100,21 @@ def _controllers(node: ServingNode) -> list[answers.DescribeClusterBroker]:
     ]
 
 
-def handle_unregister_broker(
+@answer_later
+async def handle_unregister_broker(
     node: ServingNode, context: RequestContext, request: "WireUnregistration"
-) -> Answer:
-    """Forward it. The answer waits until the broker has left every ISR, which its partitions need first."""
-    broker_id = int(request.broker_id)
-
-    async def unregister() -> Response:
-        answer = await node.channel.ask(
-            UnregisterBrokerRequest(broker_id=broker_id), timeout_seconds=_TIMEOUT_SECONDS
-        )
-        return respond(
-            context,
-            answers.UnregisterBrokerResponse(
-                error_code=wire_code(answer.error), error_message=answer.error_message
-            ),
-        )
-
-    return node.later(unregister)
+) -> Response:
+    """Forward the request. The answer waits until the broker has left every ISR, which its partitions need
+    first."""
+    answer = await node.channel.ask(
+        UnregisterBrokerRequest(broker_id=int(request.broker_id)), timeout_seconds=_TIMEOUT_SECONDS
+    )
+    return respond(
+        context,
+        answers.UnregisterBrokerResponse(
+            error_code=wire_code(answer.error), error_message=answer.error_message
+        ),
+    )
 
 
 ROWS: Final = (

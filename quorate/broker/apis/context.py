@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -109,6 +111,22 @@ class Broker(ServingNode):
         if leader is not None and (broker := self.image.broker(leader)) is not None and not broker.fenced:
             return leader
         return self.config.node_id
+
+
+_Node = TypeVar("_Node", bound=ServingNode)
+_Request = TypeVar("_Request")
+
+
+def answer_later(
+    handle: Callable[[_Node, RequestContext, _Request], Coroutine[object, object, Response]],
+) -> Callable[[_Node, RequestContext, _Request], Deferred]:
+    """Make a handler run in a task of its own. Requests behind its request are handled meanwhile."""
+
+    @wraps(handle)
+    def begin(node: _Node, context: RequestContext, request: _Request) -> Deferred:
+        return node.later(lambda: handle(node, context, request))
+
+    return begin
 
 
 def endpoint_of(broker: BrokerState, listener: str) -> BrokerEndpoint | None:

@@ -7,13 +7,12 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
-from quorate.broker.apis.context import ServingNode, respond
+from quorate.broker.apis.context import ServingNode, answer_later, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, wait_changed
 from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
 from quorate.broker.metadata import KRAFT_VERSION, SUPPORTED_FEATURES
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire import (
-    Answer,
     ApiKey,
     Features,
     KafkaError,
@@ -53,8 +52,11 @@ def features_of(metadata: MetadataCache, quorum: Quorum[None]) -> Features:
     )
 
 
-def handle_update_features(node: ServingNode, context: RequestContext, request: "WireRequest") -> Answer:
-    """All of the updates, or none. Raises `KafkaError` for a `kraft.version` that can't be."""
+@answer_later
+async def handle_update_features(
+    node: ServingNode, context: RequestContext, request: "WireRequest"
+) -> Response:
+    """Make all of the updates, or none. Raises `KafkaError` for an impossible `kraft.version`."""
     if len(request.feature_updates) > _MOST_UPDATES:
         raise KafkaError(
             WireErrorCode.invalid_request,
@@ -64,19 +66,15 @@ def handle_update_features(node: ServingNode, context: RequestContext, request: 
     updates = tuple(_update(each) for each in request.feature_updates)
     upgrades_quorum = any(_upgrades_quorum(node, each) for each in updates if each.name == KRAFT_VERSION)
     others = tuple(each for each in updates if each.name != KRAFT_VERSION)
-
-    async def update() -> Response:
-        error, message = ErrorCode.NONE, None
-        if others:
-            asked = UpdateFeaturesRequest(updates=others, validate_only=request.validate_only)
-            answer = await node.channel.ask(asked, timeout_seconds=timeout_seconds)
-            error, message = answer.error, answer.error_message
-        if upgrades_quorum and error is ErrorCode.NONE and not request.validate_only:
-            await wait_changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
-        refusal = Refusal(context.version, wire_code(error), message)
-        return respond(context, _outcome(request, refusal))
-
-    return node.later(update)
+    error, message = ErrorCode.NONE, None
+    if others:
+        asked = UpdateFeaturesRequest(updates=others, validate_only=request.validate_only)
+        answer = await node.channel.ask(asked, timeout_seconds=timeout_seconds)
+        error, message = answer.error, answer.error_message
+    if upgrades_quorum and error is ErrorCode.NONE and not request.validate_only:
+        await wait_changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
+    refusal = Refusal(context.version, wire_code(error), message)
+    return respond(context, _outcome(request, refusal))
 
 
 def _update(wire: "FeatureUpdateKey") -> FeatureUpdate:

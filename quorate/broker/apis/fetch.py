@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import is_cluster_metadata
-from quorate.broker.apis.context import Broker, ServingNode
+from quorate.broker.apis.context import Broker, ServingNode, answer_later
 from quorate.broker.apis.named_leaders import leader_endpoints
 from quorate.broker.metadata import CONSUMER_BYTE_RATE
 from quorate.broker.replication import FetchItem, FetchOptions, FetchResult, SessionRef
@@ -113,29 +113,26 @@ async def handle_fetch(broker: Broker, context: RequestContext, request: KafkaFe
     return _deferred(parked, lambda: finish(parked))
 
 
-def handle_fetch_on_controller(
+@answer_later
+async def handle_fetch_on_controller(
     node: ServingNode, context: RequestContext, request: KafkaFetchRequest
-) -> Answer:
+) -> Response:
     """Answer a Fetch of the metadata log from a controller, which has no other and no fetch sessions."""
-
-    async def read() -> Response:
-        once = await in_slices(each_once(request))
-        topics: list[FetchedTopic] = []
-        left = _CONTROLLER_BYTES_MAX
-        for topic in once.topics:
-            known = is_cluster_metadata(topic.name, topic.topic_id)
-            parts: list[FetchedPartition] = []
-            for part in topic.partitions:
-                fetched = FetchedPartition(index=part.partition, error=ErrorCode.unknown_topic_or_partition)
-                if known:
-                    fetched = await node.cluster_metadata.read(part, max_bytes=min(once.max_bytes, left))
-                    left = 0
-                parts.append(fetched)
-            topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
-        response = KafkaFetchResponse(version=context.version, topics=topics)
-        return EncodedResponse(await in_slices(encode_fetch_steps(response)))
-
-    return node.later(read)
+    once = await in_slices(each_once(request))
+    topics: list[FetchedTopic] = []
+    left = _CONTROLLER_BYTES_MAX
+    for topic in once.topics:
+        known = is_cluster_metadata(topic.name, topic.topic_id)
+        parts: list[FetchedPartition] = []
+        for part in topic.partitions:
+            fetched = FetchedPartition(index=part.partition, error=ErrorCode.unknown_topic_or_partition)
+            if known:
+                fetched = await node.cluster_metadata.read(part, max_bytes=min(once.max_bytes, left))
+                left = 0
+            parts.append(fetched)
+        topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
+    response = KafkaFetchResponse(version=context.version, topics=topics)
+    return EncodedResponse(await in_slices(encode_fetch_steps(response)))
 
 
 def _deferred(parked: ParkedFetch, finish: Callable[[], Awaitable[Response]]) -> Deferred:

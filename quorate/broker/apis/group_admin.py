@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED
-from quorate.broker.apis.context import Broker, encoded_in_slices, respond_in_slices
+from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond_in_slices
 from quorate.broker.groups import GroupFilter, MemberDescription
 from quorate.broker.wire import Answer, ApiKey, Deferred, Refusal, RequestContext, Response
 from quorate.runtime import Slices, in_slices
@@ -157,11 +157,10 @@ def _why_none(broker: Broker, group_id: str) -> tuple[ErrorCode, str | None]:
     return ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group."
 
 
-def handle_delete_groups(broker: Broker, context: RequestContext, request: "DeleteGroupsRequest") -> Answer:
-    return broker.later(lambda: _delete(broker, context, request))
-
-
-async def _delete(broker: Broker, context: RequestContext, request: "DeleteGroupsRequest") -> Response:
+@answer_later
+async def handle_delete_groups(
+    broker: Broker, context: RequestContext, request: "DeleteGroupsRequest"
+) -> Response:
     """Delete each group once. One that can't be deleted does not keep the others."""
     outcomes: dict[str, ErrorCode] = {}
     all_known = trio.Event()

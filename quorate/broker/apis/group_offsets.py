@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
-from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
+from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.groups import CommittedOffset, MemberRef, OffsetToCommit
 from quorate.broker.wire import (
     BY_NAME,
@@ -284,11 +284,8 @@ def _partition(
     }
 
 
-def handle_offset_delete(broker: Broker, context: RequestContext, request: "OffsetDeleteRequest") -> Answer:
-    return broker.later(lambda: _delete_offsets(broker, context, request))
-
-
-async def _delete_offsets(
+@answer_later
+async def handle_offset_delete(
     broker: Broker, context: RequestContext, request: "OffsetDeleteRequest"
 ) -> Response:
     """Delete offsets. With an error of the whole the answer has no topics."""

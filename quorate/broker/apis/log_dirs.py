@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
-from quorate.broker.apis.context import Broker, ServingNode, encoded_in_slices, respond
+from quorate.broker.apis.context import Broker, ServingNode, answer_later, encoded_in_slices, respond
 from quorate.broker.controller.operations import MAX_ASSIGNMENTS
 from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
@@ -19,7 +19,7 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.metadata import MIGRATING
 from quorate.broker.replication import PartitionError
 from quorate.broker.replication.storage import DirectoryReport, FutureProgress
-from quorate.broker.wire import Answer, ApiKey, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import ApiKey, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.log import Log, TopicPartition
 from quorate.runtime import Slices
@@ -39,14 +39,11 @@ _Wanted = dict[str, set[int]] | None
 """The partitions to describe, by topic; None: all."""
 
 
-def handle_assign_replicas_to_dirs(
+@answer_later
+async def handle_assign_replicas_to_dirs(
     node: ServingNode, context: RequestContext, request: "WireAssignments"
-) -> Answer:
+) -> Response:
     """Pass it on to the active controller, which checks and records each by itself."""
-    return node.later(lambda: _assign(node, context, request))
-
-
-async def _assign(node: ServingNode, context: RequestContext, request: "WireAssignments") -> Response:
     assignments: list[DirectoryAssignment] = []
     slices = Slices()
     for directory in request.directories:
@@ -105,14 +102,11 @@ def _assigned(
         }
 
 
-def handle_alter_replica_log_dirs(
+@answer_later
+async def handle_alter_replica_log_dirs(
     broker: Broker, context: RequestContext, request: "AlterReplicaLogDirsRequest"
-) -> Answer:
+) -> Response:
     """Begin the moves. The answer comes when the folders that they copy to are there, not when they end."""
-    return broker.later(lambda: _move(broker, context, request))
-
-
-async def _move(broker: Broker, context: RequestContext, request: "AlterReplicaLogDirsRequest") -> Response:
     wanted: dict[_Partition, str] = {}
     slices = Slices()
     for directory in request.dirs:
@@ -148,14 +142,11 @@ def _moved(results: dict[str, dict[int, WireErrorCode]]) -> Iterator[answers.Alt
         }
 
 
-def handle_describe_log_dirs(
+@answer_later
+async def handle_describe_log_dirs(
     broker: Broker, context: RequestContext, request: "DescribeLogDirsRequest"
-) -> Answer:
+) -> Response:
     """Describe every directory. A large answer is made in slices, each replica as it is at one moment."""
-    return broker.later(lambda: _describe(broker, context, request))
-
-
-async def _describe(broker: Broker, context: RequestContext, request: "DescribeLogDirsRequest") -> Response:
     wanted: _Wanted = None
     if request.topics is not None:
         wanted = {}

@@ -11,7 +11,14 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, ServingNode, encoded_in_slices, respond, respond_in_slices
+from quorate.broker.apis.context import (
+    Broker,
+    ServingNode,
+    answer_later,
+    encoded_in_slices,
+    respond,
+    respond_in_slices,
+)
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.replication import DeleteRecordsItem, DeleteRecordsResult
 from quorate.broker.wire import Answer, ApiKey, Refusal, RequestContext, Response, wire_code
@@ -35,13 +42,12 @@ _AT_ONCE: Final = 100
 _Partition = tuple[str, int]
 
 
-def handle_list_offsets(node: ServingNode, context: RequestContext, request: "ListOffsetsRequest") -> Answer:
+@answer_later
+async def handle_list_offsets(
+    node: ServingNode, context: RequestContext, request: "ListOffsetsRequest"
+) -> Response:
     """Answer ListOffsets. A search by timestamp may read from disk, and lets other tasks run every few
     milliseconds. A controller has the metadata log alone."""
-    return node.later(lambda: _list(node, context, request))
-
-
-async def _list(node: ServingNode, context: RequestContext, request: "ListOffsetsRequest") -> Response:
     named = await _named(request)
     return await encoded_in_slices(
         context,
@@ -180,15 +186,12 @@ def _no_epoch_end(part: "OffsetForLeaderPartition", error: ErrorCode) -> answers
     return {"error_code": error, "partition": part.partition, "leader_epoch": -1, "end_offset": -1}
 
 
-def handle_delete_records(broker: Broker, context: RequestContext, request: "DeleteRecordsRequest") -> Answer:
-    """Delete records of partitions that this broker leads. The answer waits for their live followers, so that
-    a new leader has them deleted too."""
-    return broker.later(lambda: _delete_records(broker, context, request))
-
-
-async def _delete_records(
+@answer_later
+async def handle_delete_records(
     broker: Broker, context: RequestContext, request: "DeleteRecordsRequest"
 ) -> Response:
+    """Delete records of partitions that this broker leads. The answer waits for their live followers, so that
+    a new leader has them deleted too."""
     asked: dict[str, dict[int, None]] = {}
     refused: dict[_Partition, ErrorCode] = {}
     items: dict[_Partition, DeleteRecordsItem] = {}

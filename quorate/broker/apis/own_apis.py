@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
-from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
+from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.controller import partition_phase, replica_phase
 from quorate.broker.metadata import MetadataImage, PartitionKey, TopicState
 from quorate.broker.replication import PartitionError
@@ -27,12 +27,11 @@ _MOST_CHANGES: Final = 100_000
 """Changes of each kind in one answer, whatever was asked for."""
 
 
-def handle_describe_damage(broker: Broker, context: RequestContext, request: DescribeDamageRequest) -> Answer:
+@answer_later
+async def handle_describe_damage(
+    broker: Broker, context: RequestContext, request: DescribeDamageRequest
+) -> Response:
     """Describe the damage that is known."""
-    return broker.later(lambda: _describe_damage(broker, context))
-
-
-async def _describe_damage(broker: Broker, context: RequestContext) -> Response:
     return await encoded_in_slices(
         context,
         answers.DescribeDamageResponse(
@@ -67,12 +66,11 @@ def _damaged(damages: Iterable[tuple[str, int, DamagedRange | str]]) -> Iterator
             }
 
 
-def handle_refetch_replica(broker: Broker, context: RequestContext, request: RefetchReplicaRequest) -> Answer:
+@answer_later
+async def handle_refetch_replica(
+    broker: Broker, context: RequestContext, request: RefetchReplicaRequest
+) -> Response:
     """Answer when the empty log has taken the damaged one's place, or with why it can't."""
-    return broker.later(lambda: _refetch(broker, context, request))
-
-
-async def _refetch(broker: Broker, context: RequestContext, request: RefetchReplicaRequest) -> Response:
     try:
         path = await broker.replicas.refetches.refetch(request.topic_name, request.partition_index)
     except PartitionError as error:
@@ -118,16 +116,11 @@ def _partition_states(image: MetadataImage, topic: TopicState) -> Iterator[answe
         }
 
 
-def handle_describe_state_changes(
-    broker: Broker, context: RequestContext, request: DescribeStateChangesRequest
-) -> Answer:
-    """Describe the changes that ended, oldest first, and then those that are pending."""
-    return broker.later(lambda: _describe_changes(broker, context, request))
-
-
-async def _describe_changes(
+@answer_later
+async def handle_describe_state_changes(
     broker: Broker, context: RequestContext, request: DescribeStateChangesRequest
 ) -> Response:
+    """Describe the changes that ended, oldest first, and then those that are pending."""
     journal = broker.replicas.journal
     summary = journal.summary(now=trio.current_time())
     pending, ended = journal.pending(), [] if request.pending_only else journal.ended()

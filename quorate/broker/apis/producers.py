@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
-from quorate.broker.apis.context import Broker, respond, respond_in_slices
+from quorate.broker.apis.context import Broker, answer_later, respond, respond_in_slices
 from quorate.broker.apis.metadata import is_legal
 from quorate.broker.replication import PartitionError
 from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
@@ -23,21 +23,14 @@ ever."""
 TRANSACTIONS_REASON: Final = "transactions are not served by this version of quorate"
 
 
-def _transactions_refused() -> KafkaError:
-    return KafkaError(TRANSACTIONS_REFUSAL, TRANSACTIONS_REASON)
-
-
-def handle_init_producer_id(
+@answer_later
+async def handle_init_producer_id(
     broker: Broker, context: RequestContext, request: "InitProducerIdRequest"
-) -> Answer:
+) -> Response:
     """Return a new id with epoch 0, also for a producer that had one: without transactions nothing else of it
     needs to be told apart (KIP-360)."""
     if request.transactional_id is not None:
-        raise _transactions_refused()
-    return broker.later(lambda: _draw(broker, context))
-
-
-async def _draw(broker: Broker, context: RequestContext) -> Response:
+        raise KafkaError(TRANSACTIONS_REFUSAL, TRANSACTIONS_REASON)
     producer_id = await broker.producer_ids.draw()
     return respond(
         context,

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
-from quorate.broker.apis.context import Broker, encoded_in_slices, respond_in_slices
+from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond_in_slices
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
     QuotaAlteration,
@@ -27,7 +27,6 @@ from quorate.broker.metadata import MetadataImage, QuotaEntity
 from quorate.broker.wire import (
     Answer,
     ApiKey,
-    EncodedResponse,
     KafkaError,
     Refusal,
     RequestContext,
@@ -56,17 +55,17 @@ _PARTS: Final[tuple[tuple[str, Callable[[QuotaEntity], str | None]], ...]] = (
 _TYPES: Final = frozenset(kind for kind, _ in _PARTS)
 
 
-def handle_alter_client_quotas(broker: Broker, context: RequestContext, request: "WireAlterQuotas") -> Answer:
-    """Each entity wholly or not at all. Raises `KafkaError` for what the controller can't be asked."""
+@answer_later
+async def handle_alter_client_quotas(
+    broker: Broker, context: RequestContext, request: "WireAlterQuotas"
+) -> Response:
+    """Alter each entity wholly or not at all. Raises `KafkaError` for a request that is too large for the
+    controller."""
     if len(request.entries) > _MOST_ENTRIES:
         raise KafkaError(
             ErrorCode.invalid_request,
             f"The request has {len(request.entries)} entities; at most {_MOST_ENTRIES} are taken.",
         )
-    return broker.later(lambda: _alter(broker, context, request))
-
-
-async def _alter(broker: Broker, context: RequestContext, request: "WireAlterQuotas") -> Response:
     asked = AlterClientQuotasRequest(
         alterations=await in_slices(_alterations(request.entries)), validate_only=request.validate_only
     )
@@ -200,16 +199,11 @@ def _quota_entries(image: MetadataImage, chosen: _Filter) -> Iterator[answers.De
             }
 
 
-def handle_describe_user_scram_credentials(
+@answer_later
+async def handle_describe_user_scram_credentials(
     broker: Broker, context: RequestContext, request: "DescribeUserScramCredentialsRequest"
-) -> Answer:
+) -> Response:
     """Answer each named user with RESOURCE_NOT_FOUND, as Kafka answers for users without credentials."""
-    return broker.later(lambda: _describe_credentials(context, request))
-
-
-async def _describe_credentials(
-    context: RequestContext, request: "DescribeUserScramCredentialsRequest"
-) -> EncodedResponse:
     asked: Counter[str] = Counter()
     slices = Slices()
     for each in request.users or ():

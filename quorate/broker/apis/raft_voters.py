@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code, refuse_with_message
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import ServingNode, encoded_in_slices, respond
-from quorate.broker.wire import Answer, ApiKey, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.apis.context import ServingNode, answer_later, encoded_in_slices, respond
+from quorate.broker.wire import ApiKey, KafkaError, RequestContext, Response, wire_code
 from quorate.raft import (
     InvalidArgumentError,
     NotLeaderError,
@@ -108,9 +108,10 @@ async def wait_changed(change: Awaitable[None]) -> None:
         ) from error
 
 
-def handle_add_raft_voter(
+@answer_later
+async def handle_add_raft_voter(
     node: ServingNode, context: RequestContext, request: "AddRaftVoterRequest"
-) -> Answer:
+) -> Response:
     """Add a voter. Any broker forwards the request to the quorum's leader."""
     check_cluster(node, request.cluster_id)
     voter = Voter(
@@ -118,46 +119,33 @@ def handle_add_raft_voter(
         default_endpoint(node, request.listeners),
     )
     timeout_ms = max(0, request.timeout // timedelta(milliseconds=1))
-
-    async def add() -> Response:
-        await wait_changed(node.quorum.add_voter(voter, timeout_ms=timeout_ms))
-        return respond(context, answers.AddRaftVoterResponse(error_code=ErrorCode.none))
-
-    return node.later(add)
+    await wait_changed(node.quorum.add_voter(voter, timeout_ms=timeout_ms))
+    return respond(context, answers.AddRaftVoterResponse(error_code=ErrorCode.none))
 
 
-def handle_remove_raft_voter(
+@answer_later
+async def handle_remove_raft_voter(
     node: ServingNode, context: RequestContext, request: "RemoveRaftVoterRequest"
-) -> Answer:
+) -> Response:
     """Remove a voter. Any broker forwards the request to the quorum's leader."""
     check_cluster(node, request.cluster_id)
     key = voter_key(request.voter_id, request.voter_directory_id)
-
-    async def remove() -> Response:
-        await wait_changed(node.quorum.remove_voter(key, timeout_ms=DEFAULT_TIMEOUT_MS))
-        return respond(context, answers.RemoveRaftVoterResponse(error_code=ErrorCode.none))
-
-    return node.later(remove)
+    await wait_changed(node.quorum.remove_voter(key, timeout_ms=DEFAULT_TIMEOUT_MS))
+    return respond(context, answers.RemoveRaftVoterResponse(error_code=ErrorCode.none))
 
 
-def handle_update_raft_voter(
+@answer_later
+async def handle_update_raft_voter(
     node: ServingNode, context: RequestContext, request: "UpdateRaftVoterRequest"
-) -> Answer:
+) -> Response:
     """Update a voter. Any broker forwards the request to the quorum's leader. Every answer names the leader,
     if known."""
     try:
         voter = _checked_update(node, request)
+        await wait_changed(node.quorum.update_voter(voter, timeout_ms=DEFAULT_TIMEOUT_MS))
     except KafkaError as error:
         return _updated(node, context, error.code)
-
-    async def update() -> Response:
-        try:
-            await wait_changed(node.quorum.update_voter(voter, timeout_ms=DEFAULT_TIMEOUT_MS))
-        except KafkaError as error:
-            return _updated(node, context, error.code)
-        return _updated(node, context, ErrorCode.none)
-
-    return node.later(update)
+    return _updated(node, context, ErrorCode.none)
 
 
 def _checked_update(node: ServingNode, request: "UpdateRaftVoterRequest") -> Voter:
@@ -194,16 +182,11 @@ def _updated(node: ServingNode, context: RequestContext, code: ErrorCode) -> Res
     return respond(context, answers.UpdateRaftVoterResponse(error_code=code, current_leader=current))
 
 
-def handle_describe_quorum(
-    node: ServingNode, context: RequestContext, request: "DescribeQuorumRequest"
-) -> Answer:
-    """Describe the quorum. Any broker answers, after asking the leader."""
-    return node.later(lambda: _described(node, context, request))
-
-
-async def _described(
+@answer_later
+async def handle_describe_quorum(
     node: ServingNode, context: RequestContext, request: "DescribeQuorumRequest"
 ) -> Response:
+    """Describe the quorum. Any broker answers, after asking the leader."""
     description = await node.channel.describe_quorum(timeout_seconds=_TIMEOUT_SECONDS)
     return await encoded_in_slices(
         context,

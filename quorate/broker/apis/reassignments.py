@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
-from quorate.broker.apis.context import Broker, encoded_in_slices
+from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
 from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
     ElectionType,
@@ -21,7 +21,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import NO_LEADER, MetadataImage, PartitionState
-from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices
 
@@ -39,14 +39,11 @@ _OWN_METADATA_SECONDS: Final = 1.0
 _ELECTED_AT_ONCE: Final = 2000
 
 
-def handle_alter_partition_reassignments(
+@answer_later
+async def handle_alter_partition_reassignments(
     broker: Broker, context: RequestContext, request: "WireReassignments"
-) -> Answer:
+) -> Response:
     """Begin, replace or cancel reassignments. The answer does not wait for their end."""
-    return broker.later(lambda: _alter(broker, context, request))
-
-
-async def _alter(broker: Broker, context: RequestContext, request: "WireReassignments") -> Response:
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
     slices = Slices()
@@ -127,16 +124,11 @@ def _altered(result: ReassignmentResult) -> answers.ReassignablePartitionRespons
     }
 
 
-def handle_list_partition_reassignments(
-    broker: Broker, context: RequestContext, request: "ListPartitionReassignmentsRequest"
-) -> Answer:
-    """List what is under way, of all topics with null. What is unknown or idle is left out."""
-    return broker.later(lambda: _list(broker, context, request))
-
-
-async def _list(
+@answer_later
+async def handle_list_partition_reassignments(
     broker: Broker, context: RequestContext, request: "ListPartitionReassignmentsRequest"
 ) -> Response:
+    """List what is under way, of all topics with null. What is unknown or idle is left out."""
     image, slices = broker.image, Slices()
     asked: dict[str, dict[int, None] | None] = {}
     if request.topics is not None:
@@ -176,7 +168,10 @@ def _reassigned(index: int, state: PartitionState) -> answers.OngoingPartitionRe
     }
 
 
-def handle_elect_leaders(broker: Broker, context: RequestContext, request: "WireElectLeaders") -> Answer:
+@answer_later
+async def handle_elect_leaders(
+    broker: Broker, context: RequestContext, request: "WireElectLeaders"
+) -> Response:
     """Elect leaders. Raises `KafkaError` for a type of election that there is not."""
     try:
         election_type = ElectionType(request.election_type)
@@ -185,12 +180,6 @@ def handle_elect_leaders(broker: Broker, context: RequestContext, request: "Wire
             WireErrorCode.invalid_request,
             f"Election type {request.election_type} is none of 0 (preferred) and 1 (unclean).",
         ) from None
-    return broker.later(lambda: _elect(broker, context, request, election_type))
-
-
-async def _elect(
-    broker: Broker, context: RequestContext, request: "WireElectLeaders", election_type: ElectionType
-) -> Response:
     deadline = trio.current_time() + max(request.timeout.total_seconds(), 0)
     asked_for_all = request.topic_partitions is None
     rows: dict[str, list[ElectLeadersResult]] = {}

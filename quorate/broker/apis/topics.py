@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, encoded_in_slices
+from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
 from quorate.broker.controller import joined, portions
 from quorate.broker.controller.operations import MAX_NEW_PARTITIONS, TOO_MANY
 from quorate.broker.controller.rpc import (
@@ -26,7 +26,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata import ConfigSource, MetadataImage, describe_topic
-from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.wire import ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices, Steps, in_slices
 
@@ -49,13 +49,12 @@ _MAX_TOPICS: Final = 10_000
 """As in Kafka: one operation of its controller writes no more records."""
 
 
-def handle_create_topics(broker: Broker, context: RequestContext, request: "WireCreateTopics") -> Answer:
+@answer_later
+async def handle_create_topics(
+    broker: Broker, context: RequestContext, request: "WireCreateTopics"
+) -> Response:
     """Create topics. The answer waits until this broker's own metadata has them, so that the next Metadata
     shows them, and until their leaders serve them, so that the next Produce is taken, if they are few."""
-    return broker.later(lambda: _create_topics(broker, context, request))
-
-
-async def _create_topics(broker: Broker, context: RequestContext, request: "WireCreateTopics") -> Response:
     deadline = trio.current_time() + max(request.timeout.total_seconds(), 0)
     asked = await in_slices(_asked_topics(request, broker.config.topics.num_partitions))
     created: list[CreatedTopic] = []
@@ -211,17 +210,12 @@ def _configs(
     ]
 
 
-def handle_create_partitions(
-    broker: Broker, context: RequestContext, request: "WireCreatePartitions"
-) -> Answer:
-    """Add partitions to topics. The answer waits until this broker's own metadata has them, and until their
-    leaders serve them, if they are few."""
-    return broker.later(lambda: _create_partitions(broker, context, request))
-
-
-async def _create_partitions(
+@answer_later
+async def handle_create_partitions(
     broker: Broker, context: RequestContext, request: "WireCreatePartitions"
 ) -> Response:
+    """Add partitions to topics. The answer waits until this broker's own metadata has them, and until their
+    leaders serve them, if they are few."""
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
     topics = await in_slices(_asked_partitions(request))
@@ -324,7 +318,10 @@ def _has(image: MetadataImage, wanted: dict[str, int]) -> bool:
     return all(_count(image, name) >= count or image.topic(name) is None for name, count in wanted.items())
 
 
-def handle_delete_topics(broker: Broker, context: RequestContext, request: "WireDeleteTopics") -> Answer:
+@answer_later
+async def handle_delete_topics(
+    broker: Broker, context: RequestContext, request: "WireDeleteTopics"
+) -> Response:
     """Delete topics. The answer waits until this broker's own metadata lacks them too."""
     if not broker.config.topics.delete_enable:
         # The code came with version 3.
@@ -332,10 +329,6 @@ def handle_delete_topics(broker: Broker, context: RequestContext, request: "Wire
             WireErrorCode.topic_deletion_disabled if context.version >= 3 else WireErrorCode.invalid_request
         )
         raise KafkaError(code, "Topic deletion is disabled (delete.topic.enable).")
-    return broker.later(lambda: _delete_topics(broker, context, request))
-
-
-async def _delete_topics(broker: Broker, context: RequestContext, request: "WireDeleteTopics") -> Response:
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
     if len(request.topics) > _MAX_TOPICS:
