@@ -1,51 +1,35 @@
 """An API is added by one row: here one that quorate does not have, from outside, over a connection."""
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import pytest
-import trio
 from kio.schema.errors import ErrorCode
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32, i32Timedelta
+from kio.static.primitive import i16, i32
+from served_wire import client, serving
 
 from quorate.broker.apis import BROKER_APIS, ApiRow, Dispatcher
 from quorate.broker.apis.api_row import refuse_by_code
-from quorate.broker.wire import APIS, Api, ApiKey, KafkaError, RequestContext, WireServer, own_api
+from quorate.broker.wire import APIS, Api, ApiKey, KafkaError, RequestContext, own_api
 from quorate.broker.wire.codecs import build
-from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.broker.wire.kafka_server import KafkaServerConfig
-from quorate.runtime import Address, NetworkError
-from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
+from quorate.broker.wire.kafka_client import WireClient
+from quorate.broker.wire.own_messages import OwnRequest, OwnResponse
+from quorate.runtime import NetworkError
 
-HOME = Address("broker", 9092)
 KEY = 10_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoubleRequest:
-    __type__: ClassVar = EntityType.request
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
+class DoubleRequest(OwnRequest):
     __api_key__: ClassVar[i16] = i16(KEY)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     number: i32 = field(metadata={"kafka_type": "int32"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoubleResponse:
-    __type__: ClassVar = EntityType.response
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
+class DoubleResponse(OwnResponse):
     __api_key__: ClassVar[i16] = i16(KEY)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
-    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     double: i32 = field(metadata={"kafka_type": "int32"}, default=i32(-1))
 
 
@@ -63,38 +47,33 @@ DOUBLE = ApiRow[DoubleRequest](
 @asynccontextmanager
 async def served(*rows: ApiRow[Any]) -> AsyncIterator[WireClient]:
     """A connection to a listener that serves these APIs besides those of brokers."""
-    net = SimulatedNetwork(random.Random(1), NetworkSettings())
     dispatcher = Dispatcher(cast(Any, None), {**BROKER_APIS, **{row.api.key: row for row in rows}})
-    listener = await net.for_node("broker").listen(HOME)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(WireServer(listener, dispatcher, KafkaServerConfig()).run)
-        async with open_client(net.for_node("client"), HOME) as client:
-            yield client
-        nursery.cancel_scope.cancel()
+    async with serving(dispatcher) as (net, _), client(net) as connection:
+        yield connection
 
 
 async def test_a_request_of_it_is_answered(autojump_clock: object) -> None:
-    async with served(DOUBLE) as client:
-        answer = await client.send(DoubleRequest(number=i32(21)), DoubleResponse)
+    async with served(DOUBLE) as connection:
+        answer = await connection.send(DoubleRequest(number=i32(21)), DoubleResponse)
     assert (answer.error_code, answer.double) == (ErrorCode.none, 42)
 
 
 async def test_an_error_of_its_handler_is_said_by_its_refusal(autojump_clock: object) -> None:
-    async with served(DOUBLE) as client:
-        answer = await client.send(DoubleRequest(number=i32(-1)), DoubleResponse)
+    async with served(DOUBLE) as connection:
+        answer = await connection.send(DoubleRequest(number=i32(-1)), DoubleResponse)
     assert (answer.error_code, answer.double) == (ErrorCode.invalid_request, -1)
 
 
 async def test_a_version_that_its_row_lacks_ends_the_connection(autojump_clock: object) -> None:
-    async with served(DOUBLE) as client:
+    async with served(DOUBLE) as connection:
         with pytest.raises(NetworkError):
-            await client._call(DOUBLE.api, 1, [b"\0\0\0\1\0"], None)
+            await connection._call(DOUBLE.api, 1, [b"\0\0\0\1\0"], None)
 
 
 async def test_a_listener_without_its_row_does_not_know_it(autojump_clock: object) -> None:
-    async with served() as client:
+    async with served() as connection:
         with pytest.raises(NetworkError):
-            await client.send(DoubleRequest(number=i32(21)), DoubleResponse)
+            await connection.send(DoubleRequest(number=i32(21)), DoubleResponse)
 
 
 async def test_clients_are_told_of_it_as_its_key_says(autojump_clock: object) -> None:
@@ -110,11 +89,11 @@ async def test_clients_are_told_of_it_as_its_key_says(autojump_clock: object) ->
         refuse=refuse_by_code,
         brokers=handle_double,
     )
-    async with served(DOUBLE) as client:
-        assert KEY not in client.versions
-        before = dict(client.versions)
-    async with served(DOUBLE, kafkas) as client:
-        assert client.versions == before | {999: (1, 3)}
+    async with served(DOUBLE) as connection:
+        assert KEY not in connection.versions
+        before = dict(connection.versions)
+    async with served(DOUBLE, kafkas) as connection:
+        assert connection.versions == before | {999: (1, 3)}
 
 
 def test_a_row_says_where_it_is_served() -> None:

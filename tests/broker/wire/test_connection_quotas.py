@@ -11,6 +11,7 @@ import trio
 import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
+from served_wire import Handler, heartbeat_ok, read_until_closed
 
 from quorate.broker.settings.client_settings import ConnectionRules, KafkaServerConfig
 from quorate.broker.wire.api import ApiKey
@@ -19,7 +20,6 @@ from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.kafka_server import WireServer
 from quorate.runtime import Address, NetworkError, Stream
 from quorate.simulation.world import NetworkSettings, SimulatedNetwork
-from tests.broker.wire.test_server import Handler, heartbeat_ok, read_until_closed
 
 HOMES = {"CLIENTS": Address("broker", 9092), "BROKERS": Address("broker", 9093)}
 

@@ -1,24 +1,19 @@
 """What requests take of the event loop is measured, and told to the client. In virtual time, which a handler
 lets pass as if it computed for so long."""
 
-import random
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import trio
+from served_wire import Handler, client, heartbeat_ok, serving
 
-from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs import KafkaFetchRequest, build, encode_entity, response_type
 from quorate.broker.wire.codecs.fetch_codec import KafkaFetchResponse, encode_fetch_response
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse
-from quorate.broker.wire.kafka_client import open_client
-from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.throttle_times import throttle_offset, with_throttle
-from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
-from tests.broker.wire.test_server import HOME, Handler, heartbeat_ok
 
 
 async def test_only_the_steps_of_a_coroutine_count(autojump_clock: Any) -> None:
@@ -103,37 +98,20 @@ class Times:
         return wait_s
 
 
-class Rig:
-    def __init__(self, handler: Handler, times: Times) -> None:
-        self.net = SimulatedNetwork(random.Random(1), NetworkSettings())
-        self.handler, self.times = handler, times
-
-    async def run(self, nursery: trio.Nursery) -> None:
-        listener = await self.net.for_node("broker").listen(HOME)
-        server = WireServer(listener, self.handler, KafkaServerConfig(), times=self.times)
-        nursery.start_soon(server.run)
-
-    def client(self) -> Any:
-        return open_client(self.net.for_node("client"), HOME)
-
-
 async def test_a_client_is_told_to_wait_and_its_next_request_does(autojump_clock: Any) -> None:
     def busy(context: Any, request: Any) -> Any:
         autojump_clock.jump(0.5)
         return heartbeat_ok(context, request)
 
-    rig = Rig(Handler(heartbeat=busy), Times())
-    async with trio.open_nursery() as nursery:
-        await rig.run(nursery)
-        async with rig.client() as client:
-            began = trio.current_time()
-            first = await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
-            assert first.throttle_time.total_seconds() == 2.0
-            assert trio.current_time() - began < 1, "it is told at once"
-            await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
-            assert trio.current_time() - began >= 2.5
-        nursery.cancel_scope.cancel()
-    assert [each for each in rig.times.charged if each[0] == "HEARTBEAT"] == [("HEARTBEAT", 0.5)] * 2
+    times = Times()
+    async with serving(Handler(heartbeat=busy), times=times) as (net, _), client(net) as connection:
+        began = trio.current_time()
+        first = await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+        assert first.throttle_time.total_seconds() == 2.0
+        assert trio.current_time() - began < 1, "it is told at once"
+        await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+        assert trio.current_time() - began >= 2.5
+    assert [each for each in times.charged if each[0] == "HEARTBEAT"] == [("HEARTBEAT", 0.5)] * 2
 
 
 async def test_work_behind_a_deferred_answer_counts_and_waiting_does_not(autojump_clock: Any) -> None:
@@ -150,13 +128,10 @@ async def test_work_behind_a_deferred_answer_counts_and_waiting_does_not(autojum
         deferred.complete_with(build_it)
         return deferred
 
-    rig = Rig(Handler(heartbeat=later), Times(factor=0.0))
-    async with trio.open_nursery() as nursery:
-        await rig.run(nursery)
-        async with rig.client() as client:
-            await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
-        nursery.cancel_scope.cancel()
-    assert ("HEARTBEAT", 0.875) in rig.times.charged, f"charged {rig.times.charged}"
+    times = Times(factor=0.0)
+    async with serving(Handler(heartbeat=later), times=times) as (net, _), client(net) as connection:
+        await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+    assert ("HEARTBEAT", 0.875) in times.charged, f"charged {times.charged}"
 
 
 @pytest.mark.bug("KAFKA-10852")
@@ -165,18 +140,16 @@ async def test_brokers_that_fetch_are_not_counted(autojump_clock: Any) -> None:
         autojump_clock.jump(0.5)
         return EncodedResponse(encode_fetch_response(KafkaFetchResponse(version=request.version)))
 
-    rig = Rig(Handler(fetch=fetched), Times())
-    async with trio.open_nursery() as nursery:
-        await rig.run(nursery)
+    times = Times()
+    async with serving(Handler(fetch=fetched), times=times) as (net, _):
         for replica_id, expected in ((2, []), (-1, [("FETCH", 0.5)])):
-            async with rig.client() as client:
-                await send_fetch(client, replica_id)
-            assert [each for each in rig.times.charged if each[0] == "FETCH"] == expected
-        nursery.cancel_scope.cancel()
+            async with client(net) as connection:
+                await send_fetch(connection, replica_id)
+            assert [each for each in times.charged if each[0] == "FETCH"] == expected
 
 
-async def send_fetch(client: Any, replica_id: int) -> None:
-    answer = await client.fetch(
+async def send_fetch(connection: Any, replica_id: int) -> None:
+    answer = await connection.fetch(
         KafkaFetchRequest(
             version=12, replica_id=replica_id, max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[]
         )
@@ -185,13 +158,10 @@ async def send_fetch(client: Any, replica_id: int) -> None:
 
 
 async def test_nothing_is_measured_while_nobody_has_a_quota(autojump_clock: Any) -> None:
-    rig = Rig(Handler(heartbeat=heartbeat_ok), Times(counts=False))
-    async with trio.open_nursery() as nursery:
-        await rig.run(nursery)
-        async with rig.client() as client:
-            await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
-            assert not rig.times.charged
-            rig.times.counts = True
-            await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
-            assert rig.times.charged, "from the next request on"
-        nursery.cancel_scope.cancel()
+    times = Times(counts=False)
+    async with serving(Handler(heartbeat=heartbeat_ok), times=times) as (net, _), client(net) as connection:
+        await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+        assert not times.charged
+        times.counts = True
+        await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+        assert times.charged, "from the next request on"

@@ -1,12 +1,11 @@
 """A Fetch that comes again is decoded once; an answer that comes alone is sent by who completes it."""
 
-import random
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from served_wire import HOME, Handler, serving
 
-from quorate.broker.apis.api_table import BROKER_APIS
-from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.fetch_codec import (
     FetchPartition,
@@ -17,14 +16,9 @@ from quorate.broker.wire.codecs.fetch_codec import (
 )
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse
 from quorate.broker.wire.headers import read_request_header, write_request_header
-from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.repeated_fetch import FetchMemory, correlation_id
 from quorate.kafka_bytes import Pieces
 from quorate.runtime import at_once
-from quorate.runtime.network import Address
-from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
-
-HOME = Address("broker", 9092)
 
 
 def request(version=11, offset=5, **fields):
@@ -128,75 +122,52 @@ class Tasks(trio.abc.Instrument):
         self.stepped.append(task)
 
 
-async def test_an_answer_that_comes_alone_is_sent_without_a_step_of_the_server(autojump_clock, nursery):
+@asynccontextmanager
+async def fetching():
+    """A server, a stream to it, and the answers that its Fetches wait for."""
     waiting = []
 
-    class Handler:
-        apis = BROKER_APIS
+    def wait(context, asked):
+        waiting.append(Deferred())
+        return waiting[-1]
 
-        async def handle(self, context, asked):
-            waiting.append(Deferred())
-            return waiting[-1]
+    async with serving(Handler(fetch=wait)) as (net, server):
+        yield server, await net.for_node("client").connect(HOME), waiting
 
-    net = SimulatedNetwork(random.Random(1), NetworkSettings())
-    server = WireServer(await net.for_node("broker").listen(HOME), Handler(), KafkaServerConfig())
-    nursery.start_soon(server.run)
-    stream = await net.for_node("client").connect(HOME)
-    for number in range(3):
-        data = frame(number, request())
+
+async def test_an_answer_that_comes_alone_is_sent_without_a_step_of_the_server(autojump_clock):
+    async with fetching() as (_, stream, waiting):
+        for number in range(3):
+            data = frame(number, request())
+            await stream.send([len(data).to_bytes(4, "big"), data])
+            await trio.sleep(0.1)
+            tasks = Tasks()
+            trio.lowlevel.add_instrument(tasks)
+            waiting[-1].complete(EncodedResponse([b"body"]))
+            assert await stream.receive_some() == b"\0\0\0\x08" + number.to_bytes(4, "big") + b"body"
+            trio.lowlevel.remove_instrument(tasks)
+            assert not [task for task in tasks.stepped if "Connection._write" in task.name]
+
+
+async def test_answers_that_come_together_leave_together(autojump_clock):
+    async with fetching() as (_, stream, waiting):
+        for number in range(3):
+            data = frame(number, request())
+            await stream.send([len(data).to_bytes(4, "big"), data])
+        await trio.sleep(0.1)
+        for each in waiting:
+            each.complete(EncodedResponse([b"body"]))
+        await trio.sleep(0.1)
+        assert len(await stream.receive_some()) == 3 * 12
+
+
+async def test_a_connection_that_broke_under_its_answer_ends_and_nobody_else_does(autojump_clock):
+    async with fetching() as (server, stream, waiting):
+        data = frame(1, request())
         await stream.send([len(data).to_bytes(4, "big"), data])
         await trio.sleep(0.1)
-        tasks = Tasks()
-        trio.lowlevel.add_instrument(tasks)
+        (connection,) = server._connections.values()
+        connection._stream.close()
         waiting[-1].complete(EncodedResponse([b"body"]))
-        assert await stream.receive_some() == b"\0\0\0\x08" + number.to_bytes(4, "big") + b"body"
-        trio.lowlevel.remove_instrument(tasks)
-        assert not [task for task in tasks.stepped if "Connection._write" in task.name]
-
-
-async def test_answers_that_come_together_leave_together(autojump_clock, nursery):
-    waiting = []
-
-    class Handler:
-        apis = BROKER_APIS
-
-        async def handle(self, context, asked):
-            waiting.append(Deferred())
-            return waiting[-1]
-
-    net = SimulatedNetwork(random.Random(1), NetworkSettings())
-    server = WireServer(await net.for_node("broker").listen(HOME), Handler(), KafkaServerConfig())
-    nursery.start_soon(server.run)
-    stream = await net.for_node("client").connect(HOME)
-    for number in range(3):
-        data = frame(number, request())
-        await stream.send([len(data).to_bytes(4, "big"), data])
-    await trio.sleep(0.1)
-    for each in waiting:
-        each.complete(EncodedResponse([b"body"]))
-    await trio.sleep(0.1)
-    assert len(await stream.receive_some()) == 3 * 12
-
-
-async def test_a_connection_that_broke_under_its_answer_ends_and_nobody_else_does(autojump_clock, nursery):
-    waiting = []
-
-    class Handler:
-        apis = BROKER_APIS
-
-        async def handle(self, context, asked):
-            waiting.append(Deferred())
-            return waiting[-1]
-
-    net = SimulatedNetwork(random.Random(1), NetworkSettings())
-    server = WireServer(await net.for_node("broker").listen(HOME), Handler(), KafkaServerConfig())
-    nursery.start_soon(server.run)
-    stream = await net.for_node("client").connect(HOME)
-    data = frame(1, request())
-    await stream.send([len(data).to_bytes(4, "big"), data])
-    await trio.sleep(0.1)
-    (connection,) = server._connections.values()
-    connection._stream.close()
-    waiting[-1].complete(EncodedResponse([b"body"]))
-    await trio.sleep(1)
-    assert server.statistics().connections == 0
+        await trio.sleep(1)
+        assert server.statistics().connections == 0

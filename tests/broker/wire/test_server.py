@@ -2,18 +2,16 @@
 
 import contextlib
 import random
-from contextlib import asynccontextmanager
 
 import pytest
 import trio
 from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
+from served_wire import HOME, Handler, client, frame, heartbeat_ok, read_until_closed, serving
 
-from quorate.broker.apis.api_table import BROKER_APIS, ROWS
-from quorate.broker.settings.client_settings import KafkaServerConfig
+from quorate.broker.apis.api_table import ROWS
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import (
-    build,
     decode_entity,
     encode_entity,
     request_type,
@@ -38,8 +36,6 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_produce_steps,
 )
 from quorate.broker.wire.exchanges import CloseConnection, Deferred, EncodedResponse, Refusal
-from quorate.broker.wire.kafka_client import open_client
-from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.request_codec import decode_request
 from quorate.broker.wire.wire_errors import (
     ErrorTable,
@@ -48,30 +44,8 @@ from quorate.broker.wire.wire_errors import (
     UnsupportedVersionError,
 )
 from quorate.runtime import at_once
-from quorate.runtime.network import Address, NetworkError
+from quorate.runtime.network import NetworkError
 from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
-
-HOME = Address("broker", 9092)
-
-
-class Handler:
-    """Does what the test says: `act` maps an API key to a function of (context, request)."""
-
-    apis = BROKER_APIS
-
-    def __init__(self, **act):
-        self.act = act
-        self.seen = []
-
-    async def handle(self, context, request):
-        name = ApiKey(context.api.key).name.lower()
-        self.seen.append((name, context, request))
-        outcome = self.act[name](context, request)
-        return await outcome if hasattr(outcome, "__await__") else outcome
-
-
-def heartbeat_ok(context, request):
-    return build(response_type(ApiKey.HEARTBEAT, context.version))
 
 
 def produced(context, request, error=ErrorCode.none):
@@ -95,38 +69,6 @@ def produce_request(records=b"r" * 10, acks=-1):
         timeout_ms=1000,
         topics=[ProduceTopic("t", [ProducePartition(0, memoryview(records))])],
     )
-
-
-@asynccontextmanager
-async def serving(handler, *, settings=None, errors=None, **config):
-    net = SimulatedNetwork(random.Random(1), settings or NetworkSettings())
-    listener = await net.for_node("broker").listen(HOME)
-    server = WireServer(listener, handler, KafkaServerConfig(**config), errors=errors)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(server.run)
-        yield net, server
-        nursery.cancel_scope.cancel()
-
-
-def client(net, name="client", **options):
-    return open_client(net.for_node(name), HOME, **options)
-
-
-def frame(api_key, version, number, body, client_id=b"raw"):
-    flexible = APIS[api_key].flexible(version) if api_key in APIS else False
-    head = api_key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + number.to_bytes(4, "big")
-    head += len(client_id).to_bytes(2, "big") + client_id + (b"\0" if flexible else b"")
-    return (len(head) + len(body)).to_bytes(4, "big") + head + body
-
-
-async def read_until_closed(stream):
-    data = b""
-    try:
-        while piece := await stream.receive_some():
-            data += piece
-    except NetworkError:
-        pass
-    return data
 
 
 async def test_a_client_learns_versions_and_calls(autojump_clock):
