@@ -102,8 +102,6 @@ class ApiKey(IntEnum):
     """The APIs that we speak, by their keys, each with the versions that a node serves and that our own
     clients send. The handlers stand in `quorate.broker.apis`, beside the API's row."""
 
-    api: Api
-
     def __new__(cls, key: int, form: _Form) -> Self:
         member = int.__new__(cls, key)
         member._value_ = key

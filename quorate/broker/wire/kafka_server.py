@@ -20,7 +20,6 @@ from quorate.runtime import Listener, Stream, get_logger
 
 log = get_logger(__name__)
 
-_MIB = 1024 * 1024
 _REFUSALS_SAID_EVERY_S: Final = 1.0
 _MOST_HELD_BACK: Final = 1000
 """Connections that wait to be closed. Others beyond it are closed at once."""
