@@ -22,6 +22,7 @@ from quorate.broker.controller.operations import MAX_VALUE_LENGTH
 from quorate.broker.controller.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
+    AlterConfigsResponse,
     ConfigAlteration,
     ConfigOperation,
 )
@@ -117,9 +118,7 @@ async def alter_resources(
         try:
             answer = await broker.channel.ask(request, timeout_seconds=_TIMEOUT_SECONDS)
         except ControllerTimedOutError as error:
-            for result, _ in portion:
-                result.refuse(ErrorCode.REQUEST_TIMED_OUT, str(error))
-            continue
+            answer = AlterConfigsResponse(error=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
         offset = max(offset, answer.metadata_offset)
         if answer.error is not ErrorCode.NONE:
             for result, _ in portion:

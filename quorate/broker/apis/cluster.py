@@ -8,9 +8,9 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
-from quorate.broker.apis.context import Broker, ServingNode, answer_later, endpoint_of, respond
+from quorate.broker.apis.context import Broker, ServingNode, answer_later, check_answer, endpoint_of, respond
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
-from quorate.broker.wire import Answer, ApiKey, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire import Answer, ApiKey, KafkaError, RequestContext, Response
 
 if TYPE_CHECKING:
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
@@ -109,12 +109,8 @@ async def handle_unregister_broker(
     answer = await node.channel.ask(
         UnregisterBrokerRequest(broker_id=int(request.broker_id)), timeout_seconds=_TIMEOUT_SECONDS
     )
-    return respond(
-        context,
-        answers.UnregisterBrokerResponse(
-            error_code=wire_code(answer.error), error_message=answer.error_message
-        ),
-    )
+    check_answer(answer)
+    return respond(context, answers.UnregisterBrokerResponse(error_code=ErrorCode.none))
 
 
 ROWS: Final = (

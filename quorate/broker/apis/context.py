@@ -6,7 +6,7 @@ from functools import wraps
 from typing import TypeVar
 
 import trio
-from kio.schema.errors import ErrorCode
+from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.client_throttles import ClientThrottles
@@ -14,14 +14,24 @@ from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIdSource
 from quorate.broker.apis.topic_creation import TopicCreator
+from quorate.broker.controller.rpc import ControllerResponse
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.groups import GroupCoordinator
 from quorate.broker.metadata import BrokerEndpoint, BrokerState, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.node_config import ServerConfig
 from quorate.broker.replication import ReplicaServices
-from quorate.broker.wire import Deferred, EncodedResponse, KafkaError, LoopTime, RequestContext, Response
+from quorate.broker.wire import (
+    Deferred,
+    EncodedResponse,
+    KafkaError,
+    LoopTime,
+    RequestContext,
+    Response,
+    wire_code,
+)
 from quorate.broker.wire.codecs import build, encode_in_slices, response_type
+from quorate.error_code import ErrorCode
 from quorate.raft import Quorum
 
 
@@ -65,7 +75,7 @@ class ServingNode:
             except Exception as error:
                 deferred.fail(error)
             if not deferred.done:
-                deferred.fail(KafkaError(ErrorCode.request_timed_out, "the request was given up"))
+                deferred.fail(KafkaError(WireErrorCode.request_timed_out, "the request was given up"))
 
         self.tasks.start_soon(run)
         return deferred
@@ -127,6 +137,13 @@ def answer_later(
         return node.later(lambda: handle(node, context, request))
 
     return begin
+
+
+def check_answer(answer: ControllerResponse) -> None:
+    """Raise `KafkaError` if the controller refused a request as a whole. The refusal of the API's row then
+    tells the client."""
+    if answer.error is not ErrorCode.NONE:
+        raise KafkaError(wire_code(answer.error), answer.error_message or "")
 
 
 def endpoint_of(broker: BrokerState, listener: str) -> BrokerEndpoint | None:

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
-from quorate.broker.apis.context import ServingNode, answer_later, respond
+from quorate.broker.apis.context import ServingNode, answer_later, check_answer, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, wait_changed
 from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
 from quorate.broker.metadata import KRAFT_VERSION, SUPPORTED_FEATURES
@@ -20,9 +20,7 @@ from quorate.broker.wire import (
     RequestContext,
     Response,
     SupportedFeature,
-    wire_code,
 )
-from quorate.error_code import ErrorCode
 from quorate.raft import Quorum
 
 if TYPE_CHECKING:
@@ -66,15 +64,12 @@ async def handle_update_features(
     updates = tuple(_update(each) for each in request.feature_updates)
     upgrades_quorum = any(_upgrades_quorum(node, each) for each in updates if each.name == KRAFT_VERSION)
     others = tuple(each for each in updates if each.name != KRAFT_VERSION)
-    error, message = ErrorCode.NONE, None
     if others:
         asked = UpdateFeaturesRequest(updates=others, validate_only=request.validate_only)
-        answer = await node.channel.ask(asked, timeout_seconds=timeout_seconds)
-        error, message = answer.error, answer.error_message
-    if upgrades_quorum and error is ErrorCode.NONE and not request.validate_only:
+        check_answer(await node.channel.ask(asked, timeout_seconds=timeout_seconds))
+    if upgrades_quorum and not request.validate_only:
         await wait_changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
-    refusal = Refusal(context.version, wire_code(error), message)
-    return respond(context, _outcome(request, refusal))
+    return respond(context, _outcome(request, Refusal(context.version, WireErrorCode.none)))
 
 
 def _update(wire: "FeatureUpdateKey") -> FeatureUpdate:

@@ -9,7 +9,13 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
-from quorate.broker.apis.context import Broker, ServingNode, answer_later, encoded_in_slices, respond
+from quorate.broker.apis.context import (
+    Broker,
+    ServingNode,
+    answer_later,
+    check_answer,
+    encoded_in_slices,
+)
 from quorate.broker.controller.operations import MAX_ASSIGNMENTS
 from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
@@ -19,8 +25,7 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.metadata import MIGRATING
 from quorate.broker.replication import PartitionError
 from quorate.broker.replication.storage import DirectoryReport, FutureProgress
-from quorate.broker.wire import ApiKey, Refusal, RequestContext, Response, wire_code
-from quorate.error_code import ErrorCode
+from quorate.broker.wire import ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
 from quorate.log import Log, TopicPartition
 from quorate.runtime import Slices
 
@@ -58,10 +63,7 @@ async def handle_assign_replicas_to_dirs(
                 )
                 await slices.pause()
     if len(assignments) > MAX_ASSIGNMENTS:
-        return respond(
-            context,
-            answers.AssignReplicasToDirsResponse(error_code=WireErrorCode.invalid_request, directories=()),
-        )
+        raise KafkaError(WireErrorCode.invalid_request)
     answer = await node.channel.ask(
         AssignReplicasToDirsRequest(
             broker_id=request.broker_id,
@@ -70,10 +72,7 @@ async def handle_assign_replicas_to_dirs(
         ),
         timeout_seconds=_TIMEOUT_SECONDS,
     )
-    if answer.error is not ErrorCode.NONE:
-        return respond(
-            context, answers.AssignReplicasToDirsResponse(error_code=wire_code(answer.error), directories=())
-        )
+    check_answer(answer)
     return await encoded_in_slices(
         context,
         answers.AssignReplicasToDirsResponse(

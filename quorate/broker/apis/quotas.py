@@ -15,11 +15,16 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
-from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond_in_slices
+from quorate.broker.apis.context import (
+    Broker,
+    answer_later,
+    check_answer,
+    encoded_in_slices,
+    respond_in_slices,
+)
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
     QuotaAlteration,
-    QuotaAlterationResult,
     QuotaEntityPart,
     QuotaOperation,
 )
@@ -70,16 +75,13 @@ async def handle_alter_client_quotas(
         alterations=await in_slices(_alterations(request.entries)), validate_only=request.validate_only
     )
     answer = await broker.channel.ask(asked, timeout_seconds=_TIMEOUT_SECONDS)
-    results = answer.results
-    if answer.error:
-        refused = QuotaAlterationResult(error=answer.error, error_message=answer.error_message)
-        results = (refused,) * len(request.entries)
+    check_answer(answer)
     return await encoded_in_slices(
         context,
         answers.AlterClientQuotasResponse(
             entries=(
                 _altered(entry, wire_code(result.error), result.error_message)
-                for entry, result in zip(request.entries, results, strict=True)
+                for entry, result in zip(request.entries, answer.results, strict=True)
             )
         ),
     )

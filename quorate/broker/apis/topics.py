@@ -1,6 +1,7 @@
 """CreateTopics, CreatePartitions and DeleteTopics, passed on to the controller."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
@@ -9,7 +10,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
+from quorate.broker.apis.context import Broker, answer_later, check_answer, encoded_in_slices
 from quorate.broker.controller import joined, portions
 from quorate.broker.controller.operations import MAX_NEW_PARTITIONS, TOO_MANY
 from quorate.broker.controller.rpc import (
@@ -18,7 +19,7 @@ from quorate.broker.controller.rpc import (
     CreatedTopic,
     CreatePartitionsRequest,
     CreateTopicsRequest,
-    DeletedTopic,
+    CreateTopicsResponse,
     DeleteTopicsRequest,
     MorePartitions,
     NewTopic,
@@ -61,31 +62,28 @@ async def handle_create_topics(
     throttle_ms = 0
     slices = Slices()
     for portion in portions(list(asked.topics.values()), most=_PORTION, cost=_cost):
-        error, message = asked.error, asked.message
-        topics: tuple[CreatedTopic, ...] = ()
-        if error is ErrorCode.NONE:
-            forwarded = CreateTopicsRequest(
-                topics=joined(portion),
-                validate_only=request.validate_only,
-                who=broker.throttles.requester(context, strict_from=_CREATION_STRICT_FROM),
+        forwarded = CreateTopicsRequest(
+            topics=joined(portion),
+            validate_only=request.validate_only,
+            who=broker.throttles.requester(context, strict_from=_CREATION_STRICT_FROM),
+        )
+        try:
+            answer = await broker.channel.ask(
+                forwarded, timeout_seconds=max(deadline - trio.current_time(), 0)
             )
-            try:
-                answer = await broker.channel.ask(
-                    forwarded, timeout_seconds=max(deadline - trio.current_time(), 0)
-                )
-            except ControllerTimedOutError as timed_out:
-                if not created:
-                    raise
-                # What was created before is there, and is answered so.
-                error, message = ErrorCode.REQUEST_TIMED_OUT, str(timed_out)
-            else:
-                error, message, topics = answer.error, answer.error_message, answer.topics
-                throttle_ms = max(throttle_ms, answer.throttle_ms)
-        if error is not ErrorCode.NONE:
-            topics = tuple(
-                CreatedTopic(name=same[0].name, error=error, error_message=message) for same in portion
+        except ControllerTimedOutError as timed_out:
+            if not created:
+                raise
+            # The topics of earlier portions are there, and are answered so.
+            answer = CreateTopicsResponse(error=ErrorCode.REQUEST_TIMED_OUT, error_message=str(timed_out))
+        throttle_ms = max(throttle_ms, answer.throttle_ms)
+        if answer.error is ErrorCode.NONE:
+            created += answer.topics
+        else:
+            created += (
+                CreatedTopic(name=same[0].name, error=answer.error, error_message=answer.error_message)
+                for same in portion
             )
-        created += topics
         await slices.pause()
     throttle_time = broker.throttles.wait_for_controller(context, throttle_ms)
     if asked.reserved:
@@ -120,9 +118,6 @@ class _AskedTopics(NamedTuple):
     """By name. One that is asked for more than once is here twice: the controller refuses it."""
     reserved: bool
     """Whether one of them is a topic that can't be created."""
-    error: ErrorCode
-    """Of all of them, if they are too many."""
-    message: str | None
 
     def settings(self, name: str) -> dict[str, str | None]:
         given = self.topics.get(name)
@@ -130,6 +125,7 @@ class _AskedTopics(NamedTuple):
 
 
 def _asked_topics(request: "WireCreateTopics", default_partitions: int) -> Steps[_AskedTopics]:
+    """Return what the controller is asked for. Raises `KafkaError` if it would refuse that for its size."""
     topics: dict[str, tuple[NewTopic, ...]] = {}
     reserved = False
     partitions = settings = 0
@@ -138,21 +134,20 @@ def _asked_topics(request: "WireCreateTopics", default_partitions: int) -> Steps
         count = default_partitions if topic.num_partitions == -1 else topic.num_partitions
         partitions += len(topic.assignments) or max(1, count)
         yield
-    too_many = partitions > MAX_NEW_PARTITIONS or settings > _MAX_SETTINGS
+    if partitions > MAX_NEW_PARTITIONS:
+        raise KafkaError(WireErrorCode.policy_violation, TOO_MANY)
+    if settings > _MAX_SETTINGS:
+        raise KafkaError(
+            WireErrorCode.policy_violation,
+            f"one request may give {_MAX_SETTINGS} settings to new topics at most; send several",
+        )
     for topic in request.topics:
         if topic.name == CLUSTER_METADATA:
             reserved = True
-        elif too_many:
-            topics[topic.name] = (NewTopic(name=topic.name),)
         else:
             topics[topic.name] = (*topics.get(topic.name, ())[:1], (yield from _new_topic(topic)))
         yield
-    if partitions > MAX_NEW_PARTITIONS:
-        return _AskedTopics(topics, reserved, ErrorCode.POLICY_VIOLATION, TOO_MANY)
-    if settings > _MAX_SETTINGS:
-        message = f"one request may give {_MAX_SETTINGS} settings to new topics at most; send several"
-        return _AskedTopics(topics, reserved, ErrorCode.POLICY_VIOLATION, message)
-    return _AskedTopics(topics, reserved, ErrorCode.NONE, None)
+    return _AskedTopics(topics, reserved)
 
 
 def _cost(same: tuple[NewTopic, ...]) -> int:
@@ -219,14 +214,6 @@ async def handle_create_partitions(
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
     topics = await in_slices(_asked_partitions(request))
-    if topics is None:
-        names = (topic.name for topic in request.topics)
-        return await encoded_in_slices(
-            context,
-            answers.CreatePartitionsResponse(
-                results=_refused_names(names, error=ErrorCode.POLICY_VIOLATION, message=TOO_MANY)
-            ),
-        )
     forwarded = CreatePartitionsRequest(
         topics=topics,
         validate_only=request.validate_only,
@@ -235,15 +222,7 @@ async def handle_create_partitions(
     before = await in_slices(_counts(broker.metadata.image, topics))
     answer = await broker.channel.ask(forwarded, timeout_seconds=timeout)
     throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
-    if answer.error is not ErrorCode.NONE:
-        asked = (topic.name for topic in topics)
-        return await encoded_in_slices(
-            context,
-            answers.CreatePartitionsResponse(
-                throttle_time=throttle_time,
-                results=_refused_names(asked, error=answer.error, message=answer.error_message),
-            ),
-        )
+    check_answer(answer)
     if not request.validate_only:
         counts = {topic.name: topic.count for topic in topics}
         wanted = {topic.name: counts[topic.name] for topic in answer.topics if topic.error is ErrorCode.NONE}
@@ -254,21 +233,21 @@ async def handle_create_partitions(
         context,
         answers.CreatePartitionsResponse(
             throttle_time=throttle_time,
-            results=(_extended(topic.name, topic.error, topic.error_message) for topic in answer.topics),
+            results=(
+                _extended(topic.name, wire_code(topic.error), topic.error_message) for topic in answer.topics
+            ),
         ),
     )
 
 
-def _asked_partitions(request: "WireCreatePartitions") -> Steps[tuple[MorePartitions, ...] | None]:
-    """Return what the controller is asked for; None if it would refuse that for its size."""
-    if len(request.topics) > MAX_NEW_PARTITIONS:
-        return None
+def _asked_partitions(request: "WireCreatePartitions") -> Steps[tuple[MorePartitions, ...]]:
+    """Return what the controller is asked for. Raises `KafkaError` if it would refuse that for its size."""
     topics: list[MorePartitions] = []
     assigned = 0
     for topic in request.topics:
         assigned += len(topic.assignments or ())
-        if assigned > MAX_NEW_PARTITIONS:
-            return None
+        if max(assigned, len(request.topics)) > MAX_NEW_PARTITIONS:
+            raise KafkaError(WireErrorCode.policy_violation, TOO_MANY)
         topics.append((yield from _more(topic)))
         yield
     return tuple(topics)
@@ -285,18 +264,8 @@ def _more(topic: "CreatePartitionsTopic") -> Steps[MorePartitions]:
     return MorePartitions(name=topic.name, count=topic.count, assignments=tuple(assignments))
 
 
-def _refused_names(
-    names: Iterable[str], *, error: ErrorCode, message: str | None
-) -> Iterator[answers.CreatePartitionsTopicResult]:
-    seen: set[str] = set()
-    for name in names:
-        if name not in seen:
-            seen.add(name)
-            yield _extended(name, error, message)
-
-
-def _extended(name: str, error: ErrorCode, message: str | None) -> answers.CreatePartitionsTopicResult:
-    return {"name": name, "error_code": wire_code(error), "error_message": message}
+def _extended(name: str, error: WireErrorCode, message: str | None) -> answers.CreatePartitionsTopicResult:
+    return {"name": name, "error_code": error, "error_message": message}
 
 
 def _counts(image: MetadataImage, topics: Iterable[MorePartitions]) -> Steps[dict[str, int]]:
@@ -332,26 +301,14 @@ async def handle_delete_topics(
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
     if len(request.topics) > _MAX_TOPICS:
-        message = f"a request names {_MAX_TOPICS} topics at most; send several"
-        refs = (TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
-        return await encoded_in_slices(
-            context,
-            answers.DeleteTopicsResponse(
-                responses=_refused_deletions(refs, error=ErrorCode.POLICY_VIOLATION, message=message)
-            ),
+        raise KafkaError(
+            WireErrorCode.policy_violation, f"a request names {_MAX_TOPICS} topics at most; send several"
         )
     asked = await in_slices(_asked_deletions(request))
     who = broker.throttles.requester(context, strict_from=_DELETION_STRICT_FROM)
     answer = await broker.channel.ask(DeleteTopicsRequest(topics=asked, who=who), timeout_seconds=timeout)
     throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
-    if answer.error is not ErrorCode.NONE:
-        return await encoded_in_slices(
-            context,
-            answers.DeleteTopicsResponse(
-                throttle_time=throttle_time,
-                responses=_refused_deletions(asked, error=answer.error, message=answer.error_message),
-            ),
-        )
+    check_answer(answer)
     deleted_ids = [topic.topic_id for topic in answer.topics if topic.error is ErrorCode.NONE]
     with trio.move_on_at(deadline):
         await broker.metadata.wait_until(
@@ -362,7 +319,11 @@ async def handle_delete_topics(
     return await encoded_in_slices(
         context,
         answers.DeleteTopicsResponse(
-            throttle_time=throttle_time, responses=(_deleted(topic) for topic in answer.topics)
+            throttle_time=throttle_time,
+            responses=(
+                _deleted(topic.name, topic.topic_id, wire_code(topic.error), topic.error_message)
+                for topic in answer.topics
+            ),
         ),
     )
 
@@ -375,20 +336,10 @@ def _asked_deletions(request: "WireDeleteTopics") -> Steps[tuple[TopicRef, ...]]
     return tuple(refs)
 
 
-def _refused_deletions(
-    refs: Iterable[TopicRef], *, error: ErrorCode, message: str | None
-) -> Iterator[answers.DeletableTopicResult]:
-    for ref in refs:
-        yield _deleted(DeletedTopic(name=ref.name, topic_id=ref.topic_id, error=error, error_message=message))
-
-
-def _deleted(topic: DeletedTopic) -> answers.DeletableTopicResult:
-    return {
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "error_code": wire_code(topic.error),
-        "error_message": topic.error_message,
-    }
+def _deleted(
+    name: str | None, topic_id: uuid.UUID | None, error: WireErrorCode, message: str | None
+) -> answers.DeletableTopicResult:
+    return {"name": name, "topic_id": topic_id, "error_code": error, "error_message": message}
 
 
 def _refuse_creation(request: "WireCreateTopics", refusal: Refusal) -> answers.CreateTopicsResponse:
@@ -408,24 +359,13 @@ def _refuse_creation(request: "WireCreateTopics", refusal: Refusal) -> answers.C
 
 
 def _refuse_partitions(request: "WireCreatePartitions", refusal: Refusal) -> answers.CreatePartitionsResponse:
-    return {
-        "results": (
-            {"error_code": refusal.code, "error_message": refusal.message, "name": topic.name}
-            for topic in request.topics
-        )
-    }
+    return {"results": (_extended(topic.name, refusal.code, refusal.message) for topic in request.topics)}
 
 
 def _refuse_deletion(request: "WireDeleteTopics", refusal: Refusal) -> answers.DeleteTopicsResponse:
     return {
         "responses": (
-            {
-                "error_code": refusal.code,
-                "error_message": refusal.message,
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-            }
-            for topic in request.topics
+            _deleted(topic.name, topic.topic_id, refusal.code, refusal.message) for topic in request.topics
         )
     }
 

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.api_table import ROWS
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.topics import handle_create_partitions, handle_create_topics, handle_delete_topics
@@ -30,8 +31,9 @@ from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, request_type, response_type
-from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.exchanges import ConnectionContext, Deferred, Refusal, RequestContext
 from quorate.broker.wire.request_codec import encode_response
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.error_code import ErrorCode as OurCode
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.runtime.token_bucket import QuotaWindows
@@ -208,7 +210,7 @@ class Portions:
 async def asked_of(
     channel: object, key: ApiKey, version: int, handle: Callable[..., Any], **values: object
 ) -> Any:
-    """The answer to a request."""
+    """The answer to a request, or its refusal."""
     async with trio.open_nursery() as nursery:
         broker = dataclasses.replace(broker_with(None, nursery), channel=cast(Any, channel))
         asked = build(request_type(key, version), timeout=timedelta(seconds=5), **values)
@@ -217,7 +219,11 @@ async def asked_of(
         deferred.notify(done.set)
         with trio.fail_after(20):
             await done.wait()
-    body = b"".join(encode_response(await deferred.result()))
+    try:
+        answered = await deferred.result()
+    except KafkaError as error:
+        answered = await ROWS[key].refusal(asked, Refusal(version, error.code, error.message))
+    body = b"".join(encode_response(answered))
     return decode_entity(response_type(key, version), memoryview(body))
 
 
