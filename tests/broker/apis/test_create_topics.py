@@ -1,21 +1,22 @@
 """CreateTopics and DeleteTopics wait for this broker's own metadata, not only for the controller; and what is
 large goes to the controller in portions, or not at all."""
 
-import dataclasses
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
+from api_broker import broker_of, context
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.api_table import ROWS
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
-from quorate.broker.apis.topics import handle_create_partitions, handle_create_topics, handle_delete_topics
 from quorate.broker.controller.rpc import (
     CreatedTopic,
     CreateTopicsRequest,
@@ -27,11 +28,9 @@ from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Partition, Record, RemoveTopic, Topic
 from quorate.broker.metadata.record_codec import encode
-from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.node_config.server_config import ServerConfig
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, request_type, response_type
-from quorate.broker.wire.exchanges import ConnectionContext, Deferred, Refusal, RequestContext
+from quorate.broker.wire.exchanges import Deferred, Refusal
 from quorate.broker.wire.request_codec import encode_response
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.error_code import ErrorCode as OurCode
@@ -39,10 +38,6 @@ from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.runtime.token_bucket import QuotaWindows
 from quorate.types import Epoch, Offset
 
-CONFIG = (
-    "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n"
-    "controller.quorum.voters=1@h:1\nlisteners=P://:2,C://h:1\nlog.dirs=/d"
-)
 ID = uuid.UUID(int=7)
 CREATED: tuple[Record, ...] = (
     Topic(name="t", topic_id=ID),
@@ -56,37 +51,15 @@ class Channel:
     def __init__(self, answer: object) -> None:
         self._answer = answer
 
-    async def ask(self, request: Callable[[Any], Awaitable[Any]], **options: object) -> object:
-        return self._answer
-
-    async def create_topics(self, request: object, **options: object) -> object:
+    async def ask(self, request: object, **options: object) -> object:
         return self._answer
 
 
 class Leaders:
-    """Who serve what they lead."""
+    """They serve the partitions that they lead."""
 
     async def wait(self, topics: object, *, deadline: float) -> None:
         pass
-
-
-def broker_with(answer: object, nursery: trio.Nursery) -> Broker:
-    unused = cast(Any, None)
-    return Broker(
-        config=ServerConfig.parse(CONFIG),
-        cluster_id="c",
-        metadata=MetadataCache(),
-        quorum=unused,
-        channel=cast(Any, Channel(answer)),
-        replicas=unused,
-        groups=unused,
-        cluster_metadata=unused,
-        topics=unused,
-        producer_ids=unused,
-        leaders=cast(Any, Leaders()),
-        throttles=ClientThrottles(MetadataImage, QuotaWindows()),
-        tasks=nursery,
-    )
 
 
 def apply(broker: Broker, *records: Record) -> None:
@@ -100,92 +73,101 @@ def apply(broker: Broker, *records: Record) -> None:
     )
 
 
-def context(key: ApiKey, version: int) -> RequestContext:
-    return RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), APIS[key], version, 1, None)
+@dataclass(frozen=True)
+class Asked:
+    """A request to a broker, and its answer, which may not be there yet."""
+
+    broker: Broker
+    key: ApiKey
+    version: int
+    request: Any
+    deferred: Deferred
+
+    async def answer(self) -> Any:
+        """The answer, or the refusal, as clients decode it."""
+        try:
+            answered = await self.deferred.result()
+        except KafkaError as error:
+            refusal = Refusal(self.version, error.code, error.message)
+            answered = await ROWS[self.key].refusal(self.request, refusal)
+        body = memoryview(b"".join(encode_response(answered)))
+        return decode_entity(response_type(self.key, self.version), body)
+
+
+@asynccontextmanager
+async def asking(
+    channel: object, key: ApiKey, version: int, *known: Record, **values: object
+) -> AsyncIterator[Asked]:
+    """Ask a broker whose metadata has the `known` records."""
+    async with trio.open_nursery() as nursery:
+        broker = broker_of(
+            channel=channel,
+            leaders=Leaders(),
+            throttles=ClientThrottles(MetadataImage, QuotaWindows()),
+            tasks=nursery,
+        )
+        if known:
+            apply(broker, *known)
+        request: Any = build(request_type(key, version), timeout=timedelta(seconds=5), **values)
+        deferred = ROWS[key].answer_on_broker(broker, context(key, version), request)
+        assert isinstance(deferred, Deferred)
+        yield Asked(broker, key, version, request, deferred)
+
+
+async def answered(channel: object, key: ApiKey, version: int, **values: object) -> Any:
+    async with asking(channel, key, version, **values) as asked:
+        done = trio.Event()
+        asked.deferred.notify(done.set)
+        with trio.fail_after(20):
+            await done.wait()
+    return await asked.answer()
+
+
+def named(topics: int, /, **values: object) -> list[dict[str, object]]:
+    return [{"name": f"t{number}", **values} for number in range(topics)]
+
+
+NEW = {"num_partitions": 1, "replication_factor": 1}
+TOPIC = {"name": "t", **NEW}
+CREATION = Channel(CreateTopicsResponse(topics=(CreatedTopic(name="t", topic_id=ID, num_partitions=1),)))
 
 
 async def test_a_creation_is_answered_when_the_topic_is_in_this_brokers_metadata() -> None:
-    answer = CreateTopicsResponse(topics=(CreatedTopic(name="t", topic_id=ID, num_partitions=1),))
-    async with trio.open_nursery() as nursery:
-        broker = broker_with(answer, nursery)
-        asked = build(
-            request_type(ApiKey.CREATE_TOPICS, 7),
-            topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}],
-            timeout=timedelta(seconds=5),
-        )
-        deferred = handle_create_topics(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
-        assert isinstance(deferred, Deferred)
+    async with asking(CREATION, ApiKey.CREATE_TOPICS, 7, topics=[TOPIC]) as asked:
         await trio.testing.wait_all_tasks_blocked()
-        assert not deferred.done
-        apply(broker, *CREATED)
+        assert not asked.deferred.done
+        apply(asked.broker, *CREATED)
         await trio.testing.wait_all_tasks_blocked()
-        assert deferred.done
-        body = b"".join(encode_response(await deferred.result()))
-        result: Any = decode_entity(response_type(ApiKey.CREATE_TOPICS, 7), memoryview(body))
-        assert result.topics[0].topic_id == ID
+        assert asked.deferred.done
+        assert (await asked.answer()).topics[0].topic_id == ID
 
 
 async def test_a_deletion_is_answered_when_the_topic_is_gone_from_this_brokers_metadata() -> None:
-    answer = DeleteTopicsResponse(topics=(DeletedTopic(name="t", topic_id=ID),))
-    async with trio.open_nursery() as nursery:
-        broker = broker_with(answer, nursery)
-        apply(broker, *CREATED)
-        asked = build(
-            request_type(ApiKey.DELETE_TOPICS, 6),
-            topics=[{"name": "t", "topic_id": None}],
-            timeout=timedelta(seconds=5),
-        )
-        deferred = handle_delete_topics(broker, context(ApiKey.DELETE_TOPICS, 6), asked)
-        assert isinstance(deferred, Deferred)
+    channel = Channel(DeleteTopicsResponse(topics=(DeletedTopic(name="t", topic_id=ID),)))
+    topics = [{"name": "t", "topic_id": None}]
+    async with asking(channel, ApiKey.DELETE_TOPICS, 6, *CREATED, topics=topics) as asked:
         await trio.testing.wait_all_tasks_blocked()
-        assert not deferred.done
-        apply(broker, RemoveTopic(topic_id=ID))
+        assert not asked.deferred.done
+        apply(asked.broker, RemoveTopic(topic_id=ID))
         await trio.testing.wait_all_tasks_blocked()
-        assert deferred.done
+        assert asked.deferred.done
 
 
 @pytest.mark.bug("KAFKA-12778")
 async def test_a_creation_whose_metadata_does_not_come_is_answered_at_the_timeout(
     autojump_clock: object,
 ) -> None:
-    answer = CreateTopicsResponse(topics=(CreatedTopic(name="t", topic_id=ID, num_partitions=1),))
-    async with trio.open_nursery() as nursery:
-        broker = broker_with(answer, nursery)
-        asked = build(
-            request_type(ApiKey.CREATE_TOPICS, 7),
-            topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}],
-            timeout=timedelta(seconds=5),
-        )
-        deferred = handle_create_topics(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
-        assert isinstance(deferred, Deferred)
+    async with asking(CREATION, ApiKey.CREATE_TOPICS, 7, topics=[TOPIC]) as asked:
         await trio.sleep(5.1)
-        assert deferred.done
+        assert asked.deferred.done
 
 
 async def test_a_topic_that_is_only_validated_is_answered_with_the_settings_it_would_have() -> None:
     """kafka-python's and Java's clients show them (KIP-525)."""
-    answer = CreateTopicsResponse(topics=(CreatedTopic(name="t", num_partitions=1),))
-    async with trio.open_nursery() as nursery:
-        broker = broker_with(answer, nursery)
-        asked = build(
-            request_type(ApiKey.CREATE_TOPICS, 7),
-            topics=[
-                {
-                    "name": "t",
-                    "num_partitions": 1,
-                    "replication_factor": 1,
-                    "configs": [{"name": "retention.ms", "value": "1234"}],
-                }
-            ],
-            timeout=timedelta(seconds=5),
-            validate_only=True,
-        )
-        deferred = handle_create_topics(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
-        assert isinstance(deferred, Deferred)
-        await trio.testing.wait_all_tasks_blocked()
-        body = b"".join(encode_response(await deferred.result()))
-        result: Any = decode_entity(response_type(ApiKey.CREATE_TOPICS, 7), memoryview(body))
-    configs = {each.name: (each.value, each.config_source) for each in result.topics[0].configs}
+    channel = Channel(CreateTopicsResponse(topics=(CreatedTopic(name="t", num_partitions=1),)))
+    topics = [TOPIC | {"configs": [{"name": "retention.ms", "value": "1234"}]}]
+    answer = await answered(channel, ApiKey.CREATE_TOPICS, 7, topics=topics, validate_only=True)
+    configs = {each.name: (each.value, each.config_source) for each in answer.topics[0].configs}
     assert configs["retention.ms"] == ("1234", 1)
     assert configs["segment.bytes"] == ("1073741824", 5)
 
@@ -207,37 +189,10 @@ class Portions:
         return CreateTopicsResponse(topics=tuple(CreatedTopic(name=name, error=exists) for name in names))
 
 
-async def asked_of(
-    channel: object, key: ApiKey, version: int, handle: Callable[..., Any], **values: object
-) -> Any:
-    """The answer to a request, or its refusal."""
-    async with trio.open_nursery() as nursery:
-        broker = dataclasses.replace(broker_with(None, nursery), channel=cast(Any, channel))
-        asked = build(request_type(key, version), timeout=timedelta(seconds=5), **values)
-        deferred = handle(broker, context(key, version), asked)
-        done = trio.Event()
-        deferred.notify(done.set)
-        with trio.fail_after(20):
-            await done.wait()
-    try:
-        answered = await deferred.result()
-    except KafkaError as error:
-        answered = await ROWS[key].refusal(asked, Refusal(version, error.code, error.message))
-    body = b"".join(encode_response(answered))
-    return decode_entity(response_type(key, version), memoryview(body))
-
-
-def named(topics: int, /, **values: object) -> list[dict[str, object]]:
-    return [{"name": f"t{number}", **values} for number in range(topics)]
-
-
-NEW = {"num_partitions": 1, "replication_factor": 1}
-
-
 async def test_many_topics_go_to_the_controller_in_portions_and_the_same_ones_together() -> None:
     channel = Portions()
     topics = [*named(2500, **NEW), {"name": "t3", **NEW}, {"name": "t3", **NEW}]
-    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=topics)
+    answer = await answered(channel, ApiKey.CREATE_TOPICS, 7, topics=topics)
     assert [len(each.topics) for each in channel.asked] == [1000, 1000, 501]
     assert sum(topic.name == "t3" for topic in channel.asked[0].topics) == 2, "so it sees that they are two"
     assert [topic.name for topic in answer.topics] == [f"t{number}" for number in range(2500)]
@@ -249,19 +204,17 @@ async def test_settings_and_assignments_make_a_portion_too() -> None:
     settings = [{"name": "retention.ms", "value": "1"}] * 400
     assignments = [{"partition_index": number, "broker_ids": [1]} for number in range(700)]
     topics = named(3, num_partitions=-1, replication_factor=-1, configs=settings, assignments=assignments)
-    await asked_of(channel, ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=topics)
+    await answered(channel, ApiKey.CREATE_TOPICS, 7, topics=topics)
     assert [len(each.topics) for each in channel.asked] == [1, 1, 1]
 
 
 async def test_what_was_answered_before_the_time_was_up_is_passed_on() -> None:
     channel = Portions(answers=2)
-    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=named(2500, **NEW))
+    answer = await answered(channel, ApiKey.CREATE_TOPICS, 7, topics=named(2500, **NEW))
     codes = [topic.error_code for topic in answer.topics]
     assert codes == [ErrorCode.topic_already_exists] * 2000 + [ErrorCode.request_timed_out] * 500
     with pytest.raises(ControllerTimedOutError):
-        await asked_of(
-            Portions(answers=0), ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=named(1, **NEW)
-        )
+        await answered(Portions(answers=0), ApiKey.CREATE_TOPICS, 7, topics=named(1, **NEW))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +230,7 @@ async def test_more_than_the_controller_would_take_is_refused_without_it(
     topics: list[dict[str, object]],
 ) -> None:
     channel = Portions(answers=0)
-    answer = await asked_of(channel, ApiKey.CREATE_TOPICS, 7, handle_create_topics, topics=topics)
+    answer = await answered(channel, ApiKey.CREATE_TOPICS, 7, topics=topics)
     assert [topic.name for topic in answer.topics] == [each["name"] for each in topics]
     for topic in answer.topics:
         assert topic.error_code is ErrorCode.policy_violation
@@ -285,20 +238,18 @@ async def test_more_than_the_controller_would_take_is_refused_without_it(
 
 
 @pytest.mark.parametrize(
-    ("key", "version", "handle", "values", "rows"),
+    ("key", "version", "values", "rows"),
     [
-        (ApiKey.DELETE_TOPICS, 6, handle_delete_topics, {"topics": named(10_001)}, "responses"),
+        (ApiKey.DELETE_TOPICS, 6, {"topics": named(10_001)}, "responses"),
         (
             ApiKey.CREATE_PARTITIONS,
             3,
-            handle_create_partitions,
             {"topics": named(10_001, count=2, assignments=None)},
             "results",
         ),
         (
             ApiKey.CREATE_PARTITIONS,
             3,
-            handle_create_partitions,
             {"topics": named(2, count=6000, assignments=[{"broker_ids": [1]}] * 5001)},
             "results",
         ),
@@ -306,9 +257,9 @@ async def test_more_than_the_controller_would_take_is_refused_without_it(
     ids=["deleted", "extended", "assigned"],
 )
 async def test_too_many_topics_are_refused_without_the_controller(
-    key: ApiKey, version: int, handle: Callable[..., Any], values: dict[str, object], rows: str
+    key: ApiKey, version: int, values: dict[str, object], rows: str
 ) -> None:
-    answer = await asked_of(Portions(answers=0), key, version, handle, **values)
+    answer = await answered(Portions(answers=0), key, version, **values)
     named_in = [each["name"] for each in cast(list[dict[str, object]], values["topics"])]
     assert [each.name for each in getattr(answer, rows)] == named_in
     for each in getattr(answer, rows):

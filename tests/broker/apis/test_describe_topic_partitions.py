@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 import trio
+from api_broker import broker_of, context
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
@@ -23,8 +24,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.node_config.server_config import ServerConfig
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import (
     build,
     decode_entity,
@@ -32,18 +32,14 @@ from quorate.broker.wire.codecs.entities import (
     request_type,
     response_type,
 )
-from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.exchanges import Deferred
 from quorate.broker.wire.request_codec import encode_response
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.types import Epoch, Offset
 
-CONFIG = (
-    "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n"
-    "controller.quorum.voters=1@h:1\nlisteners=P://:2,C://h:1\nlog.dirs=/d"
-)
 KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
-CONTEXT = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), APIS[KEY], 0, 1, None)
+CONTEXT = context(KEY, 0)
 
 
 class Replicas:
@@ -55,36 +51,21 @@ class Replicas:
         return False
 
 
-def broker_of(records: Iterable[Record]) -> Broker:
-    unused = cast(Any, None)
+def broker_knowing(records: Iterable[Record]) -> Broker:
     metadata = MetadataCache()
     alive = [
         RegisterBroker(
             broker_id=node,
             incarnation_id=uuid.UUID(int=node),
             broker_epoch=node - 1,
-            listeners=(BrokerEndpoint(name="P", host="h", port=node),),
+            listeners=(BrokerEndpoint(name="PLAINTEXT", host="h", port=node),),
             fenced=node == 3,
         )
         for node in (1, 2, 3)
     ]
     encoded = [encode(record) for record in (*alive, *records)]
     metadata.apply(CommittedBatch(base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1, records=encoded))
-    return Broker(
-        config=ServerConfig.parse(CONFIG),
-        cluster_id="c",
-        metadata=metadata,
-        quorum=unused,
-        channel=unused,
-        replicas=cast(Any, Replicas()),
-        groups=unused,
-        cluster_metadata=unused,
-        topics=unused,
-        producer_ids=unused,
-        leaders=unused,
-        throttles=unused,
-        tasks=unused,
-    )
+    return broker_of(metadata=metadata, replicas=Replicas())
 
 
 def topics_of(counts: dict[str, int]) -> list[Record]:
@@ -116,7 +97,7 @@ def ask(broker: Broker, *names: str, limit: int = 2000, cursor: tuple[str, int] 
 
 def test_a_partition_without_a_leader_lists_its_eligible_replicas() -> None:
     topic_id = uuid.UUID(int=9)
-    broker = broker_of(
+    broker = broker_knowing(
         [
             Topic(name="t", topic_id=topic_id),
             Partition(topic_id=topic_id, partition_id=0, replicas=(1, 2, 3), isr=(1, 2), leader=1),
@@ -153,7 +134,7 @@ COUNTS = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(0, 
 def test_pages_of_any_size_hold_every_partition_once_and_in_order(
     counts: dict[str, int], limit: int, named: bool
 ) -> None:
-    broker = broker_of(topics_of(counts))
+    broker = broker_knowing(topics_of(counts))
     found: dict[str, list[int]] = {}
     cursor: tuple[str, int] | None = None
     while True:
@@ -171,13 +152,13 @@ def test_pages_of_any_size_hold_every_partition_once_and_in_order(
 
 
 def test_no_answer_has_more_partitions_than_kafkas_has() -> None:
-    page = ask(broker_of(topics_of({"t": 2001})), limit=10**6)
+    page = ask(broker_knowing(topics_of({"t": 2001})), limit=10**6)
     assert len(page.topics[0].partitions) == 2000
     assert (page.next_cursor.topic_name, page.next_cursor.partition_index) == ("t", 2000)
 
 
 def test_a_topic_that_is_not_there_is_told_by_name_beside_one_that_is() -> None:
-    page = ask(broker_of(topics_of({"t": 1})), "u", "t", "no/name", "t")
+    page = ask(broker_knowing(topics_of({"t": 1})), "u", "t", "no/name", "t")
     assert [(topic.name, topic.error_code) for topic in page.topics] == [
         ("no/name", ErrorCode.invalid_topic_exception),
         ("t", ErrorCode.none),
@@ -187,5 +168,5 @@ def test_a_topic_that_is_not_there_is_told_by_name_beside_one_that_is() -> None:
 
 def test_a_cursor_before_the_first_partition_is_refused() -> None:
     with pytest.raises(KafkaError, match="partition is -1") as refused:
-        ask(broker_of([]), cursor=("t", -1))
+        ask(broker_knowing([]), cursor=("t", -1))
     assert refused.value.code is ErrorCode.invalid_request

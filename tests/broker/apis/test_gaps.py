@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 import trio
+from api_broker import broker_of, context
 from gaps import within_gap
 from kio.schema.errors import ErrorCode as WireErrorCode
 from kio.serial import entity_reader
@@ -50,7 +51,6 @@ from quorate.broker.groups.group_records import (
 )
 from quorate.broker.groups.shards import Shards
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.replication.following.lost_leaders import LostLeaders
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.foundation.requests import (
@@ -85,7 +85,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     decode_produce_response,
     encode_produce_request,
 )
-from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.exchanges import Deferred
 from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.error_code import ErrorCode
 from quorate.log.batches.records import Record, RecordContent
@@ -96,11 +96,6 @@ from quorate.types import Offset
 
 pytestmark = pytest.mark.real_time
 
-CONFIG = (
-    "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n"
-    "controller.quorum.voters=1@h:1\nlisteners=PLAINTEXT://:2,C://h:1\nlog.dirs=/d"
-)
-CONNECTION = ConnectionContext(id=1, peer="p:1", listener="PLAINTEXT")
 ASKED = 100
 """Topics of 100 partitions each: 10,000 partitions."""
 
@@ -346,22 +341,16 @@ def _no_full_collection() -> Iterator[None]:
         yield
 
 
-def broker_of(
+def loaded_broker(
     metadata: MetadataCache, tasks: trio.Nursery, administration: GroupAdministration | None
 ) -> Broker:
-    unused = cast(Any, None)
-    return Broker(
-        config=ServerConfig.parse(CONFIG),
-        cluster_id="c",
+    return broker_of(
         metadata=metadata,
-        quorum=unused,
-        channel=cast(Any, Channel()),
-        replicas=cast(Any, Replicas()),
-        groups=cast(Any, Groups(administration)),
-        cluster_metadata=unused,
-        topics=cast(Any, Topics()),
-        producer_ids=unused,
-        leaders=cast(Any, Leaders()),
+        channel=Channel(),
+        replicas=Replicas(),
+        groups=Groups(administration),
+        topics=Topics(),
+        leaders=Leaders(),
         throttles=ClientThrottles(lambda: metadata.image, QuotaWindows()),
         tasks=tasks,
     )
@@ -655,11 +644,10 @@ async def test_no_answer_of_an_api_holds_the_loop(scenario: str, metadata: Metad
         body = memoryview(values())
     else:
         body = memoryview(b"".join(encode_entity(build(request_type(key, version), **values))))
-    context = RequestContext(CONNECTION, APIS[key], version, 1, None)
 
     async def answered(dispatcher: Dispatcher) -> bytes:
         request = await decode_request(APIS[key], version, body)
-        answer: Any = await dispatcher.handle(context, request)
+        answer: Any = await dispatcher.handle(context(key, version), request)
         if isinstance(answer, Deferred):
             done = trio.Event()
             answer.notify(done.set)
@@ -669,7 +657,7 @@ async def test_no_answer_of_an_api_holds_the_loop(scenario: str, metadata: Metad
 
     groups = loaded_groups() if key in OF_LOADED_GROUPS else nullcontext()
     async with trio.open_nursery() as tasks, groups as administration:
-        dispatcher = Dispatcher(broker_of(metadata, tasks, administration))
+        dispatcher = Dispatcher(loaded_broker(metadata, tasks, administration))
         encoded = await within_gap(answered(dispatcher), what=scenario)
     # Without the guard, which bounds what a peer may send.
     if key is ApiKey.FETCH:

@@ -5,18 +5,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from api_broker import context
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.group_membership import handle_join_group
 from quorate.broker.groups.group_messages import JoinedMember, JoinResult
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import decode_entity, response_type
-from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.exchanges import Deferred
 from quorate.broker.wire.request_codec import encode_response
-
-
-def context(key: ApiKey, version: int) -> RequestContext:
-    return RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), APIS[key], version, 1, None)
 
 
 @pytest.mark.bug("KAFKA-14422")

@@ -4,13 +4,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from api_broker import context
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.group_offsets import handle_offset_fetch
 from quorate.broker.groups.group_messages import CommittedOffset
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type
-from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.exchanges import Deferred
 from quorate.broker.wire.wire_errors import KafkaError
 
 
@@ -33,10 +34,8 @@ async def test_a_group_that_moves_meanwhile_is_never_told_to_have_no_offsets(ver
     topics = [{"name": "t", "partition_indexes": range(1000)}]
     group = {"group_id": "g", "topics": topics}
     request = cast(Any, build(request_type(ApiKey.OFFSET_FETCH, 8), groups=[group]))
-    connection = ConnectionContext(id=1, peer="p:1", listener="P")
-    context = RequestContext(connection, APIS[ApiKey.OFFSET_FETCH], version, 1, None)
     broker = cast(Any, SimpleNamespace(groups=Groups(500)))
-    answer = handle_offset_fetch(broker, context, request)
+    answer = handle_offset_fetch(broker, context(ApiKey.OFFSET_FETCH, version), request)
     assert isinstance(answer, Deferred)
     with pytest.raises(KafkaError, match="group 'g' moved") as refused:
         await answer.result()
