@@ -1,12 +1,12 @@
 import contextlib
 import datetime
-import io
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
+from kio_messages import encoded, mutated
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs import fetch_codec as fetch
@@ -17,12 +17,6 @@ from quorate.runtime import at_once
 
 PRODUCE = range(3, 13)
 FETCH = range(4, 17)
-
-
-def encoded(message):
-    buffer = io.BytesIO()
-    entity_writer(type(message))(buffer, message)
-    return buffer.getvalue()
 
 
 def ms(delta):
@@ -259,14 +253,9 @@ def test_mutated_hot_requests_are_read_or_refused(entities, data):
         )
     )
     version = data.draw(st.sampled_from(versions))
-    raw = bytearray(encoded(data.draw(entities(request_type(key, version)))))
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(raw)))
-        raw[at : at + data.draw(st.integers(0, 5))] = data.draw(
-            st.sampled_from([b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\x80"]) | st.binary(max_size=5)
-        )
+    raw = mutated(data, encoded(data.draw(entities(request_type(key, version)))))
     with contextlib.suppress(MalformedError):
-        decode(memoryview(bytes(raw)), version)
+        decode(raw, version)
 
 
 def decode_fetch_response(body, version):

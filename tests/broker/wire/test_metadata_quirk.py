@@ -1,11 +1,9 @@
 """What librdkafka writes when it asks for all topics."""
 
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.serial import entity_writer
+from kio_messages import encoded
 
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type
@@ -14,12 +12,6 @@ from quorate.broker.wire.request_codec import decode_request
 from quorate.kafka_bytes import MalformedError
 
 FLEXIBLE = range(9, 13)
-
-
-def encoded(message):
-    buffer = io.BytesIO()
-    entity_writer(type(message))(buffer, message)
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize("version", FLEXIBLE)

@@ -1,0 +1,40 @@
+"""Messages of the APIs that we serve, as kio writes them, and damaged."""
+
+import io
+from typing import Any
+
+from hypothesis import strategies as st
+from kio.serial import entity_writer
+
+from quorate.broker.wire.api import APIS
+
+SERVED = [
+    (api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)
+]
+"""The key of every API, with each of its versions."""
+_PIECES = (
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\x07",
+    b"\x7f\xff\xff\xff",
+    b"\x80",
+    b"\0",
+    b"\x01",
+    b"\x02",
+)
+"""Sizes and counts that are too large, overlong or wrong."""
+
+
+def encoded(message: Any) -> bytes:
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+def mutated(data: st.DataObject, raw: bytes) -> memoryview:
+    """Replace up to four short pieces."""
+    changed = bytearray(raw)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(changed)))
+        piece = data.draw(st.sampled_from(_PIECES) | st.binary(max_size=6))
+        changed[at : at + data.draw(st.integers(0, 6))] = piece
+    return memoryview(bytes(changed))
