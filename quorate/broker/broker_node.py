@@ -165,19 +165,11 @@ class BrokerNode:
             reported=reports.reported,
         )
 
-        def partition_count() -> int:
-            topic = metadata.image.topic(OFFSETS_TOPIC)
-            return 0 if topic is None else len(metadata.image.partitions(topic.topic_id))
-
-        def partition_exists(topic: str, partition: int) -> bool:
-            held = metadata.image.topic(topic)
-            return held is not None and metadata.image.partition(held.topic_id, partition) is not None
-
         groups = GroupCoordinator(
             config.groups,
             OffsetsLog(replicas, runtime.wall_clock, timeout_ms=config.groups.offsets_commit_timeout_ms),
-            partition_count=partition_count,
-            partition_exists=partition_exists,
+            partition_count=lambda: len(metadata.image.named_partitions(OFFSETS_TOPIC)),
+            partition_exists=lambda topic, index: metadata.image.named_partition(topic, index) is not None,
             entropy=runtime.entropy,
             wall_clock=runtime.wall_clock,
         )

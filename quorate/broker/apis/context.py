@@ -102,8 +102,7 @@ class Broker(ServingNode):
         return None if broker is None or broker.fenced else endpoint_of(broker, listener)
 
     def partition_exists(self, topic: str, partition: int) -> bool:
-        state = self.image.topic(topic)
-        return state is not None and self.image.partition(state.topic_id, partition) is not None
+        return self.image.named_partition(topic, partition) is not None
 
     def controller_id(self) -> int:
         """Return the broker that clients should send their changes to: this one, because it is alive and

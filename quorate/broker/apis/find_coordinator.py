@@ -84,8 +84,7 @@ async def _once_settled(
 def _coordinates(image: MetadataImage, leader: int, group_ids: Sequence[str]) -> bool:
     """Return whether the broker leads the partition of one of these groups; without groups, any partition of
     the offsets topic."""
-    topic = image.topic(OFFSETS_TOPIC)
-    partitions = () if topic is None else image.partitions(topic.topic_id)
+    partitions = image.named_partitions(OFFSETS_TOPIC)
     if not group_ids:
         return any(each.leader == leader for each in partitions)
     return bool(partitions) and any(
@@ -132,8 +131,7 @@ def _alone(found: _Found) -> answers.FindCoordinatorResponse:
 
 
 def _coordinator(broker: Broker, group_id: str, listener: str) -> _Found:
-    topic = broker.image.topic(OFFSETS_TOPIC)
-    partitions = () if topic is None else broker.image.partitions(topic.topic_id)
+    partitions = broker.image.named_partitions(OFFSETS_TOPIC)
     if not group_id:
         return _nobody(WireErrorCode.invalid_group_id, "the group id is empty")
     if not partitions:

@@ -218,8 +218,7 @@ async def handle_delete_records(
 
 
 def _refusal(broker: Broker, name: str, partition_id: int) -> ErrorCode:
-    topic = broker.image.topic(name)
-    if topic is None or broker.image.partition(topic.topic_id, partition_id) is None:
+    if not broker.partition_exists(name, partition_id):
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.invalid_topic_exception if name in INTERNAL_TOPICS else ErrorCode.none
 

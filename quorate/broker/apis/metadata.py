@@ -421,9 +421,8 @@ async def handle_describe_topic_partitions(
         if not left:
             cursor = {"topic_name": name, "partition_index": 0}
             break
-        topic = broker.image.topic(name)
         start = first_partition if name == first else 0
-        count = 0 if topic is None else len(broker.image.partitions(topic.topic_id))
+        count = len(broker.image.named_partitions(name))
         end = max(start, min(start + left, count))
         page.append(_TopicPart(name, start, end))
         described += 1 + end - start

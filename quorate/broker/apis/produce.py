@@ -190,8 +190,7 @@ def _produced(broker: Broker, topic: str, result: ProduceResult) -> ProducedPart
 
 
 def _leader(broker: Broker, name: str, partition: int) -> tuple[int, Epoch]:
-    topic = broker.image.topic(name)
-    state = None if topic is None else broker.image.partition(topic.topic_id, partition)
+    state = broker.image.named_partition(name, partition)
     if state is None or state.leader == broker.config.node_id:
         return (-1, UNKNOWN_EPOCH)  # this one doesn't, whatever metadata says
     return (state.leader, state.leader_epoch)

@@ -101,8 +101,7 @@ async def handle_alter_partition_reassignments(
 
 
 def _has_begun(image: MetadataImage, item: ReassignmentItem) -> bool:
-    topic = image.topic(item.topic)
-    state = None if topic is None else image.partition(topic.topic_id, item.partition_id)
+    state = image.named_partition(item.topic, item.partition_id)
     if state is None:
         return True  # deleted meanwhile
     return not state.is_reassigning if item.replicas is None else state.target_replicas == item.replicas

@@ -271,20 +271,17 @@ def _extended(name: str, error: WireErrorCode, message: str | None) -> answers.C
 def _counts(image: MetadataImage, topics: Iterable[MorePartitions]) -> Steps[dict[str, int]]:
     counts: dict[str, int] = {}
     for topic in topics:
-        counts[topic.name] = _count(image, topic.name)
+        counts[topic.name] = len(image.named_partitions(topic.name))
         yield
     return counts
 
 
-def _count(image: MetadataImage, name: str) -> int:
-    """Return how many partitions the topic has; 0 if there is none."""
-    topic = image.topic(name)
-    return 0 if topic is None else len(image.partitions(topic.topic_id))
-
-
 def _has(image: MetadataImage, wanted: dict[str, int]) -> bool:
     """Whether each topic has as many partitions, or is gone meanwhile."""
-    return all(_count(image, name) >= count or image.topic(name) is None for name, count in wanted.items())
+    return all(
+        len(image.named_partitions(name)) >= count or image.topic(name) is None
+        for name, count in wanted.items()
+    )
 
 
 @answer_later

@@ -177,6 +177,15 @@ class MetadataImage:
         states = self._partitions.get(topic_id)
         return states[partition_id] if states is not None and 0 <= partition_id < len(states) else None
 
+    def named_partitions(self, topic: str) -> Sequence[PartitionState]:
+        """The partitions of the topic of this name by index; empty for a topic that is not there."""
+        topic_id = self._topic_ids.get(topic)
+        return () if topic_id is None else self.partitions(topic_id)
+
+    def named_partition(self, topic: str, partition_id: int) -> PartitionState | None:
+        topic_id = self._topic_ids.get(topic)
+        return None if topic_id is None else self.partition(topic_id, partition_id)
+
     def all_partitions(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
         for topic_id, states in self._partitions.items():
             for partition_id, state in enumerate(states):
