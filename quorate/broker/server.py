@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import trio
@@ -28,29 +28,18 @@ from quorate.runtime.real import SyncStrategy, real_runtime
 log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BrokerServer:
     """One running node: a broker, a controller or both. Open it with `BrokerServer.open`."""
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        *,
-        cluster_id: str,
-        metadata: MetadataCache,
-        quorum: Quorum[None],
-        controller: ControllerNode | None,
-        broker: BrokerNode | None,
-        metrics_address: Address | None,
-        registry: CollectorRegistry,
-    ) -> None:
-        self.config = config
-        self.cluster_id = cluster_id
-        self.metadata = metadata
-        self.quorum = quorum
-        self.controller = controller
-        self.broker = broker
-        self.metrics_address = metrics_address
-        self.registry = registry
+    config: ServerConfig
+    cluster_id: str
+    metadata: MetadataCache
+    quorum: Quorum[None]
+    controller: ControllerNode | None
+    broker: BrokerNode | None
+    metrics_address: Address | None
+    registry: CollectorRegistry
 
     @classmethod
     @asynccontextmanager
@@ -136,7 +125,7 @@ class BrokerServer:
                 )
             )
             server = cls(
-                config,
+                config=config,
                 cluster_id=meta.cluster_id,
                 metadata=metadata,
                 quorum=quorum,
