@@ -9,9 +9,9 @@ from quorate.raft import Quorum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHealth:
-    """Whether clients should be sent to a broker, from what it knows by itself.
+    """The health of a broker, as far as it knows by itself: may clients be sent to it?
 
-    A folder that has failed is no reason to send them elsewhere: what was in it is led by others, and the
+    A folder that has failed is no reason to send them elsewhere: other brokers lead its partitions, and the
     rest is served here alone.
     """
 

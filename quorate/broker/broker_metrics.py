@@ -1,9 +1,9 @@
 """The metrics of a broker and its controller beside the quorum's: KIP-835's of the metadata, and Kafka's
 ReplicaManager.
 
-The first are declared in `quorate.metrics.declarations`. Names of the others are what Strimzi's JMX exporter
-rules make of Kafka's beans; what Kafka lacks begins with `quorate_`. Read when scraped, where that is
-possible: nothing is counted twice.
+The first are declared in `quorate.metrics.declarations`. The names of the others are those that Strimzi's JMX
+exporter rules give Kafka's beans. Metrics that Kafka lacks begin with `quorate_`. Read when scraped, where
+that is possible: nothing is counted twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -47,9 +47,10 @@ log = get_logger(__name__)
 R = TypeVar("R", bound=ControllerResponse)
 
 _ELECTIONS_WAITED = 2
-"""For so many election timeouts without a leader a stopping broker waits before it goes without leave."""
+"""The number of election timeouts for which a stopping broker waits for a leader, before it stops without
+leave."""
 _LOSS_PAUSE_S = 0.1
-"""Connections that break as soon as they are used cost no more heartbeats than one in so long."""
+"""The minimum time between heartbeats that broken connections cause."""
 
 
 class BrokerNode:
@@ -193,7 +194,7 @@ class BrokerNode:
     async def running(self) -> AsyncIterator[None]:
         """Run in the background; at the end of the block hand partitions over and close the logs.
 
-        Whether or not a controller let it go, what it has is synced then, and it proves that when it is back.
+        Its logs are synced even if no controller let it go. It proves that at its next start.
         """
         clean = False
         try:
@@ -220,8 +221,8 @@ class BrokerNode:
                 self.lifecycle.leader_changed()
 
     async def _show_life(self) -> None:
-        """Whoever sees this node's connection break may take its process for dead. So it says at once that it
-        lives."""
+        """Send a heartbeat when a connection breaks, because the other node may take this process for
+        dead."""
         async for _ in self._quorum.lost_connections():
             self.lifecycle.connection_lost()
             await trio.sleep(_LOSS_PAUSE_S)
@@ -230,7 +231,7 @@ class BrokerNode:
         try:
             await self._manager.run()
         finally:
-            # The quorum goes on for a while, and no replica can be opened any more.
+            # The quorum goes on for a while, and replicas can no longer be opened.
             self._metadata.unsubscribe(self._metadata_changed)
 
     async def _start_serving(self, nursery: trio.Nursery) -> None:
@@ -279,8 +280,9 @@ class BrokerNode:
                 times=self.throttles,
             )
             servers.append(wire)
-        # A connection waits unanswered until this node's own metadata has it as a broker that serves: who is
-        # there before the cluster must not be shown an empty one, which some clients believe for minutes.
+        # A connection waits unanswered until this node's own metadata has it as a broker that serves: a
+        # client that is there before the cluster must not be shown an empty one, which some clients believe
+        # for minutes.
         self.lifecycle.allow_unfencing()
         await self.lifecycle.wait_unfenced()
         for wire in servers:
@@ -329,7 +331,8 @@ class BrokerNode:
         log.warning("controlled shutdown was not granted", broker_id=self._config.node_id)
 
     async def _give_up_without_controllers(self, scope: trio.CancelScope) -> None:
-        """The last nodes of a cluster that is stopped have no quorum to ask, and nobody to lead instead."""
+        """End the wait of the last nodes of a stopping cluster: they have no quorum to ask, and no other
+        broker could lead."""
         limit = self._config.raft.election_timeout_ms / 1000 * _ELECTIONS_WAITED
         while True:
             with trio.move_on_after(limit) as waited:

@@ -13,7 +13,7 @@ from quorate.runtime import Entropy
 
 _RETRY_SECONDS: Final = 0.05
 _SOMEBODY_ELSE: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
-"""A controller answers so that leads no more; with the second, what was asked may have happened."""
+"""The errors of a controller that no longer leads. With the second, the request may have been carried out."""
 _ANSWER_LOST: Final = (OutcomeUnknownError, RpcDecodeError)
 
 R = TypeVar("R", bound=ControllerResponse)

@@ -1,4 +1,5 @@
-"""The controller must learn of a directory that failed, or the broker leads what it can't serve (KIP-858)."""
+"""Reports of failed directories to the controller. Without them the broker would lead partitions that it
+can't serve (KIP-858)."""
 
 import uuid
 from collections.abc import Callable, Iterable

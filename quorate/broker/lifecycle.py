@@ -32,7 +32,8 @@ log = get_logger(__name__)
 
 _RETRY_SECONDS: Final = 0.1
 _WAITING_SECONDS: Final = 0.05
-"""Between heartbeats while fenced or shutting down, where somebody waits for the outcome."""
+"""The time between heartbeats while the broker is fenced or shuts down, because others wait for the
+outcome."""
 
 
 class BrokerRegistrationError(Exception):
@@ -68,7 +69,7 @@ class ControllerContact:
         self._wake = trio.Event()
 
     def heard(self, at: float) -> None:
-        """The controller has answered what left `at` that time (s)."""
+        """Note that the controller has answered a heartbeat that left at this time (s)."""
         self._heard_at = at
 
     def silent_s(self) -> float:
@@ -82,7 +83,7 @@ class ControllerContact:
         self._wake.set()
 
     async def wait_due(self, interval: float) -> None:
-        """Return after `interval` (s), or earlier when somebody hurries."""
+        """Return after `interval` (s), or earlier after `hurry`."""
         self._wake = trio.Event()
         with trio.move_on_after(interval):
             await self._wake.wait()
@@ -150,7 +151,7 @@ class BrokerLifecycle:
         await self._metadata.wait_until(lambda image: self.own is not None)
 
     def allow_unfencing(self) -> None:
-        """The broker can serve what it may be given: the controller may unfence it."""
+        """Let the controller unfence the broker, which can serve from now on."""
         self._ready = True
         self._contact.hurry()
 
@@ -167,7 +168,8 @@ class BrokerLifecycle:
         await self._unfenced.wait()
 
     async def shut_down(self) -> None:
-        """Ask the controller to move what this broker leads; return when it may stop. While `run` runs."""
+        """Ask the controller to move the leaderships of this broker, and return when it may stop. `run` must
+        be running."""
         self._want_shut_down = True
         self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN
         log.info("controlled shutdown begins", broker_id=self._identity.broker_id)

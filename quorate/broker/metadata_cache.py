@@ -1,4 +1,5 @@
-"""The metadata of this node: committed records applied to the image, and word of what each batch changed."""
+"""The metadata of this node: committed records applied to the image, and the changes of each batch for
+subscribers."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -72,7 +73,7 @@ class MetadataCache:
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: MetadataListener) -> None:
-        """Hear of nothing any more. Idempotent."""
+        """End a subscription. Idempotent."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
@@ -88,7 +89,7 @@ class MetadataCache:
     # The quorum's side
 
     def check(self, records: Sequence[bytes]) -> None:
-        """Raises `RecordDecodeError` for what `apply` could not read."""
+        """Check a batch. Raises `RecordDecodeError` for a record that `apply` could not read."""
         decoded = {data: decode(data) for data in records}
         if len(self._checked) > _CHECKED_MAX:
             # Of leaderships that were lost: they are not going to be applied from here.
@@ -135,5 +136,5 @@ class MetadataCache:
 
 
 def whole_image(image: MetadataImage) -> MetadataDelta:
-    """The delta from nothing to `image`: what somebody is told who begins to listen only now."""
+    """The delta from nothing to `image`, for a subscriber that begins now."""
     return difference(MetadataImage(), image)

@@ -1,4 +1,4 @@
-"""Watching the quorum of a node: its metrics, and whoever else wants to hear."""
+"""Observers of the quorum of a node: its metrics, and further telemetry."""
 
 from typing import Protocol
 

@@ -187,7 +187,7 @@ async def _listen_metrics(stack: AsyncExitStack, config: ServerConfig, runtime: 
 
 
 def _advertised(config: ServerConfig, listeners: list[Listener]) -> tuple[BrokerEndpoint, ...]:
-    """What clients are told, with the ports that were bound where 0 was asked for."""
+    """The advertised endpoints, with the ports that were bound where the file says 0."""
     bound = {
         asked.name: listener.address.port
         for asked, listener in zip(config.client_listeners, listeners, strict=True)

@@ -31,7 +31,7 @@ B = TypeVar("B", Integer, Most, Only)
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """What may stand in a field: to CBOR, and from CBOR with `SchemaError` for anything else."""
+    """The values that a field takes, to CBOR and from CBOR. `decode` raises `SchemaError` for any other."""
 
     encode: Callable[..., object]
     decode: Callable[[object], T_co]
@@ -49,7 +49,7 @@ class Kind(Generic[T_co]):
 
 
 def same(value: object) -> object:
-    """`encode` of what CBOR has itself."""
+    """The `encode` of values that CBOR has itself."""
     return value
 
 
@@ -179,7 +179,7 @@ class Field:
 
     name: str
     type: object
-    """With what is written on it."""
+    """With the bounds that are written on it."""
     kind: Kind[object]
     number: int | None
     """As `Numbered` says."""

@@ -66,8 +66,8 @@ class AdminClient:
     """Sends requests to the nodes that answer them, over connections that are opened when first needed.
 
     Made by `open_admin`. Many tasks may use it. All that it does, and all functions of this package, raise
-    `KafkaError` with Kafka's code and a message for a refusal, `NetworkError` if nobody can be reached, and
-    `MalformedError` for an answer that is not Kafka's.
+    `KafkaError` with Kafka's code and a message for a refusal, `NetworkError` if no broker can be reached,
+    and `MalformedError` for an answer that is not Kafka's.
     """
 
     def __init__(

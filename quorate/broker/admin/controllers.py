@@ -37,8 +37,8 @@ class _Leader:
 class Controllers:
     """Finds the leader through any of `addresses`, and asks it until it answers or time is up.
 
-    Methods raise `NetworkError` when nobody answers or leads, `OutcomeUnknownError` when the connection broke
-    before the answer, and `RequestRefusedError`.
+    Methods raise `NetworkError` when no controller answers or leads, `OutcomeUnknownError` when the
+    connection broke before the answer, and `RequestRefusedError`.
     """
 
     def __init__(self, network: Network, addresses: Sequence[Address], *, timeout_ms: int) -> None:
@@ -166,7 +166,7 @@ class Controllers:
                         raise OutcomeUnknownError(found.error_message or found.error.name)
                     if found.error is not ErrorCode.NOT_CONTROLLER:
                         return found
-                # One that leads no more, or not yet: nothing happened.
+                # A node that no longer leads, or not yet: nothing happened.
                 await trio.sleep(_RETRY_SECONDS)
         raise OutcomeUnknownError(f"no answer of the controller within {self._timeout_ms} ms")
 
@@ -184,7 +184,7 @@ class Controllers:
                     if error.code is not ErrorCode.REQUEST_TIMED_OUT:
                         raise
                     refused = error
-                # Refused for now, or by one that leads no more: nothing happened.
+                # Refused for now, or by a node that no longer leads: nothing happened.
                 asking = False
                 await trio.sleep(_RETRY_SECONDS)
         if refused is not None and not asking:
@@ -196,7 +196,8 @@ class Controllers:
         )
 
     async def _try(self, leader: _Leader, request: Callable[[Channel], Awaitable[None]]) -> bool:
-        """Send the request. Return False when nothing happened because the node leads no more, or is down."""
+        """Send the request. Return False when nothing happened because the node no longer leads, or is
+        down."""
         try:
             async with self._channel(leader.address, cluster_id=leader.cluster_id) as channel:
                 await request(channel)

@@ -40,7 +40,7 @@ _REMEDIES: Final = {
 
 
 def reason_of(error: ErrorCode) -> str:
-    """Return what an error of a group means, for people."""
+    """Return the meaning of an error of a group, for people."""
     return _REMEDIES.get(error, error.name.upper())
 
 
@@ -145,7 +145,7 @@ async def describe_group(admin: AdminClient, group: str) -> DescribedGroup | Non
 def _member(protocol_type: str, member: MemberDescription) -> MemberView:
     assigned: list[tuple[str, list[int]]] = []
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
-        with suppress(MalformedError):  # a consumer of a kind that nobody knows
+        with suppress(MalformedError):  # a consumer of an unknown kind
             assigned = assigned_partitions(member.assignment)
     return MemberView(
         member_id=member.member_id,

@@ -144,7 +144,7 @@ async def _begin(
 async def states_of_moves(
     admin: AdminClient, wanted: Mapping[PlacedReplica, str]
 ) -> dict[PlacedReplica, str]:
-    """Return what is left of each of these moves, for people. "": the replica is where it should be."""
+    """Return the rest of each of these moves, for people. "": the replica is in its directory."""
     found = await describe_log_dirs(
         admin,
         brokers=sorted({each.broker for each in wanted}),
@@ -154,7 +154,7 @@ async def states_of_moves(
 
 
 def is_under_way(left: str) -> bool:
-    """Return whether what is left of a move (`states_of_moves`) becomes less."""
+    """Return whether the rest of a move (`states_of_moves`) becomes less."""
     return left.endswith(_LEFT)
 
 

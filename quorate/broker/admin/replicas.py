@@ -43,7 +43,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The cluster as reassignments need it: brokers, partitions and what is under way."""
+    """The cluster as reassignments need it: brokers, partitions and running reassignments."""
 
     brokers: Mapping[int, BrokerView]
     """The live ones, by id."""
@@ -68,7 +68,8 @@ class ClusterView:
 
 async def read_cluster(admin: AdminClient) -> ClusterView:
     """Return the cluster as it is."""
-    # First: what ends between the questions is then shown as under way, not as never begun.
+    # Asked first: a reassignment that ends between the two requests is shown as under way, not as never
+    # begun.
     moves = await list_moves(admin)
     brokers = await admin.brokers()
     partitions = {

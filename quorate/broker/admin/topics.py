@@ -149,7 +149,7 @@ async def describe_topics(admin: AdminClient, topic: str | None) -> list[TopicDe
 
 
 def topic_as_dict(topic: TopicDescription) -> dict[str, object]:
-    """Return a topic for programs. A `leader` of -1: nobody can lead."""
+    """Return a topic for programs. A `leader` of -1: no replica can lead."""
     return {
         "name": topic.name,
         "topicId": uuid_text(topic.topic_id),

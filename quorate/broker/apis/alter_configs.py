@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 MAX_CHANGES: Final = 10_000
-"""Keys in one request, as in Kafka: one operation of its controller writes no more records. Resources too."""
+"""The greatest number of keys in one request, and of resources. As in Kafka, whose controller writes no more
+records in one operation."""
 _MAX_CHANGES_OF_ONE: Final = 1000
 """Keys of one resource, which is altered in one step. None has a tenth as many."""
 _TIMEOUT_SECONDS: Final = 30.0
@@ -55,7 +56,7 @@ _OPERATIONS: Final[Mapping[int, ConfigOperation]] = MappingProxyType(
 
 
 class Change(NamedTuple):
-    """A key and what becomes of it. `operation`: Kafka's number, or another that a client sent."""
+    """A key and its change. `operation`: Kafka's number, or another that a client sent."""
 
     name: str
     operation: int
@@ -127,7 +128,7 @@ async def alter_resources(
         for (result, _), altered in zip(portion, answer.resources, strict=True):
             result.refuse(altered.error, altered.error_message)
     with trio.move_on_after(_APPLIED_SECONDS):
-        # So that who describes them next, at this broker, sees them.
+        # The next DescribeConfigs at this broker shows the changes.
         await broker.metadata.wait_until(lambda image: image.offset >= offset)
     return await encoded_in_slices(
         context,
@@ -171,7 +172,7 @@ def checked(
     replace_all: bool,
 ) -> Steps[tuple[list[AlteredConfig], _Forwarded]]:
     """Make the checks of broker `node_id`, in Kafka's order (ConfigAdminManager), and change its loggers.
-    Returns the results, and what is for the controller. Raises `KafkaError` for a request that is too
+    Returns the results, and the items for the controller. Raises `KafkaError` for a request that is too
     large."""
     forwarded: _Forwarded = []
     total = 0
@@ -293,7 +294,8 @@ def _operation(change: Change) -> ConfigOperation:
 
 
 def _item(of: ConfigType, name: str, changes: Sequence[Change]) -> AlterConfigsItem:
-    """Return what the controller is asked for. What no request to it may hold is refused as it would."""
+    """Return the item for the controller. Values that no request may hold are refused as the controller would
+    refuse them."""
     alterations = tuple(
         ConfigAlteration(name=each.name, operation=_operation(each), value=each.value) for each in changes
     )

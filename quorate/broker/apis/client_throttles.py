@@ -1,6 +1,6 @@
-"""The use of every client that has a quota, and for how long it has to wait.
+"""The use of every client that has a quota, and its waits.
 
-A broker enforces quotas by itself, as Kafka's do: each gives a client that much. Whoever has used more is
+A broker enforces quotas by itself, as Kafka's do: each gives a client that much. A client above its quota is
 told so in its answer (`throttle_time_ms`), and its connection is not read for that time (KIP-219).
 """
 
@@ -23,17 +23,17 @@ from quorate.broker.wire import RequestContext
 from quorate.runtime import QuotaWindows, TokenBucket
 
 _MOST_CLIENTS: Final = 10_000
-"""Whose use is remembered, because clients draw their ids as they like. Above, who was quiet for longest is
-forgotten."""
+"""The number of clients whose use is remembered: clients choose their ids freely. Beyond it, the client that
+was quiet for longest is forgotten."""
 
 
 _REQUEST_WAIT_MAX_S: Final = 1.0
-"""The longest wait for request time, as in Kafka: heartbeats go on. Who waited asks once more, and waits
-again."""
+"""The longest wait for request time, as in Kafka: heartbeats go on. A client that has waited may ask once,
+and waits again."""
 
 
 class ClientThrottles:
-    """Costs nothing while there are no quotas."""
+    """The use of clients with quotas. It costs nothing while there are no quotas."""
 
     def __init__(self, image: Callable[[], MetadataImage], windows: QuotaWindows) -> None:
         self._image = image
@@ -76,7 +76,7 @@ class ClientThrottles:
         return self._wait(key, context, self.debt_s(key, context))
 
     def debt_s(self, key: str, context: RequestContext) -> float:
-        """As `overdrawn`, but nobody waits for it."""
+        """As `overdrawn`, without a wait of the connection."""
         found = self._find_bucket(key, context)
         if found is None:
             return 0.0

@@ -61,8 +61,8 @@ def handle_describe_cluster(
 def handle_describe_controllers(
     node: ServingNode, context: RequestContext, request: "DescribeClusterRequest"
 ) -> Answer:
-    """Describe the controllers, for who asks one of them. Raises `KafkaError` for a question about
-    brokers."""
+    """Describe the controllers, for clients of the controller listener. Raises `KafkaError` for a question
+    about brokers."""
     if request.endpoint_type != _CONTROLLERS:
         raise KafkaError(
             ErrorCode.mismatched_endpoint_type

@@ -30,7 +30,7 @@ class ListedOffset:
 
 
 class ClusterMetadataReader:
-    """Any node answers: what is committed is the same everywhere, and leader epochs are not compared."""
+    """Any node answers, because committed records are the same everywhere. Leader epochs are not compared."""
 
     def __init__(self, quorum: Quorum[None], metadata: MetadataCache) -> None:
         self._quorum = quorum

@@ -54,7 +54,7 @@ class ServingNode:
 
     @property
     def counts_time(self) -> bool:
-        """Whether somebody counts what requests take of the event loop."""
+        """True if the time that requests take of the event loop is counted."""
         return False
 
     def later(self, work: Callable[[], Coroutine[object, object, Response]]) -> Deferred:

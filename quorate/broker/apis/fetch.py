@@ -158,7 +158,7 @@ async def _enter_session(
 async def _in_session(
     broker: Broker, context: RequestContext, request: KafkaFetchRequest, session: FetchSession
 ) -> Answer:
-    # What is fetched is known to the session. The limits are as they are after the quota.
+    # The session knows the partitions. The limits are as they are after the quota.
     options = at_once(_options(context, request, (), max_wait_ms=request.max_wait_ms))
     if not len(session):
         return await in_slices(_incremental(broker, context, request, [], session_id=0))
@@ -204,7 +204,8 @@ def _incremental(
     *,
     session_id: int,
 ) -> Steps[Response]:
-    """Build the answer to a request in a session: what is news, in the order in which it was read."""
+    """Build the answer to a request in a session: the changed partitions, in the order in which they were
+    read."""
     topics: list[FetchedTopic] = []
     parts: list[FetchedPartition] = []
     last: object = None
@@ -375,8 +376,8 @@ def _fetched(result: FetchResult, version: int) -> FetchedPartition:
 async def _with_cluster_metadata(
     broker: Broker, context: RequestContext, request: KafkaFetchRequest
 ) -> Response:
-    """Read the metadata log from the quorum and the rest as ever; whichever has records first ends the wait
-    for both."""
+    """Read the metadata log from the quorum, and other partitions from their replicas. The first records end
+    the wait for both."""
     own = [topic for topic in request.topics if is_cluster_metadata(topic.name, topic.topic_id)]
     others = [topic for topic in request.topics if not is_cluster_metadata(topic.name, topic.topic_id)]
     with trio.move_on_after(request.max_wait_ms / 1000):

@@ -1,4 +1,5 @@
-"""FindCoordinator: who coordinates a group. The offsets topic is created when it is first asked for.
+"""FindCoordinator: the brokers that coordinate groups. The offsets topic is created when it is first asked
+for.
 
 A coordinator that this broker has just lost may be dead: its members come here and would be sent back to it.
 So the answer waits until that is settled, as Metadata does.

@@ -43,7 +43,7 @@ _Partition = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class _SharedClient:
-    """A connection to a leader, open while somebody uses it. One that breaks has no users soon: each asks
+    """A connection to a leader, open while it has users. A broken one has no users soon, because each asks
     every 50 ms, and leaves."""
 
     users: int = 0
@@ -78,8 +78,8 @@ class LeaderReadiness:
 
     async def wait(self, topics: Mapping[str, int], *, deadline: float) -> None:
         """Return when every leader of new partitions serves them, or at `deadline` on trio's clock; at once
-        if they are many. `topics`: the first new partition of each. Never raises: a creation happened,
-        whatever becomes of its leaders."""
+        if they are many. `topics`: the first new partition of each. Never raises, because the partitions are
+        created even if their leaders do not serve them."""
         by_leader = self._by_leader(topics)
         if sum(map(len, by_leader.values())) > _WAITED_FOR_MAX:
             return
@@ -138,7 +138,7 @@ class LeaderReadiness:
 
     @asynccontextmanager
     async def _client_of(self, leader: int) -> AsyncIterator[WireClient]:
-        """Use the connection to a leader together with the others who wait for it. Raises `NetworkError`."""
+        """Use the connection to a leader, which all waiting creations share. Raises `NetworkError`."""
         shared = self._clients.get(leader)
         if shared is None:
             address = self._connect(leader)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 
 _LISTED_S: Final = 2.0
-"""For so long after this broker lost it a leader is listed, though it is fenced by then."""
+"""The time for which a leader is still listed after this broker lost it, though it is fenced by then."""
 _WITH_CLUSTER_OPERATIONS: Final = range(8, 11)
 """Versions; later there is DescribeCluster for it (KIP-700)."""
 _FIRST_VERSION: Final = 0
@@ -208,8 +208,8 @@ def _answer(
         if _wants_all(context, request)
         else _named_topics(broker, context, request, errors)
     )
-    # librdkafka forgets a broker that is not listed any more, and, if that comes with the news of who leads
-    # its partitions instead, may forget that too: then it asks again a second later.
+    # librdkafka forgets a broker that is no longer listed. If the same answer names the new leaders of its
+    # partitions, librdkafka may forget these too, and asks again a second later.
     lately = set(broker.replicas.lost_leaders.recent(within_s=_LISTED_S))
     operations = ALL_OF_A_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
     topics = (
@@ -235,7 +235,7 @@ def _answer(
         "topics": topics,
     }
     if context.version in _WITH_CLUSTER_OPERATIONS:
-        # Also for who did not ask: the newest version's request can't say it.
+        # Even if the client did not ask: the newest version's request has no field for it.
         answer["cluster_authorized_operations"] = ALL_OF_THE_CLUSTER
     return answer
 

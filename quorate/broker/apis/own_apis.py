@@ -24,7 +24,7 @@ from quorate.log import DamagedRange
 from quorate.runtime import Slices
 
 _MOST_CHANGES: Final = 100_000
-"""Changes of each kind in one answer, whatever was asked for."""
+"""The greatest number of changes of each kind in one answer."""
 
 
 @answer_later
@@ -70,7 +70,7 @@ def _damaged(damages: Iterable[tuple[str, int, DamagedRange | str]]) -> Iterator
 async def handle_refetch_replica(
     broker: Broker, context: RequestContext, request: RefetchReplicaRequest
 ) -> Response:
-    """Answer when the empty log has taken the damaged one's place, or with why it can't."""
+    """Answer when an empty log has replaced the damaged one, or with the reason why it can't."""
     try:
         path = await broker.replicas.refetches.refetch(request.topic_name, request.partition_index)
     except PartitionError as error:

@@ -38,7 +38,7 @@ from quorate.types import UNKNOWN_EPOCH, Epoch
 _ACKS = (-1, 0, 1)
 _ZSTD_FROM = 7
 _AT_ONCE: Final = 200
-"""Partitions whose answer is made in one piece by whoever completes it; 2 ms."""
+"""The number of partitions whose answer is made in one piece, by the task that completes it, in 2 ms."""
 
 
 async def handle_produce(broker: Broker, context: RequestContext, request: ProduceRequest) -> Answer:
@@ -101,14 +101,14 @@ def _throttle_ms(
     throttles = broker.throttles
     wait_s = throttles.charge(PRODUCER_BYTE_RATE, context, size)
     if throttles.counts and request.acks != 0:
-        # Of the requests before this one: nobody can say yet what it takes itself.
+        # The debt of earlier requests. The time that this one takes is not known yet.
         wait_s = max(wait_s, throttles.debt_s(REQUEST_PERCENTAGE, context))
     return math.ceil(wait_s * 1000)
 
 
 def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[CloseConnection | None]:
     """Return the close of a refused acks=0 request, which has no answer. A client whose connection closes
-    looks for the leader anew; otherwise it sends to a former leader for as long as it lives."""
+    looks for the leader again. Otherwise it would send to a former leader for as long as it lives."""
     first: str | None = None
     count = 0
     for number, result in enumerate(pending.results(), 1):
@@ -192,7 +192,7 @@ def _produced(broker: Broker, topic: str, result: ProduceResult) -> ProducedPart
 def _leader(broker: Broker, name: str, partition: int) -> tuple[int, Epoch]:
     state = broker.image.named_partition(name, partition)
     if state is None or state.leader == broker.config.node_id:
-        return (-1, UNKNOWN_EPOCH)  # this one doesn't, whatever metadata says
+        return (-1, UNKNOWN_EPOCH)  # this broker doesn't lead, even if its metadata says so
     return (state.leader, state.leader_epoch)
 
 

@@ -41,8 +41,8 @@ async def handle_init_producer_id(
 def handle_describe_producers(
     broker: Broker, context: RequestContext, request: "DescribeProducersRequest"
 ) -> Answer:
-    """Describe the producers of replicas here, whoever leads. There are no transactions, so none has begun
-    one."""
+    """Describe the producers of replicas here, which need not lead. There are no transactions, so no producer
+    has begun one."""
     return respond_in_slices(
         context,
         answers.DescribeProducersResponse(

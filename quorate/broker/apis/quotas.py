@@ -2,7 +2,7 @@
 broker's metadata (KIP-546).
 
 `kafka-configs --describe --entity-type users` asks for SCRAM credentials beside a user's quotas, and shows
-these only if it gets an answer (KIP-554). Nobody has any, since SASL is not served.
+these only if it gets an answer (KIP-554). No user has any, because SASL is not served.
 """
 
 import math
@@ -146,7 +146,7 @@ class _Filter:
 def handle_describe_client_quotas(
     broker: Broker, context: RequestContext, request: "DescribeClientQuotasRequest"
 ) -> Answer:
-    """Raises `KafkaError` for a filter that is none."""
+    """Describe the quotas that a filter takes. Raises `KafkaError` for an invalid filter."""
     wanted: dict[str, str | None] = {}
     for component in request.components:
         kind = component.entity_type

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _REASSIGNED_AT_ONCE: Final = 5000
 """Partitions in one request to the controller, which takes no more than 10,000."""
 _OWN_METADATA_SECONDS: Final = 1.0
-"""The wait for this broker's own metadata, so that who asks it next sees what was begun."""
+"""The wait for this broker's own metadata. The next request here then sees the reassignments."""
 _ELECTED_AT_ONCE: Final = 2000
 
 
@@ -127,7 +127,7 @@ def _altered(result: ReassignmentResult) -> answers.ReassignablePartitionRespons
 async def handle_list_partition_reassignments(
     broker: Broker, context: RequestContext, request: "ListPartitionReassignmentsRequest"
 ) -> Response:
-    """List what is under way, of all topics with null. What is unknown or idle is left out."""
+    """List the reassignments that are under way; of all topics if the request names null."""
     image, slices = broker.image, Slices()
     asked: dict[str, dict[int, None] | None] = {}
     if request.topics is not None:
@@ -218,7 +218,7 @@ async def handle_elect_leaders(
                 if answer.error is not ErrorCode.NONE:
                     failed, message = answer.error, answer.error_message
         if failed is not None:
-            # What was elected before stays elected, and is answered so.
+            # Leaders that were elected before stay, and are answered so.
             results = tuple(
                 ElectLeadersResult(
                     topic=each.topic, partition_id=each.partition_id, error=failed, error_message=message

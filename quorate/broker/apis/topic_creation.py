@@ -1,4 +1,4 @@
-"""Topics that come to be because somebody asked for them: auto-creation, and `__consumer_offsets`."""
+"""The creation of topics at their first use: auto-creation, and `__consumer_offsets`."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -29,7 +29,7 @@ INTERNAL_TOPICS: Final = (OFFSETS_TOPIC,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """What became of a topic that somebody asked for."""
+    """The outcome of a creation."""
 
     error: ErrorCode
     """UNKNOWN_SERVER_ERROR: the outcome is not known."""

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 _CREATION_STRICT_FROM: Final = 6
 _MAX_SETTINGS: Final = 10_000
-"""Of all topics in one request, as in Kafka: one operation of its controller writes no more records."""
+"""The greatest number of settings of all topics in one request. As in Kafka, whose controller writes no more
+records in one operation."""
 _PORTION: Final = 1000
 """Topics, settings and assignments in one request to the controller: it takes 2 ms to encode."""
 _PER_STEP: Final = 100
@@ -112,7 +113,7 @@ async def handle_create_topics(
 
 
 class _AskedTopics(NamedTuple):
-    """What a request asks for."""
+    """The topics that a request asks for."""
 
     topics: Mapping[str, tuple[NewTopic, ...]]
     """By name. One that is asked for more than once is here twice: the controller refuses it."""

@@ -28,7 +28,7 @@ class SpareBuffers:
         self._count = count
 
     def take(self) -> bytearray:
-        """Return `SPARE_BYTES` with anything in them, that nobody else refers to."""
+        """Return `SPARE_BYTES` of any content, to which there is no other reference."""
         for number, buffer in enumerate(self._buffers):
             if _is_free(buffer):
                 del self._buffers[number]
@@ -52,16 +52,16 @@ def _is_free(buffer: bytearray) -> bool:
 
 
 class MemoryBudget:
-    """Bytes that may be in use at once; who asks for more waits in line.
+    """The bytes that may be in use at once. An account that asks for more waits in line.
 
-    What takes more than `SMALL_BYTES` has three quarters, all together: however many of these there are, and
+    All asks for more than `SMALL_BYTES` have three quarters together: however many of these there are, and
     however slowly they come, smaller ones find room. In a line, an ask goes before one of twice its size that
     came up to a second earlier: many large claims delay no small one.
 
-    What is small is drawn at once, what is large as it fills. So two large ones can each hold half of the
-    memory and wait for the rest. One account at a time may therefore overdraw, and finishes. What is unpacked
-    of a request waits while that request holds memory, so it has an overdraft of its own: at most two more
-    than `limit` are in use.
+    A small frame draws its memory at once, a large one as it fills. So two large ones can each hold half of
+    the memory and wait for the rest. One account at a time may therefore overdraw, and finishes. Records that
+    are unpacked wait while their request holds memory, so they have an overdraft of their own: at most two
+    more than `limit` are in use.
     """
 
     __slots__ = ("_large", "_small", "_unpacked", "_waited_for", "limit", "spares")
@@ -73,7 +73,8 @@ class MemoryBudget:
         self._small = _Share(limit)
         self._large = _Share(limit - limit // 4)
         self._unpacked = _Share(limit - limit // 4)
-        """What is large when it is unpacked. It and large requests have the three quarters together."""
+        """The records that are large when they are unpacked. They and large requests have the three quarters
+        together."""
         self._waited_for = trio.lowlevel.ParkingLot()
 
     @property
@@ -92,7 +93,7 @@ class MemoryBudget:
 
     @property
     def wanted(self) -> int:
-        """The bytes that those in line need beyond the free ones; 0 if nobody waits."""
+        """The bytes that the accounts in line need beyond the free ones; 0 without any."""
         asked = self._small.asked + self._large.asked
         return max(0, asked - self._room(self._small)) if asked else 0
 
@@ -103,7 +104,7 @@ class MemoryBudget:
         return max(0, large.asked - large.limit + self._large_used) if large.asked else 0
 
     async def wait_wanted(self) -> None:
-        """Return when somebody waits for memory."""
+        """Return when an account waits for memory."""
         while not (self.wanted or self.wanted_of_large):
             await self._waited_for.park()
 
@@ -222,8 +223,8 @@ _turn_of: Final = attrgetter("turn")
 
 
 class Account:
-    """The bytes that one connection has drawn, or, if it `unpacks`, what is unpacked of one of its requests.
-    One task uses it."""
+    """The bytes that one connection has drawn, or, if it `unpacks`, those of the unpacked records of one
+    request. One task uses it."""
 
     __slots__ = ("_budget", "held", "large", "unpacks")
 
@@ -232,7 +233,7 @@ class Account:
         self.unpacks = unpacks
         self.held = 0
         self.large = False
-        """Whether it draws from the share of what is large."""
+        """True if it draws from the share of large asks."""
 
     async def draw(self, size: int, *, of: int | None = None) -> None:
         """Wait until `size` more bytes are free and take them, without a checkpoint if they are. `of`: the

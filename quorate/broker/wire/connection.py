@@ -78,7 +78,7 @@ class _WaitingAnswer:
     request: Request
     deferred: Deferred
     loop_s: float | None
-    """What it has taken of the event loop already; None if it is not counted."""
+    """The seconds that it has taken of the event loop already; None if they are not counted."""
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ class Connection:
                 log.warning("connection closed", peer=self._context.peer, reason=self._reason)
 
     def close(self, reason: str | None = None) -> None:
-        """End the connection from outside, saying why. None: somebody else says it."""
+        """End the connection from outside. `reason`: for its log line; None if the caller writes one."""
         if self._reason is None:
             self._reason = reason
         self._stream.close()
@@ -202,7 +202,8 @@ class Connection:
                     else:
                         await self._handle(frame)
                     if index < last:
-                        # The next request may park inside its handler: what is ready must not wait for it.
+                        # The next request may park inside its handler: answers that are ready must not wait
+                        # for it.
                         self._wake_writer()
                     handled += 1
                     if handled % _REQUESTS_PER_TURN == 0:
@@ -229,7 +230,7 @@ class Connection:
             self._loop_time = None
 
     def _taken(self) -> float:
-        """Return what the request that is handled has taken of the event loop so far, in seconds."""
+        """Return the seconds that the handled request has taken of the event loop so far."""
         return 0.0 if self._loop_time is None else self._loop_time.take()
 
     async def _handle(self, frame: memoryview) -> None:
@@ -262,7 +263,7 @@ class Connection:
             return
         if isinstance(request, KafkaFetchRequest):
             if request.replica_id >= 0:
-                self._loop_time = None  # A broker's: who throttles replication throttles everybody.
+                self._loop_time = None  # A broker's: a throttle of replication would throttle all producers.
             else:
                 request = self._fetches.note(frame, header, request)
         await self._answer(context, request)
@@ -359,7 +360,7 @@ class Connection:
         self._queue.append(self._counted(self._ready(context, body)))
 
     def _charged(self, context: RequestContext, body: Sequence[Buffer], seconds: float) -> Sequence[Buffer]:
-        """Count what the request took, and tell the client if it has to wait."""
+        """Count the time that the request took, and tell the client if it has to wait."""
         wait_s = self._times.charge_time(context, seconds)
         if wait_s <= 0:
             return body
@@ -380,14 +381,14 @@ class Connection:
 
     def _take_answer(self) -> None:
         """An answer has come. Send it from here if it is the only one awaited, which saves the writer a pass
-        through the scheduler; what comes together leaves together."""
+        through the scheduler. Answers that come together leave together."""
         if len(self._queue) > 1 or self._busy:
             self._wake_writer()
             return
         try:
             self._send_ready()
         except NetworkError:
-            # The reader finds out, and whoever completed the answer has no part in it.
+            # The reader finds out. The task that completed the answer is not concerned.
             self._stream.close()
             return
         self._last_active = trio.current_time()
@@ -431,7 +432,7 @@ class Connection:
         return isinstance(first, _Ready) or first.deferred.done
 
     def _settled_at_once(self, waiting: _WaitingAnswer) -> _Ready | None:
-        """Return what is to be sent, if it is encoded already and costs nobody anything."""
+        """Return the answer if it is encoded already and its time is not counted."""
         encoded = waiting.deferred.encoded if waiting.loop_s is None else None
         return None if encoded is None else self._counted(self._ready(waiting.context, encoded.body))
 

@@ -1,9 +1,9 @@
-"""The connections of a node over its listeners, and what bounds their number and rate (KIP-402, KIP-612).
+"""The connections of a node over its listeners, and the bounds of their number and rate (KIP-402, KIP-612).
 
-At `max.connections`, or above `max.connection.creation.rate`, a listener accepts nobody until there is room,
-and clients wait in the operating system's queue. The listener of the brokers is free of both if there is
-another: a connection of a broker takes the place of the client that was silent for longest. An address that
-has as many connections as it may is refused, and what it opens too quickly is closed after a while.
+At `max.connections`, or above `max.connection.creation.rate`, a listener accepts no connection until there is
+room, and clients wait in the operating system's queue. The listener of the brokers is free of both if there
+is another: a connection of a broker takes the place of the client that was silent for longest. An address
+that has as many connections as it may is refused, and what it opens too quickly is closed after a while.
 """
 
 import heapq
@@ -68,7 +68,7 @@ class ConnectionQuotas:
         self._by_address: Counter[str] = Counter()
         self._changed = trio.lowlevel.ParkingLot()
         self.waited_s = 0.0
-        """The time for which listeners accepted nobody, in seconds."""
+        """The seconds for which listeners accepted no connection."""
         self.held_back = 0
         """Connections that were closed because their address opened them too quickly."""
 
@@ -148,7 +148,7 @@ class ConnectionQuotas:
         return place
 
     def remove(self, place: Place) -> None:
-        """Count the connection no more. It is over."""
+        """Stop counting a connection that has ended."""
         del self._places[place]
         self._by_address[place.address] -= 1
         if not self._by_address[place.address]:

@@ -47,7 +47,7 @@ class Gate:
 
 
 class Kept:
-    """What the handler of a connection's Fetch requests keeps from one to the next."""
+    """The state that the handler of a connection's Fetch requests keeps from one to the next."""
 
     __slots__ = ("fetch",)
 
@@ -69,7 +69,7 @@ class ConnectionContext:
     gate: Gate = field(default_factory=Gate)
     kept: Kept = field(default_factory=Kept)
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(_NEVER_SHORT))
-    """What requests are charged to, and what is unpacked for them."""
+    """The account of requests, and of the records that are unpacked for them."""
 
 
 @value(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Deferred:
         self._on_abandon = on_abandon
         self._abandoned = False
         self.loop_s = 0.0
-        """What the work for it took of the event loop, in seconds, where somebody counts that."""
+        """The seconds that the work for it took of the event loop, where they are counted."""
 
     @property
     def done(self) -> bool:
@@ -111,7 +111,8 @@ class Deferred:
 
     @property
     def abandoned(self) -> bool:
-        """The connection is gone: nobody will read the answer, completing is allowed and does nothing."""
+        """Note that the connection has ended, so that the answer is not read. Completing it does nothing
+        then."""
         return self._abandoned
 
     def complete(self, response: Response) -> None:

@@ -86,7 +86,7 @@ class SentFetch:
         return await in_slices(decode_fetch_response_steps(body, self._call.version))
 
     def forget(self) -> None:
-        """Take no answer any more."""
+        """Ignore the answer."""
         self._client._end(self._call)
 
 
@@ -127,7 +127,7 @@ class WireClient:
 
     @property
     def broken(self) -> str | None:
-        """The reason why the connection is of no use any more, or None."""
+        """The reason why the connection can no longer be used, or None."""
         return self._broken
 
     async def negotiate(self) -> None:

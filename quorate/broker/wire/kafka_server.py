@@ -50,7 +50,7 @@ class WireServer:
         times: RequestTimes | None = None,
     ) -> None:
         """`listener`: None if another one accepts the connections, and passes them to `serve`. `quotas`:
-        those of all listeners of the node; its own without. `times`: who counts what requests take of the
+        those of all listeners of the node; its own without. `times` counts the time that requests take of the
         event loop."""
         self._listener = listener
         self._handler = handler
@@ -114,7 +114,7 @@ class WireServer:
                 stream.close()
 
     async def serve(self, stream: Stream) -> None:
-        """Serve a connection that somebody else accepted, until it is over."""
+        """Serve a connection that another listener accepted, until it ends."""
         connection = self._admitted(stream)
         if connection is not None:
             await self._run(*connection)
@@ -160,7 +160,7 @@ class WireServer:
         stream.close()
 
     def _admitted(self, stream: Stream) -> tuple[ConnectionContext, Connection, Place] | None:
-        """Return what serves the stream; None if it was refused."""
+        """Return the connection that serves the stream; None if it was refused."""
         address = address_of(stream.peer)
         refusal = self._refusal(address)
         if refusal is not None:
@@ -205,15 +205,15 @@ class WireServer:
                     connection.close(reason)
 
     async def _relieve(self) -> None:
-        """Let nobody wait for long for memory that others hold and don't fill."""
+        """Free memory that slow peers hold and don't fill, if others wait for it."""
         while True:
             await self._requests.wait_wanted()
             await trio.sleep(self._config.relief_interval_s)
             self._make_room(trio.current_time())
 
     def _make_room(self, now: float) -> None:
-        """Close peers that hold memory and are late with what is to fill it, those with the least of it
-        first, until waiting requests have enough."""
+        """Close peers that hold memory and are late in filling it, those with the least of it first, until
+        waiting requests have enough."""
         late = [
             (frame, connection)
             for connection in self._connections.values()

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class RequestTimes(Protocol):
-    """Counts what the requests of clients take of the event loop."""
+    """Counts the time that the requests of clients take of the event loop."""
 
     @property
     def counts(self) -> bool:

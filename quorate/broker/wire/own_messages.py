@@ -1,6 +1,6 @@
 """Messages of ours that Kafka lacks, in the form of kio's classes: its codec and our guard work on them.
 
-They are no part of what ApiVersions names: a client of Kafka's never meets them.
+ApiVersions does not name them, so no client of Kafka's meets them.
 """
 
 from dataclasses import dataclass, field
@@ -143,7 +143,7 @@ class DescribeStatesResponse(OwnResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefetchReplicaRequest(OwnRequest):
-    """Asks a broker to set the log of a replica of its own aside, and to fetch it anew."""
+    """Asks a broker to set aside the log of one of its replicas, and to fetch the records again."""
 
     __api_key__: ClassVar[i16] = _REFETCH
     topic_name: TopicName = field(metadata={"kafka_type": "string"})
@@ -152,7 +152,7 @@ class RefetchReplicaRequest(OwnRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefetchReplicaResponse(OwnResponse):
-    """The replica begins anew, or why it goes on with what it has."""
+    """The place of the damaged log, or the reason why the replica keeps it."""
 
     __api_key__: ClassVar[i16] = _REFETCH
     path: str | None = field(metadata={"kafka_type": "string"}, default=None)
@@ -184,7 +184,7 @@ class DamagedReplica(OwnStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideLog(OwnStruct):
-    """The folder of a damaged log that is no replica any more."""
+    """The folder of a damaged log that no longer belongs to a replica."""
 
     __api_key__: ClassVar[i16] = _DAMAGE
     path: str = field(metadata={"kafka_type": "string"})
@@ -192,7 +192,7 @@ class SetAsideLog(OwnStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeDamageResponse(OwnResponse):
-    """What is damaged, and what was set aside."""
+    """The damaged ranges, and the logs that were set aside."""
 
     __api_key__: ClassVar[i16] = _DAMAGE
     damaged: tuple[DamagedReplica, ...] = ()

@@ -1,7 +1,7 @@
 """A Fetch that a consumer sends again and again: its frame is decoded once.
 
 A consumer that waits for records polls with the same bytes each time, but for the correlation id. A thousand
-of them poll two thousand times a second, and decoding was a sixth of what each poll took.
+of them poll two thousand times a second, and decoding was a sixth of the time of each poll.
 """
 
 import struct
@@ -42,7 +42,8 @@ class FetchMemory:
         return self._repeated if self._repeated is not None and self._is_last(frame) else None
 
     def note(self, frame: memoryview, header: RequestHeader, request: KafkaFetchRequest) -> KafkaFetchRequest:
-        """Take in a frame as it was decoded, and return its request. What comes a second time is kept."""
+        """Take in a frame as it was decoded, and return its request. A request that comes a second time is
+        kept."""
         self._repeated = None
         if len(frame) > _REMEMBERED_BYTES:
             self._behind_id = b""

@@ -36,8 +36,8 @@ def throttle_offset(api: Api, version: int) -> int | None:
 
 
 def with_throttle(body: Sequence[Buffer], *, api: Api, version: int, seconds: float) -> Sequence[Buffer]:
-    """Return the body with a throttle time of `seconds` or what it has already, whichever is longer. The
-    first piece is replaced, not changed: others may have it too."""
+    """Return the body with the longer of its throttle time and `seconds`. The first piece is replaced, not
+    changed: others may have it too."""
     offset = throttle_offset(api, version)
     if offset is None or not body or len(body[0]) < offset + 4:
         return body

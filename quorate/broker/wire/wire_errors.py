@@ -1,4 +1,4 @@
-"""Kafka's error codes at the edge: what an exception means to a client, in one table."""
+"""Kafka's error codes at the edge: the codes of exceptions for clients, in one table."""
 
 from collections.abc import Mapping
 from typing import Final

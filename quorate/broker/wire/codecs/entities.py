@@ -124,7 +124,8 @@ def _fallback(item: "Field[Any]") -> object:
 
 
 MOST_MESSAGE_CHARACTERS: Final = 1000
-"""Of an error message, which may quote what a client sent. A string has `MAX_STRING_BYTES` at most."""
+"""The greatest length of an error message, which may quote a client. A string has `MAX_STRING_BYTES` at
+most."""
 
 
 def cut_message(message: str | None) -> str | None:

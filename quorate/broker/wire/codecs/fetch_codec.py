@@ -207,7 +207,7 @@ def _read_partitions(cursor: Cursor, version: int) -> Steps[list[FetchPartition]
         and end <= cursor.end
         and cursor.data[start + size - 1 : end : size].tobytes() == bytes(count)
     ):
-        # Nobody sends tagged fields here today, so all of them lie at equal distances.
+        # No client sends tagged fields here today, so all partitions lie at equal distances.
         cursor.position = end
         if count <= _UNTAGGED_PER_STEP:
             return list(map(FetchPartition._make, _PARTITION_UNTAGGED.iter_unpack(cursor.data[start:end])))
