@@ -113,7 +113,7 @@ class Uncomprehending:
 
 
 @pytest.mark.parametrize("request_", [DELETION, CreateTopicsRequest(topics=(NewTopic(name="t"),))])
-async def test_what_the_controller_does_not_understand_is_answered_at_once(
+async def test_a_request_that_the_controller_does_not_understand_is_answered_at_once(
     request_: ControllerRequest[ControllerResponse],
 ) -> None:
     """It was asked again until the time was up, 20 times a second and each time with a line in its log."""

@@ -208,7 +208,7 @@ async def test_settings_and_assignments_make_a_portion_too() -> None:
     assert [len(each.topics) for each in channel.asked] == [1, 1, 1]
 
 
-async def test_what_was_answered_before_the_time_was_up_is_passed_on() -> None:
+async def test_portions_answered_before_the_time_was_up_are_passed_on() -> None:
     channel = Portions(answers=2)
     answer = await answered(channel, ApiKey.CREATE_TOPICS, 7, topics=named(2500, **NEW))
     codes = [topic.error_code for topic in answer.topics]

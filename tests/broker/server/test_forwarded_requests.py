@@ -101,7 +101,7 @@ REQUESTS: list[tuple[str, ApiKey, int, dict[str, object]]] = [
 ]
 
 
-async def test_what_is_wrong_with_a_request_is_answered_by_each_broker_alike(make_nodes: MakeNodes) -> None:
+async def test_a_wrong_request_is_answered_by_each_broker_alike(make_nodes: MakeNodes) -> None:
     """A broker that is not the active controller took the controller's refusal for a lost answer: it asked
     again until the request's time was up."""
     nodes = await make_nodes(2)

@@ -226,7 +226,7 @@ async def test_an_address_above_its_rate_is_held_and_closed_and_no_other_is(auto
             assert broker.quotas.held_back == 1
 
 
-async def test_who_goes_on_trying_gets_in_at_its_rate(autojump_clock: object) -> None:
+async def test_a_client_that_goes_on_trying_gets_in_at_its_rate(autojump_clock: object) -> None:
     """What was closed counts for nothing."""
     quotas = ConnectionQuotas(ConnectionRules(), rate_of=lambda address: 1.0)
     opened = 0
@@ -236,7 +236,7 @@ async def test_who_goes_on_trying_gets_in_at_its_rate(autojump_clock: object) ->
     assert 38 <= opened <= 40, f"{opened} in 30 s at 1/s with a burst of 10"
 
 
-async def test_who_wants_more_is_closed_without_a_wait_when_too_many_wait(
+async def test_a_connection_is_closed_without_a_wait_when_too_many_wait(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quorate.broker.wire.kafka_server._MOST_HELD_BACK", 5)

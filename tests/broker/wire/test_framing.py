@@ -353,7 +353,7 @@ async def test_a_peer_is_late_by_what_it_holds_and_sends_now(autojump_clock, nam
         nursery.cancel_scope.cancel()
 
 
-async def test_what_waits_for_more_memory_than_it_holds_is_late_after_ten_seconds(autojump_clock):
+async def test_a_frame_that_waits_for_more_memory_than_it_holds_is_late_after_ten_seconds(autojump_clock):
     budget = MemoryBudget(8 << 20)
     async with trio.open_nursery() as nursery:
         readers = await receiving(nursery, 9, claimed=100 << 20, sent=1_100_000, budget=budget)

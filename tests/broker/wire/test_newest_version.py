@@ -62,7 +62,7 @@ def test_a_request_of_every_version_has_every_field_of_the_newest(key, version, 
     check()
 
 
-def test_what_was_asked_for_in_another_form_has_the_newest():
+def test_a_request_in_another_form_gets_the_newest():
     minute = timedelta(minutes=1)
     deletion = read(build(request_type(ApiKey.DELETE_TOPICS, 5), topic_names=("a", "b"), timeout=minute))
     assert [(each.name, each.topic_id) for each in deletion.topics] == [("a", None), ("b", None)]
@@ -80,7 +80,7 @@ def test_what_was_asked_for_in_another_form_has_the_newest():
 
 
 @pytest.mark.parametrize("path", TYPED + CLIENTS, ids=lambda path: path.stem)
-def test_what_the_type_checker_is_told_is_the_newest_version_that_we_serve(path):
+def test_the_type_checker_sees_the_newest_versions_that_we_serve(path):
     newest = {api.key.name.lower(): api.max_version for api in APIS.values()}
     for name, version in re.findall(r"kio\.schema\.(\w+)\.v(\d+)\.re", path.read_text()):
         forms = {newest[name], BY_NAME.get(ApiKey[name.upper()], newest[name])}

@@ -103,7 +103,7 @@ def test_a_large_request_is_not_remembered():
     assert [come(memory, number, asked)[1] for number in range(4)] == [False] * 4
 
 
-def test_what_a_handler_lets_go_of_comes_again():
+def test_a_request_that_a_handler_lets_go_of_comes_again():
     memory = FetchMemory()
     for number in range(5):
         found, _ = come(memory, number, request())
