@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
-from quorate.broker.apis.loggers import alter_loggers
+from quorate.broker.apis.loggers import Change, alter_loggers
 from quorate.broker.controller.operations import MAX_VALUE_LENGTH
 from quorate.broker.controller.rpc import (
     AlterConfigsItem,
@@ -53,14 +53,6 @@ _NAME_CHARACTERS: Final = 1 << 12
 _OPERATIONS: Final[Mapping[int, ConfigOperation]] = MappingProxyType(
     {int(each): each for each in ConfigOperation}
 )
-
-
-class Change(NamedTuple):
-    """A key and its change. `operation`: Kafka's number, or another that a client sent."""
-
-    name: str
-    operation: int
-    value: str | None
 
 
 class AlteredResource(Protocol):

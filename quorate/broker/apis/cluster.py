@@ -43,19 +43,7 @@ def handle_describe_cluster(
         nodes = _controllers(broker)
     else:
         raise KafkaError(ErrorCode.unsupported_endpoint_type, f"endpoint type {kind} is neither 1 nor 2")
-    return respond(
-        context,
-        answers.DescribeClusterResponse(
-            error_code=ErrorCode.none,
-            endpoint_type=kind,
-            cluster_id=broker.cluster_id,
-            controller_id=broker.controller_id(),
-            brokers=nodes,
-            cluster_authorized_operations=ALL_OF_THE_CLUSTER
-            if request.include_cluster_authorized_operations
-            else NOT_ASKED,
-        ),
-    )
+    return _described(broker, context, request, nodes, broker.controller_id())
 
 
 def handle_describe_controllers(
@@ -72,17 +60,27 @@ def handle_describe_controllers(
             "brokers through bootstrap.servers",
         )
     voters, leader = {voter.key.id for voter in node.quorum.voters}, node.quorum.leader
+    active = -1 if leader is None or leader not in voters else leader
+    return _described(node, context, request, _controllers(node), active)
+
+
+def _described(
+    node: ServingNode,
+    context: RequestContext,
+    request: "DescribeClusterRequest",
+    nodes: list[answers.DescribeClusterBroker],
+    controller_id: int,
+) -> Response:
+    with_operations = request.include_cluster_authorized_operations
     return respond(
         context,
         answers.DescribeClusterResponse(
             error_code=ErrorCode.none,
-            endpoint_type=_CONTROLLERS,
+            endpoint_type=request.endpoint_type,
             cluster_id=node.cluster_id,
-            controller_id=-1 if leader is None or leader not in voters else leader,
-            brokers=_controllers(node),
-            cluster_authorized_operations=ALL_OF_THE_CLUSTER
-            if request.include_cluster_authorized_operations
-            else NOT_ASKED,
+            controller_id=controller_id,
+            brokers=nodes,
+            cluster_authorized_operations=ALL_OF_THE_CLUSTER if with_operations else NOT_ASKED,
         ),
     )
 

@@ -27,23 +27,21 @@ from quorate.types import Epoch, Offset
 
 if TYPE_CHECKING:
     from kio.schema.offset_commit.v9.request import OffsetCommitRequestTopic as CommittedByName
-    from kio.schema.offset_commit.v10.request import OffsetCommitRequestTopic
-    from kio.schema.offset_fetch.v9.request import OffsetFetchRequestTopics as FetchedByName
-    from kio.schema.offset_fetch.v10.request import OffsetFetchRequestTopics
-
-    _ById: TypeAlias = OffsetCommitRequestTopic | OffsetFetchRequestTopics
-    _ByName: TypeAlias = CommittedByName | FetchedByName
     from kio.schema.offset_commit.v10.request import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,
     )
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+    from kio.schema.offset_fetch.v9.request import OffsetFetchRequestTopics as FetchedByName
     from kio.schema.offset_fetch.v10.request import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopics,
     )
+
+    _ById: TypeAlias = OffsetCommitRequestTopic | OffsetFetchRequestTopics
+    _ByName: TypeAlias = CommittedByName | FetchedByName
 
 _AT_ONCE: Final = 200
 """Topics and partitions that are committed, and answered, in one piece, which takes some 3 ms."""

@@ -76,9 +76,9 @@ async def _listed(
 ) -> AsyncIterator[answers.ListOffsetsPartitionResponse]:
     for part in topic.partitions:
         if named[topic.name, part.partition_index] > 1:
-            yield _not_listed(part, ErrorCode.invalid_request)
+            yield _answered(part, ErrorCode.invalid_request)
         elif not _asks_for_what_it_may(part.timestamp, context.version):
-            yield _not_listed(part, ErrorCode.unsupported_version)
+            yield _answered(part, ErrorCode.unsupported_version)
         else:
             yield await _list_one(node, context, topic.name, part)
 
@@ -89,13 +89,19 @@ def _asks_for_what_it_may(timestamp: int, version: int) -> bool:
     return timestamp >= 0 or version >= _SPECIAL_SINCE.get(timestamp, version + 1)
 
 
-def _not_listed(part: "ListOffsetsPartition", error: ErrorCode) -> answers.ListOffsetsPartitionResponse:
+def _answered(
+    part: "ListOffsetsPartition",
+    error: ErrorCode,
+    timestamp: int = -1,
+    offset: int = -1,
+    leader_epoch: int = -1,
+) -> answers.ListOffsetsPartitionResponse:
     return {
         "partition_index": part.partition_index,
         "error_code": error,
-        "timestamp": -1,
-        "offset": -1,
-        "leader_epoch": -1,
+        "timestamp": timestamp,
+        "offset": offset,
+        "leader_epoch": leader_epoch,
     }
 
 
@@ -111,28 +117,17 @@ async def _list_one(
 ) -> answers.ListOffsetsPartitionResponse:
     if topic == CLUSTER_METADATA:
         listed = await node.cluster_metadata.list_offset(part.partition_index, part.timestamp)
-        return {
-            "partition_index": part.partition_index,
-            "error_code": listed.error,
-            "timestamp": listed.timestamp,
-            "offset": listed.offset,
-            "leader_epoch": listed.leader_epoch,
-        }
+        return _answered(part, listed.error, listed.timestamp, listed.offset, listed.leader_epoch)
     if not isinstance(node, Broker):
-        return _not_listed(part, ErrorCode.unknown_topic_or_partition)
+        return _answered(part, ErrorCode.unknown_topic_or_partition)
     result = await node.replicas.queries.list_offset(
         topic,
         part.partition_index,
         timestamp=part.timestamp,
         current_leader_epoch=Epoch(part.current_leader_epoch),
     )
-    return {
-        "partition_index": part.partition_index,
-        "error_code": _known_to(wire_code(result.error), context.version),
-        "timestamp": result.timestamp,
-        "offset": result.offset,
-        "leader_epoch": result.leader_epoch,
-    }
+    error = _known_to(wire_code(result.error), context.version)
+    return _answered(part, error, result.timestamp, result.offset, result.leader_epoch)
 
 
 def handle_offset_for_leader_epoch(
@@ -141,11 +136,7 @@ def handle_offset_for_leader_epoch(
     """Answer for each partition as it is at one moment; many in slices. A controller has the metadata log
     alone."""
     topics: Iterator[answers.OffsetForLeaderTopicResult] = (
-        {
-            "topic": topic.topic,
-            "partitions": _epoch_ends(node, topic),
-        }
-        for topic in request.topics
+        {"topic": topic.topic, "partitions": _epoch_ends(node, topic)} for topic in request.topics
     )
     if sum(1 + len(topic.partitions) for topic in request.topics) <= _AT_ONCE:
         return respond(context, answers.OffsetForLeaderEpochResponse(topics=topics))
@@ -159,31 +150,29 @@ def _epoch_ends(node: ServingNode, topic: "OffsetForLeaderTopic") -> Iterator[an
 
 def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") -> answers.EpochEndOffset:
     if topic == CLUSTER_METADATA:
-        epoch, end = node.cluster_metadata.end_of_epoch(Epoch(part.leader_epoch))
-        return {
-            "error_code": ErrorCode.none,
-            "partition": part.partition,
-            "leader_epoch": epoch,
-            "end_offset": end,
-        }
+        return _end_of_epoch(
+            part, ErrorCode.none, *node.cluster_metadata.end_of_epoch(Epoch(part.leader_epoch))
+        )
     if not isinstance(node, Broker):
-        return _no_epoch_end(part, ErrorCode.unknown_topic_or_partition)
+        return _end_of_epoch(part, ErrorCode.unknown_topic_or_partition)
     result = node.replicas.queries.offset_for_leader_epoch(
         topic,
         part.partition,
         leader_epoch=Epoch(part.leader_epoch),
         current_leader_epoch=Epoch(part.current_leader_epoch),
     )
+    return _end_of_epoch(part, wire_code(result.error), result.leader_epoch, result.end_offset)
+
+
+def _end_of_epoch(
+    part: "OffsetForLeaderPartition", error: ErrorCode, epoch: int = -1, end_offset: int = -1
+) -> answers.EpochEndOffset:
     return {
-        "error_code": wire_code(result.error),
+        "error_code": error,
         "partition": part.partition,
-        "leader_epoch": result.leader_epoch,
-        "end_offset": result.end_offset,
+        "leader_epoch": epoch,
+        "end_offset": end_offset,
     }
-
-
-def _no_epoch_end(part: "OffsetForLeaderPartition", error: ErrorCode) -> answers.EpochEndOffset:
-    return {"error_code": error, "partition": part.partition, "leader_epoch": -1, "end_offset": -1}
 
 
 @answer_later
@@ -255,7 +244,7 @@ def _refuse_list(request: "ListOffsetsRequest", refusal: Refusal) -> answers.Lis
         "topics": (
             {
                 "name": topic.name,
-                "partitions": (_not_listed(part, refusal.code) for part in topic.partitions),
+                "partitions": (_answered(part, refusal.code) for part in topic.partitions),
             }
             for topic in request.topics
         )
@@ -269,7 +258,7 @@ def _refuse_epochs(
         "topics": (
             {
                 "topic": topic.topic,
-                "partitions": (_no_epoch_end(part, refusal.code) for part in topic.partitions),
+                "partitions": (_end_of_epoch(part, refusal.code) for part in topic.partitions),
             }
             for topic in request.topics
         )

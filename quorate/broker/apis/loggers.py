@@ -1,8 +1,8 @@
 """The loggers of this broker, as BROKER_LOGGER resources show and change them. Levels last until the process
 ends."""
 
-from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from quorate.broker.controller.rpc import ConfigOperation
 from quorate.broker.metadata import ApiError
@@ -13,17 +13,12 @@ DYNAMIC_BROKER_LOGGER: Final = 6
 """The source of every level."""
 
 
-class LevelChange(Protocol):
-    """A logger, an operation of Kafka's number, and a level."""
+class Change(NamedTuple):
+    """A key or a logger and its change. `operation`: Kafka's number, or another that a client sent."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def operation(self) -> int: ...
-
-    @property
-    def value(self) -> str | None: ...
+    name: str
+    operation: int
+    value: str | None
 
 
 def describe_loggers() -> Iterator[tuple[str, str]]:
@@ -31,9 +26,9 @@ def describe_loggers() -> Iterator[tuple[str, str]]:
     yield from log_levels().items()
 
 
-def alter_loggers(changes: Iterable[LevelChange], *, validate_only: bool) -> None:
+def alter_loggers(changes: Sequence[Change], *, validate_only: bool) -> None:
     """Set or unset levels, all or none. Raises `ApiError`."""
-    changes, known = list(changes), log_levels()
+    known = log_levels()
     for each in changes:
         _check(each, known)
     if not validate_only:
@@ -41,7 +36,7 @@ def alter_loggers(changes: Iterable[LevelChange], *, validate_only: bool) -> Non
             set_log_level(each.name, None if each.operation == ConfigOperation.DELETE else each.value)
 
 
-def _check(change: LevelChange, known: dict[str, str]) -> None:
+def _check(change: Change, known: dict[str, str]) -> None:
     name, operation = change.name, change.operation
     if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
         raise ApiError(

@@ -103,39 +103,34 @@ async def asking(
         nursery.cancel_scope.cancel()
 
 
+async def create(readiness: LeaderReadiness, ready: list[str], name: str, patience_s: float = 100) -> None:
+    await readiness.wait({name: 0}, deadline=trio.current_time() + patience_s)
+    ready.append(name)
+
+
 async def test_a_thousand_creations_share_a_connection_and_each_waits_for_its_own_topic(
     autojump_clock: object,
 ) -> None:
-    leader, ready = Leader(), []
-
-    async def create(readiness: LeaderReadiness, name: str) -> None:
-        await readiness.wait({name: 0}, deadline=trio.current_time() + 100)
-        ready.append((name, trio.current_time()))
-
+    leader, ready = Leader(), list[str]()
     async with asking(leader) as (readiness, _, nursery):
         leader.served = {f"t{number}" for number in range(999)}
         for number in range(1000):
-            nursery.start_soon(create, readiness, f"t{number}")
+            nursery.start_soon(create, readiness, ready, f"t{number}")
         await trio.sleep(0.5)
         assert len(ready) == 999
         assert leader.connections == (1, 1)
         leader.served.add("t999")
         await trio.sleep(0.5)
-        assert ready[-1][0] == "t999"
+        assert ready[-1] == "t999"
         assert leader.connections == (0, 1), "nobody waits any more"
 
 
 async def test_a_creation_that_gives_up_leaves_the_connection_to_the_others(autojump_clock: object) -> None:
-    leader, ready = Leader(), []
-
-    async def create(readiness: LeaderReadiness, name: str, patience_s: float) -> None:
-        await readiness.wait({name: 0}, deadline=trio.current_time() + patience_s)
-        ready.append(name)
-
+    leader, ready = Leader(), list[str]()
     async with asking(leader) as (readiness, _, nursery):
-        nursery.start_soon(create, readiness, "impatient", 0.3)
+        nursery.start_soon(create, readiness, ready, "impatient", 0.3)
         await trio.sleep(0.1)
-        nursery.start_soon(create, readiness, "patient", 2.0)
+        nursery.start_soon(create, readiness, ready, "patient", 2.0)
         await trio.sleep(0.5)
         assert ready == ["impatient"]
         assert leader.connections == (1, 1)
@@ -146,15 +141,10 @@ async def test_a_creation_that_gives_up_leaves_the_connection_to_the_others(auto
 
 
 async def test_a_connection_that_breaks_is_opened_again_once_for_all(autojump_clock: object) -> None:
-    leader, ready = Leader(), []
-
-    async def create(readiness: LeaderReadiness, name: str) -> None:
-        await readiness.wait({name: 0}, deadline=trio.current_time() + 100)
-        ready.append(name)
-
+    leader, ready = Leader(), list[str]()
     async with asking(leader) as (readiness, network, nursery):
         for number in range(20):
-            nursery.start_soon(create, readiness, f"t{number}")
+            nursery.start_soon(create, readiness, ready, f"t{number}")
             await trio.sleep(0.007)  # so that somebody always has it
         await trio.sleep(0.5)
         network.cut("broker", "leader")
@@ -169,14 +159,9 @@ async def test_a_connection_that_breaks_is_opened_again_once_for_all(autojump_cl
 async def test_the_last_partition_is_asked_for_alone_until_it_is_served_and_then_all_are(
     autojump_clock: object,
 ) -> None:
-    leader, ready = Leader(), trio.Event()
-
-    async def create(readiness: LeaderReadiness) -> None:
-        await readiness.wait({"t": 0}, deadline=trio.current_time() + 100)
-        ready.set()
-
+    leader, ready = Leader(), list[str]()
     async with asking(leader, partitions=50) as (readiness, _, nursery):
-        nursery.start_soon(create, readiness)
+        nursery.start_soon(create, readiness, ready, "t")
         await trio.sleep(0.5)
         assert set(leader.asked) == {1}
         leader.asked.clear()
@@ -185,7 +170,7 @@ async def test_the_last_partition_is_asked_for_alone_until_it_is_served_and_then
         assert (leader.asked[:2], set(leader.asked[2:])) == ([1, 50], {2}), "two are not there yet"
         leader.unopened = set()
         await trio.sleep(0.1)
-        assert ready.is_set()
+        assert ready == ["t"]
 
 
 async def test_an_only_partition_is_asked_for_once(autojump_clock: object) -> None:
