@@ -71,25 +71,13 @@ def _group(
     broker: Broker, version: int, group_id: str, operations: int
 ) -> answers.DescribeGroupsDescribedGroup:
     """A group that is not there is dead; from version 6 on that is an error too (KIP-1043)."""
-    nothing: answers.DescribeGroupsDescribedGroup = {
-        "group_id": group_id,
-        "protocol_type": "",
-        "protocol_data": "",
-        "members": (),
-    }
     found = broker.groups.administration.describe(group_id)
     if found is ErrorCode.group_id_not_found:
         if version < 6:
-            return {
-                **nothing,
-                "error_code": ErrorCode.none,
-                "group_state": _DEAD,
-                "authorized_operations": operations,
-            }
-        message = f"Group {group_id} not found."
-        return {**nothing, "error_code": found, "error_message": message, "group_state": _DEAD}
+            return {**_no_group(group_id, ErrorCode.none, state=_DEAD), "authorized_operations": operations}
+        return _no_group(group_id, found, f"Group {group_id} not found.", state=_DEAD)
     if isinstance(found, ErrorCode):
-        return {**nothing, "error_code": found, "group_state": ""}
+        return _no_group(group_id, found)
     return {
         "group_id": group_id,
         "error_code": ErrorCode.none,
@@ -98,6 +86,20 @@ def _group(
         "protocol_data": found.protocol,
         "members": _members(found.members),
         "authorized_operations": operations,
+    }
+
+
+def _no_group(
+    group_id: str, error: ErrorCode, message: str | None = None, *, state: str = ""
+) -> answers.DescribeGroupsDescribedGroup:
+    return {
+        "group_id": group_id,
+        "error_code": error,
+        "error_message": message,
+        "group_state": state,
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": (),
     }
 
 
@@ -184,20 +186,7 @@ async def handle_delete_groups(
 
 
 def _refuse_described(request: "DescribeGroupsRequest", refusal: Refusal) -> answers.DescribeGroupsResponse:
-    return {
-        "groups": (
-            {
-                "error_code": refusal.code,
-                "error_message": refusal.message,
-                "group_id": each,
-                "group_state": "",
-                "protocol_type": "",
-                "protocol_data": "",
-                "members": (),
-            }
-            for each in request.groups
-        )
-    }
+    return {"groups": (_no_group(each, refusal.code, refusal.message) for each in request.groups)}
 
 
 def _refuse_consumer_groups(

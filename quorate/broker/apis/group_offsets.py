@@ -371,10 +371,7 @@ def _refuse_fetch(request: "OffsetFetchRequest", refusal: Refusal) -> answers.Of
     topics: Iterator[answers.OffsetFetchResponseTopics] = (
         {
             **_as_asked(topic),
-            "partitions": (
-                {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": code}
-                for index in topic.partition_indexes
-            ),
+            "partitions": (_partition(index, None, code) for index in topic.partition_indexes),
         }
         for group in request.groups
         for topic in group.topics or ()

@@ -264,14 +264,15 @@ def _elected(rows: dict[str, list[ElectLeadersResult]]) -> Iterator[answers.Repl
         yield {
             "topic": topic,
             "partition_result": (
-                {
-                    "partition_id": each.partition_id,
-                    "error_code": wire_code(each.error),
-                    "error_message": each.error_message,
-                }
-                for each in results
+                _result(each.partition_id, wire_code(each.error), each.error_message) for each in results
             ),
         }
+
+
+def _result(
+    partition_id: int, error: WireErrorCode, message: str | None
+) -> answers.ElectLeadersPartitionResult:
+    return {"partition_id": partition_id, "error_code": error, "error_message": message}
 
 
 def _refuse_elections(request: "WireElectLeaders", refusal: Refusal) -> answers.ElectLeadersResponse:
@@ -281,8 +282,7 @@ def _refuse_elections(request: "WireElectLeaders", refusal: Refusal) -> answers.
             {
                 "topic": topic.topic,
                 "partition_result": (
-                    {"error_code": refusal.code, "error_message": refusal.message, "partition_id": each}
-                    for each in topic.partitions
+                    _result(each, refusal.code, refusal.message) for each in topic.partitions
                 ),
             }
             for topic in request.topic_partitions or ()
