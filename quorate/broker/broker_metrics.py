@@ -61,16 +61,17 @@ class BrokerMetrics(Collector):
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        yield from families(BROKER_METADATA, self._of_metadata())
+        yield from families(BROKER_METADATA, self._metadata_values())
         if self._controller is not None:
-            yield from families(CONTROLLER, self._of_controller(self._controller))
-            yield from self._of_states(self._controller)
-            yield from _of_progress(self._controller)
+            yield from families(CONTROLLER, self._controller_values(self._controller))
+            removed = self._controller.progress.removed_replicas(self._metadata.image)
+            yield from _state_metrics(self._metadata.image, removed)
+            yield from _progress_metrics(self._controller)
             yield from self._controller.stats.families()
         if self._replicas is not None:
-            yield from _of_replicas(self._replicas)
-            yield from _of_changes(self._replicas)
-            yield from _of_cleaning(self._replicas)
+            yield from _replica_metrics(self._replicas)
+            yield from _change_metrics(self._replicas)
+            yield from _cleaning_metrics(self._replicas)
         if self._groups is not None:
             yield _counter(
                 "quorate_group_write_failures",
@@ -78,9 +79,9 @@ class BrokerMetrics(Collector):
                 self._groups.failed_writes,
             )
         if self._throttles is not None and self._connections is not None:
-            yield from _of_clients(self._throttles, self._connections)
+            yield from _client_metrics(self._throttles, self._connections)
 
-    def _of_metadata(self) -> dict[str, float]:
+    def _metadata_values(self) -> dict[str, float]:
         return {
             "last-applied-record-offset": self._metadata.offset,
             "last-applied-record-timestamp": self._metadata.last_applied_timestamp_ms,
@@ -94,7 +95,7 @@ class BrokerMetrics(Collector):
         applied_ms = self._metadata.last_applied_timestamp_ms
         return self._now_ms() - applied_ms if applied_ms else 0
 
-    def _of_controller(self, controller: ControllerNode) -> dict[str, float]:
+    def _controller_values(self, controller: ControllerNode) -> dict[str, float]:
         image, stats = self._metadata.image, controller.stats
         fenced = sum(broker.fenced for broker in image.brokers.values())
         active = controller.controller.active
@@ -121,14 +122,9 @@ class BrokerMetrics(Collector):
             "CurrentControllerId": -1 if leader is None else leader,
         }
 
-    def _of_states(self, controller: ControllerNode) -> Iterator[Metric]:
-        """Yield how many partitions and replicas are in each state of their machines, from counts."""
-        image = self._metadata.image
-        removed = controller.progress.removed_replicas(image)
-        yield from _of_image(image, removed)
 
-
-def _of_image(image: MetadataImage, removed: dict[ReplicaPhase, int]) -> Iterator[Metric]:
+def _state_metrics(image: MetadataImage, removed: dict[ReplicaPhase, int]) -> Iterator[Metric]:
+    """Yield how many partitions and replicas are in each state of their machines, from counts."""
     partitions = GaugeMetricFamily(
         "quorate_controller_partitions_in_state", "Partitions in this state.", labels=["state"]
     )
@@ -148,7 +144,7 @@ def _of_image(image: MetadataImage, removed: dict[ReplicaPhase, int]) -> Iterato
     )
 
 
-def _of_clients(throttles: ClientThrottles, connections: ConnectionQuotas) -> Iterator[Metric]:
+def _client_metrics(throttles: ClientThrottles, connections: ConnectionQuotas) -> Iterator[Metric]:
     yield _gauge(
         "kafka_server_socketservermetrics_connection_count",
         "Open connections of all listeners for clients.",
@@ -175,7 +171,7 @@ def _of_clients(throttles: ClientThrottles, connections: ConnectionQuotas) -> It
     )
 
 
-def _of_replicas(replicas: ReplicaServices) -> Iterator[Metric]:
+def _replica_metrics(replicas: ReplicaServices) -> Iterator[Metric]:
     counts, stats = replicas.counts(), replicas.stats
     name = "kafka_server_replicamanager"
     for gauge, help_text, value in (
@@ -242,7 +238,7 @@ def _of_replicas(replicas: ReplicaServices) -> Iterator[Metric]:
         yield _counter(counter, help_text, value)
 
 
-def _of_cleaning(replicas: ReplicaServices) -> Iterator[Metric]:
+def _cleaning_metrics(replicas: ReplicaServices) -> Iterator[Metric]:
     """Yield the figures of compaction: Kafka's LogCleaner and LogCleanerManager, and counts."""
     stats = replicas.cleaning
     cleaner, manager = "kafka_log_logcleaner", "kafka_log_logcleanermanager"
@@ -279,7 +275,7 @@ def _of_cleaning(replicas: ReplicaServices) -> Iterator[Metric]:
         yield _counter(f"quorate_log_cleaner_{counter}", help_text, value)
 
 
-def _of_changes(replicas: ReplicaServices) -> Iterator[Metric]:
+def _change_metrics(replicas: ReplicaServices) -> Iterator[Metric]:
     """Yield the state changes of this broker's replicas."""
     journal, summary = replicas.journal, replicas.journal.summary(now=trio.current_time())
     name = "quorate_broker_state_change"
@@ -307,7 +303,7 @@ def _of_changes(replicas: ReplicaServices) -> Iterator[Metric]:
     )
 
 
-def _of_progress(node: ControllerNode) -> Iterator[Metric]:
+def _progress_metrics(node: ControllerNode) -> Iterator[Metric]:
     """Yield how far the brokers are with their state changes, as the active controller knows it."""
     now = trio.current_time()
     name, label = "quorate_controller_broker", ["broker"]

@@ -104,7 +104,7 @@ def _entries(
                 yield _entry(each, of_broker(image, each.name, static=static), request)
             for key in CONFIG_KEYS.values():
                 if key.name not in BROKER_VALUES and key.effect is not Effect.REFUSED:
-                    yield _of_node(broker, key, request)
+                    yield _node_entry(broker, key, request)
         case ConfigType.GROUP:
             if not name:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty.")
@@ -113,7 +113,7 @@ def _entries(
         case 8:
             check_is_here(broker.config.node_id, name)
             for logger, level in describe_loggers():
-                yield _of_logger(logger, level)
+                yield _logger_entry(logger, level)
         case _:
             config_type(kind)
 
@@ -132,7 +132,7 @@ def _entry(
     )
 
 
-def _of_logger(name: str, level: str) -> answers.DescribeConfigsResourceResult:
+def _logger_entry(name: str, level: str) -> answers.DescribeConfigsResourceResult:
     return {
         "name": name,
         "value": level,
@@ -145,7 +145,7 @@ def _of_logger(name: str, level: str) -> answers.DescribeConfigsResourceResult:
     }
 
 
-def _of_node(
+def _node_entry(
     broker: Broker, key: ConfigKey, request: "DescribeConfigsRequest"
 ) -> answers.DescribeConfigsResourceResult:
     """Describe a key that only server.properties sets."""

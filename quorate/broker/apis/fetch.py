@@ -73,7 +73,7 @@ async def handle_fetch(broker: Broker, context: RequestContext, request: KafkaFe
     with_metadata = False
     if request.topics:
         request = await in_slices(each_once(request))
-        with_metadata = await in_slices(_of_cluster_metadata(request))
+        with_metadata = await in_slices(_names_cluster_metadata(request))
     session: FetchSession | None = None
     if request.session_id or request.session_epoch != _IN_NO_SESSION:
         if with_metadata and request.session_epoch not in _FULL:
@@ -235,7 +235,7 @@ def _incremental(
     return EncodedResponse(counted)
 
 
-def _of_cluster_metadata(request: KafkaFetchRequest) -> Steps[bool]:
+def _names_cluster_metadata(request: KafkaFetchRequest) -> Steps[bool]:
     for number, topic in enumerate(request.topics, 1):
         if is_cluster_metadata(topic.name, topic.topic_id):
             return True

@@ -7,6 +7,7 @@ So the answer waits until that is settled, as Metadata does.
 """
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from kio.schema.errors import ErrorCode as WireErrorCode
@@ -57,7 +58,7 @@ async def _after_creation(
     error = await broker.topics.create_offsets_topic()
     if error is not ErrorCode.NONE:
         message = f"{OFFSETS_TOPIC} could not be created yet: {error.name}"
-        answer = _respond(context, request, lambda key: _nobody(_NOT_AVAILABLE, message))
+        answer = _respond(context, request, lambda key: _no_coordinator(_NOT_AVAILABLE, message))
     else:
         answer = _answer(broker, context, request)
     return await answer.result() if isinstance(answer, Deferred) else answer
@@ -99,9 +100,11 @@ def _answer(
     if request.key_type not in (_GROUP, _TRANSACTION):
         # The coordinators of share groups (version 6) are of a kind that is not here.
         message = f"there are no coordinators of key type {request.key_type}"
-        return _respond(context, request, lambda key: _nobody(WireErrorCode.invalid_request, message))
+        return _respond(context, request, lambda key: _no_coordinator(WireErrorCode.invalid_request, message))
     if request.key_type == _TRANSACTION:
-        return _respond(context, request, lambda key: _nobody(TRANSACTIONS_REFUSAL, TRANSACTIONS_REASON))
+        return _respond(
+            context, request, lambda key: _no_coordinator(TRANSACTIONS_REFUSAL, TRANSACTIONS_REASON)
+        )
     listener = context.connection.listener
     return _respond(context, request, lambda key: _coordinator(broker, key, listener))
 
@@ -122,21 +125,15 @@ def _respond(
 
 def _alone(found: _Found) -> answers.FindCoordinatorResponse:
     """Return the answer for one group, before version 4."""
-    return {
-        "error_code": found["error_code"],
-        "error_message": found["error_message"],
-        "node_id": found["node_id"],
-        "host": found["host"],
-        "port": found["port"],
-    }
+    return {**found, "coordinators": (), "throttle_time": timedelta(0)}
 
 
 def _coordinator(broker: Broker, group_id: str, listener: str) -> _Found:
     partitions = broker.image.named_partitions(OFFSETS_TOPIC)
     if not group_id:
-        return _nobody(WireErrorCode.invalid_group_id, "the group id is empty")
+        return _no_coordinator(WireErrorCode.invalid_group_id, "the group id is empty")
     if not partitions:
-        return _nobody(_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is gone")
+        return _no_coordinator(_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is gone")
     partition = partition_of(group_id, len(partitions))
     leader = partitions[partition].leader
     if leader == broker.config.node_id and broker.replicas.lookups.sends_clients_away(
@@ -146,7 +143,7 @@ def _coordinator(broker: Broker, group_id: str, listener: str) -> _Found:
     # The same address as in Metadata: librdkafka takes this one for the node otherwise.
     endpoint = None if leader == NO_LEADER else broker.endpoint(leader, listener)
     if endpoint is None:
-        return _nobody(_NOT_AVAILABLE, "the group's partition has no leader")
+        return _no_coordinator(_NOT_AVAILABLE, "the group's partition has no leader")
     return {
         "error_code": WireErrorCode.none,
         "error_message": None,
@@ -156,15 +153,15 @@ def _coordinator(broker: Broker, group_id: str, listener: str) -> _Found:
     }
 
 
-def _nobody(error: WireErrorCode, message: str | None) -> _Found:
+def _no_coordinator(error: WireErrorCode, message: str | None) -> _Found:
     return {"error_code": error, "error_message": message, "node_id": -1, "host": "", "port": -1}
 
 
 def _refuse(request: "FindCoordinatorRequest", refusal: Refusal) -> answers.FindCoordinatorResponse:
-    nobody = _nobody(refusal.code, refusal.message)
+    missing = _no_coordinator(refusal.code, refusal.message)
     if refusal.version < 4:
-        return _alone(nobody)
-    return {"coordinators": ({"key": key, **nobody} for key in request.coordinator_keys)}
+        return _alone(missing)
+    return {"coordinators": ({"key": key, **missing} for key in request.coordinator_keys)}
 
 
 ROWS: Final = (

@@ -231,11 +231,11 @@ def _topics_of(
     group_id, topics = asked.group_id, asked.topics
     error = broker.groups.check(group_id)
     if topics is None:
-        return _everything(broker, context, group_id, error), error
-    return _asked_for(broker, context, group_id, topics, error), error
+        return _all_offsets(broker, context, group_id, error), error
+    return _named_offsets(broker, context, group_id, topics, error), error
 
 
-def _everything(
+def _all_offsets(
     broker: Broker, context: RequestContext, group_id: str, error: ErrorCode
 ) -> Iterator[answers.OffsetFetchResponseTopics]:
     for name, offsets in broker.groups.committed(group_id):
@@ -243,7 +243,7 @@ def _everything(
         yield {**_named_topic(broker, context, name), "partitions": partitions}
 
 
-def _asked_for(
+def _named_offsets(
     broker: Broker,
     context: RequestContext,
     group_id: str,

@@ -77,13 +77,13 @@ async def _listed(
     for part in topic.partitions:
         if named[topic.name, part.partition_index] > 1:
             yield _answered(part, ErrorCode.invalid_request)
-        elif not _asks_for_what_it_may(part.timestamp, context.version):
+        elif not _knows_timestamp(part.timestamp, context.version):
             yield _answered(part, ErrorCode.unsupported_version)
         else:
             yield await _list_one(node, context, topic.name, part)
 
 
-def _asks_for_what_it_may(timestamp: int, version: int) -> bool:
+def _knows_timestamp(timestamp: int, version: int) -> bool:
     """Return whether the version knows the timestamp. A special one of a later version is unknown, as in
     Kafka."""
     return timestamp >= 0 or version >= _SPECIAL_SINCE.get(timestamp, version + 1)

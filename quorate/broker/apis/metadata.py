@@ -301,7 +301,7 @@ _CLUSTER_METADATA: Final = _TopicHead(
 )
 
 
-def _head_of(topic: TopicState) -> _TopicHead:
+def _topic_head(topic: TopicState) -> _TopicHead:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
@@ -319,7 +319,7 @@ def _no_topic(
 
 def _topic(broker: Broker, topic: TopicState, listener: str) -> answers.MetadataResponseTopic:
     return {
-        **_head_of(topic),
+        **_topic_head(topic),
         "partitions": (
             _describe_partition(broker, topic, index, state, listener)
             for index, state in enumerate(tuple(broker.image.partitions(topic.topic_id)))
@@ -456,7 +456,7 @@ def _page_of_topics(
             yield _unknown_topic(broker, part.name)
         else:
             yield {
-                **_head_of(topic),
+                **_topic_head(topic),
                 "partitions": _page_of_partitions(broker, topic, part.start, part.end, listener),
             }
 

@@ -228,7 +228,7 @@ async def handle_create_partitions(
         counts = {topic.name: topic.count for topic in topics}
         wanted = {topic.name: counts[topic.name] for topic in answer.topics if topic.error is ErrorCode.NONE}
         with trio.move_on_at(deadline):
-            await broker.metadata.wait_until(lambda image: _has(image, wanted))
+            await broker.metadata.wait_until(lambda image: _have_grown(image, wanted))
             await broker.leaders.wait({name: before[name] for name in wanted}, deadline=deadline)
     return await encoded_in_slices(
         context,
@@ -249,12 +249,12 @@ def _asked_partitions(request: "WireCreatePartitions") -> Steps[tuple[MorePartit
         assigned += len(topic.assignments or ())
         if max(assigned, len(request.topics)) > MAX_NEW_PARTITIONS:
             raise KafkaError(WireErrorCode.policy_violation, TOO_MANY)
-        topics.append((yield from _more(topic)))
+        topics.append((yield from _larger_topic(topic)))
         yield
     return tuple(topics)
 
 
-def _more(topic: "CreatePartitionsTopic") -> Steps[MorePartitions]:
+def _larger_topic(topic: "CreatePartitionsTopic") -> Steps[MorePartitions]:
     if topic.assignments is None:
         return MorePartitions(name=topic.name, count=topic.count)
     assignments: list[tuple[int, ...]] = []
@@ -277,7 +277,7 @@ def _counts(image: MetadataImage, topics: Iterable[MorePartitions]) -> Steps[dic
     return counts
 
 
-def _has(image: MetadataImage, wanted: dict[str, int]) -> bool:
+def _have_grown(image: MetadataImage, wanted: dict[str, int]) -> bool:
     """Whether each topic has as many partitions, or is gone meanwhile."""
     return all(
         len(image.named_partitions(name)) >= count or image.topic(name) is None
