@@ -24,7 +24,6 @@ REAL_TIME = tuple(
         "benchmarks/",
         "broker/controller/test_quorum_log.py",
         "broker/server/",
-        "broker/wire/test_stock_clients.py",
         "cli/",
         "clients/",
         "docs/",

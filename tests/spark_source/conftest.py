@@ -31,6 +31,7 @@ from quorate.broker.metadata.metadata_records import (
     UnregisterBroker,
 )
 from quorate.broker.metadata.record_codec import encode
+from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, response_type
 from quorate.broker.wire.codecs.fetch_codec import (
@@ -41,7 +42,7 @@ from quorate.broker.wire.codecs.fetch_codec import (
     encode_fetch_response,
 )
 from quorate.broker.wire.exchanges import Answer, EncodedResponse, Request, RequestContext
-from quorate.broker.wire.kafka_server import serve
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.log import Log, LogConfig
 from quorate.log.batches.control import leader_change_batch
 from quorate.log.batches.records import build_batch
@@ -263,7 +264,7 @@ class Broker:
         self._token = trio.lowlevel.current_trio_token()
         with self._scope:
             self._started.set()
-            await serve(listener, self)
+            await WireServer(listener, self, KafkaServerConfig()).run()
 
     def stop(self) -> None:
         assert self._token is not None

@@ -238,17 +238,3 @@ class WireServer:
                 reason=f"{frame.arrived} bytes of a request have come, the rest is late, and it holds "
                 f"{frame.held} bytes of queued.max.request.bytes",
             )
-
-
-async def serve(
-    listener: Listener,
-    handler: RequestHandler,
-    config: KafkaServerConfig | None = None,
-    *,
-    errors: ErrorTable | None = None,
-    listener_name: str = "PLAINTEXT",
-) -> None:
-    """Serve `listener` until cancelled. See `WireServer`."""
-    await WireServer(
-        listener, handler, config or KafkaServerConfig(), errors=errors, listener_name=listener_name
-    ).run()

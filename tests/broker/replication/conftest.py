@@ -51,8 +51,9 @@ from quorate.broker.replication.foundation.requests import (
     FetchOptions,
     ProduceItem,
 )
+from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.settings.replication_config import ReplicationConfig
-from quorate.broker.wire.kafka_server import serve
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch, records_of
@@ -342,7 +343,8 @@ class Broker:
                 async with trio.open_nursery() as nursery:
                     listener = await runtime.network.listen(Address(self.name, 9092))
                     nursery.start_soon(manager.run)
-                    nursery.start_soon(serve, listener, SimpleNamespace(handle=handle, apis=BROKER_APIS))
+                    handler = SimpleNamespace(handle=handle, apis=BROKER_APIS)
+                    nursery.start_soon(WireServer(listener, handler, KafkaServerConfig()).run)
                     started.set()
         except Exception as error:
             if self._listening:

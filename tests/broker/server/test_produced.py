@@ -36,8 +36,9 @@ def create(bootstrap: str, name: str, config: dict[str, str] | None = None) -> N
 
 
 def values(tag: str) -> list[bytes]:
-    """Of all sizes, from nothing to more than a block of any codec."""
-    return [f"{tag}-{number} ".encode() * (number * number % 997) for number in range(COUNT)]
+    """Of all sizes, from nothing to more than a block of any codec, and half a megabyte."""
+    small = [f"{tag}-{number} ".encode() * (number * number % 997) for number in range(COUNT)]
+    return [*small, bytes(range(256)) * 2000]
 
 
 def by_confluent(bootstrap: str, topic: str, codec: str, sent: list[bytes]) -> list[tuple[int, int]]:
