@@ -74,18 +74,18 @@ class AdminClient:
         self,
         network: Network,
         any_broker: WireClient,
-        connections: trio.Nursery,
-        hold: "_Hold",
+        connect: Callable[[Address], Awaitable[WireClient]],
         *,
         timeout_s: float,
+        margin_s: float = _MARGIN_S,
     ) -> None:
         self.network = network
         self.any_broker = any_broker
         """The connection to the first broker that answered."""
         self.timeout_s = timeout_s
         """The time that the cluster has to carry out a request, in seconds."""
-        self._connections = connections
-        self._hold = hold
+        self._connect = connect
+        self._margin_s = margin_s
         self._open: dict[Address, WireClient] = {}
 
     async def call(
@@ -94,21 +94,24 @@ class AdminClient:
         *,
         at: WireClient | None = None,
         timeout_s: float | None = None,
-        at_most: int | None = None,
         **values: object,
     ) -> ResponsePayload:
-        """Send a request of the highest common version, and no higher than `at_most`, to any broker or over
-        the connection `at`. `timeout_s`: for the answer."""
-        client = at or self.any_broker
-        return await client.call(api_key, timeout_s=timeout_s, at_most=at_most, **values)
+        """Send a request of the highest common version to any broker, or over the connection `at`.
+        `timeout_s`: for the answer."""
+        return await (at or self.any_broker).call(api_key, timeout_s=timeout_s, at_most=None, **values)
 
     async def change(
-        self, api_key: ApiKey, *, timeout_s: float | None = None, at_most: int | None = None, **values: object
+        self,
+        api_key: ApiKey,
+        *,
+        at: WireClient | None = None,
+        timeout_s: float | None = None,
+        **values: object,
     ) -> ResponsePayload:
-        """Send a request that the cluster has `timeout_s` (by default the client's) to carry out, and wait a
-        little longer for its answer."""
-        wait_s = (self.timeout_s if timeout_s is None else timeout_s) + _MARGIN_S
-        return await self.any_broker.call(api_key, timeout_s=wait_s, at_most=at_most, **values)
+        """Send a request, as `call` does, that the cluster has `timeout_s` (by default the client's) to carry
+        out, and wait a little longer for its answer."""
+        wait_s = (self.timeout_s if timeout_s is None else timeout_s) + self._margin_s
+        return await (at or self.any_broker).call(api_key, timeout_s=wait_s, at_most=None, **values)
 
     async def send(self, request: RequestPayload, response: type[R]) -> R:
         """Send a request of ours, which Kafka lacks, to any broker."""
@@ -118,7 +121,7 @@ class AdminClient:
         """Return the connection to this address."""
         client = self._open.get(address)
         if client is None or client.broken is not None:
-            client = await self._connections.start(self._hold, address)
+            client = await self._connect(address)
             self._open[address] = client
         return client
 
@@ -151,6 +154,15 @@ class AdminClient:
     async def addresses(self) -> dict[int, Address]:
         """Return the address of each live broker."""
         return {each.broker_id: each.address for each in (await self.brokers()).live.values()}
+
+    async def broker(self, broker_id: str, *, of: str) -> WireClient:
+        """Return the connection to a broker. Raises `KafkaError` if none of this id is live. `of`: what the
+        error concerns."""
+        for each, address in (await self.addresses()).items():
+            if str(each) == broker_id:
+                return await self.to(address)
+        reason = f"no broker that runs has the id {broker_id}"
+        raise refusal(ErrorCode.broker_id_not_registered, reason, of=of)
 
     async def metadata(self, topics: Sequence[str] | None) -> "MetadataResponse":
         """Return the brokers, and these topics; None: all topics."""
@@ -213,8 +225,7 @@ async def open_admin(
             yield AdminClient(
                 network,
                 await _first(connections, hold, addresses),
-                connections,
-                hold,
+                partial(connections.start, hold),
                 timeout_s=timeout_s,
             )
         except Exception as error:
@@ -263,8 +274,13 @@ async def _first(connections: trio.Nursery, hold: _Hold, addresses: Sequence[Add
 def check(code: ErrorCode, message: str | None, *, of: str = "") -> None:
     """Raise `KafkaError` for any code but that of success. `of`: what the error concerns."""
     if code is not ErrorCode.none:
-        reason = message or code.name.upper()
-        raise KafkaError(code, f"{of}: {reason}" if of else reason)
+        raise refusal(code, message, of=of)
+
+
+def refusal(code: ErrorCode, message: str | None, *, of: str = "") -> KafkaError:
+    """Return the error of a refused request. `of`: what the error concerns."""
+    reason = message or code.name.upper()
+    return KafkaError(code, f"{of}: {reason}" if of else reason)
 
 
 def by_topic(parts: "Mapping[TopicPartition, dict[str, object]]") -> list[dict[str, object]]:

@@ -70,20 +70,26 @@ async def describe_features(admin: AdminClient) -> DescribedFeatures:
 
 
 async def set_features(
-    admin: AdminClient, levels: Mapping[str, int], *, upgrade_type: int, dry_run: bool
+    admin: AdminClient,
+    levels: Mapping[str, int],
+    *,
+    upgrade_type: int,
+    dry_run: bool,
+    timeout_s: float = _FEATURES_TIMEOUT_S,
 ) -> None:
-    """Set the features' levels, all or none. `upgrade_type`: 1 up, 2 down, 3 down with loss."""
+    """Set the features' levels, all or none. `upgrade_type`: 1 up, 2 down, 3 down with loss. `timeout_s`: for
+    the cluster to carry it out."""
     answer = cast(
         "UpdateFeaturesResponse",
         await admin.change(
             ApiKey.UPDATE_FEATURES,
-            timeout_s=_FEATURES_TIMEOUT_S,
+            timeout_s=timeout_s,
             feature_updates=[
                 {"feature": name, "max_version_level": level, "upgrade_type": upgrade_type}
                 for name, level in levels.items()
             ],
             validate_only=dry_run,
-            timeout=timedelta(seconds=_FEATURES_TIMEOUT_S),
+            timeout=timedelta(seconds=timeout_s),
         ),
     )
     check(answer.error_code, answer.error_message)

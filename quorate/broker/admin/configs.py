@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
-from kio.schema.errors import ErrorCode
-
 from quorate.broker.admin.admin_client import AdminClient, check
 from quorate.broker.admin.topics import topic_names
-from quorate.broker.wire import ApiKey, KafkaError, WireClient
+from quorate.broker.wire import ApiKey, WireClient
 
 if TYPE_CHECKING:
     from kio.schema.describe_configs.v4.response import DescribeConfigsResourceResult, DescribeConfigsResponse
@@ -143,26 +141,30 @@ async def alter_configs(
     entity: Entity,
     changes: Mapping[str, str | None],
     *,
+    replaces: bool = False,
     validate_only: bool = False,
     of: str = "",
 ) -> None:
-    """Set keys, and delete those with None, all or none. `of`: the beginning of a refusal's message, by
-    default the entity."""
+    """Set keys, and delete those with None, all or none. `replaces`: every other key of the entity is deleted
+    too. `of`: the beginning of a refusal's message, by default the entity."""
     answer = await admin.call(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_CONFIGS if replaces else ApiKey.INCREMENTAL_ALTER_CONFIGS,
         at=await _responsible(admin, entity),
         resources=[
             {
                 "resource_type": entity.type.number,
                 "resource_name": entity.name,
                 "configs": [
+                    {"name": name, "value": value}
+                    if replaces
                     # Kafka's tools delete with an empty value.
-                    {
+                    else {
                         "name": name,
                         "config_operation": _SET if value is not None else _DELETE,
                         "value": value or "",
                     }
                     for name, value in changes.items()
+                    if value is not None or not replaces
                 ],
             }
         ],
@@ -176,9 +178,4 @@ async def _responsible(admin: AdminClient, entity: Entity) -> WireClient:
     """Connect to the broker that answers for the entity: a broker itself, any one for all others."""
     if entity.type not in (EntityType.BROKERS, EntityType.BROKER_LOGGERS) or not entity.name:
         return admin.any_broker
-    for broker_id, address in (await admin.addresses()).items():
-        if str(broker_id) == entity.name:
-            return await admin.to(address)
-    raise KafkaError(
-        ErrorCode.broker_id_not_registered, f"{entity}: no broker that runs has the id {entity.name}"
-    )
+    return await admin.broker(entity.name, of=str(entity))

@@ -9,7 +9,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.admin.admin_client import AdminClient, TopicPartition, by_topic
-from quorate.broker.wire import ApiKey
+from quorate.broker.wire import ApiKey, WireClient
 from quorate.runtime import Address, NetworkError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-_MARGIN_S: Final = 5
 _PAUSE_S: Final = 0.2
 _LATER: Final = (
     ErrorCode.not_leader_or_follower,
@@ -94,7 +93,14 @@ async def delete_records(admin: AdminClient, offsets: Mapping[TopicPartition, in
         }
         leaders = await _leaders(admin, left, results)
         for address, keys in leaders.items():
-            await _delete(admin, address, {key: left[key] for key in keys}, results, deadline)
+            asked = {key: left[key] for key in keys}
+            seconds = max(deadline - trio.current_time(), 1.0)
+            try:
+                deleted = await delete_at_leader(admin, await admin.to(address), asked, timeout_s=seconds)
+            except NetworkError:
+                # It has died since metadata named it; the outcome is asked for again at the next leader.
+                deleted = [_failed(key, ErrorCode.leader_not_available) for key in asked]
+            results.update({TopicPartition(each.topic, each.partition): each for each in deleted})
         if trio.current_time() >= deadline or not any(each.error in _LATER for each in results.values()):
             return [results[key] for key in offsets]
         await trio.sleep(_PAUSE_S)
@@ -128,34 +134,27 @@ async def _leaders(
     return found
 
 
-async def _delete(
-    admin: AdminClient,
-    address: Address,
-    offsets: Mapping[TopicPartition, int],
-    results: dict[TopicPartition, DeletedRecords],
-    deadline: float,
-) -> None:
-    seconds = max(deadline - trio.current_time(), 1.0)
-    try:
-        answer = await (await admin.to(address)).call(
-            ApiKey.DELETE_RECORDS,
-            timeout_s=seconds + _MARGIN_S,
-            topics=by_topic({key: {"offset": offset} for key, offset in offsets.items()}),
-            timeout=timedelta(seconds=int(seconds)),
+async def delete_at_leader(
+    admin: AdminClient, leader: WireClient, offsets: Mapping[TopicPartition, int], *, timeout_s: float
+) -> list[DeletedRecords]:
+    """Ask a leader once to delete records of its partitions below these offsets."""
+    answer = await admin.change(
+        ApiKey.DELETE_RECORDS,
+        at=leader,
+        timeout_s=timeout_s,
+        topics=by_topic({key: {"offset": offset} for key, offset in offsets.items()}),
+        timeout=timedelta(seconds=int(timeout_s)),
+    )
+    return [
+        DeletedRecords(
+            topic=str(topic.name),
+            partition=int(part.partition_index),
+            low_watermark=part.low_watermark,
+            error=part.error_code,
         )
-    except NetworkError:
-        # It has died since metadata named it; the outcome is asked for again at the next leader.
-        results.update((key, _failed(key, ErrorCode.leader_not_available)) for key in offsets)
-        return
-    for topic in cast("DeleteRecordsResponse", answer).topics:
-        for part in topic.partitions:
-            key = TopicPartition(str(topic.name), int(part.partition_index))
-            results[key] = DeletedRecords(
-                topic=key.topic,
-                partition=key.partition,
-                low_watermark=part.low_watermark,
-                error=part.error_code,
-            )
+        for topic in cast("DeleteRecordsResponse", answer).topics
+        for part in topic.partitions
+    ]
 
 
 def _failed(key: TopicPartition, error: ErrorCode) -> DeletedRecords:

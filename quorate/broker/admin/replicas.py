@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin.admin_client import AdminClient, BrokerView, TopicPartition, by_topic, check
+from quorate.broker.admin.admin_client import (
+    AdminClient,
+    BrokerView,
+    TopicPartition,
+    by_topic,
+    check,
+    refusal,
+)
 from quorate.broker.admin.topics import describe_topics
-from quorate.broker.wire import ApiKey
+from quorate.broker.wire import ApiKey, KafkaError
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition_reassignments.v1.response import AlterPartitionReassignmentsResponse
@@ -107,6 +114,13 @@ async def alter_reassignments(
     admin: AdminClient, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, str]:
     """Begin the moves, or cancel those with None. Return those that were refused, each with the reason."""
+    return {key: str(error) for key, error in (await refused_reassignments(admin, wanted)).items()}
+
+
+async def refused_reassignments(
+    admin: AdminClient, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> dict[TopicPartition, KafkaError]:
+    """Do the same as `alter_reassignments`, and return the error of each that was refused."""
     answer = cast(
         "AlterPartitionReassignmentsResponse",
         await admin.change(
@@ -117,8 +131,9 @@ async def alter_reassignments(
     )
     check(answer.error_code, answer.error_message)
     return {
-        TopicPartition(str(topic.name), int(part.partition_index)): part.error_message
-        or part.error_code.name.upper()
+        TopicPartition(str(topic.name), int(part.partition_index)): refusal(
+            part.error_code, part.error_message
+        )
         for topic in answer.responses
         for part in topic.partitions
         if part.error_code is not ErrorCode.none
@@ -141,20 +156,24 @@ class ElectedPartition:
 
 
 async def elect_leaders(
-    admin: AdminClient, election_type: str, topics: Mapping[str, Sequence[int]] | None
+    admin: AdminClient,
+    election_type: str,
+    topics: Mapping[str, Sequence[int]] | None,
+    *,
+    timeout_s: float = _ELECTION_TIMEOUT_S,
 ) -> list[ElectedPartition]:
     """Elect leaders. `election_type`: preferred or unclean. `topics`: the partitions by topic; None: all that
-    need an election."""
+    need an election. `timeout_s`: for the cluster to carry it out."""
     answer = cast(
         "ElectLeadersResponse",
         await admin.change(
             ApiKey.ELECT_LEADERS,
-            timeout_s=_ELECTION_TIMEOUT_S,
+            timeout_s=timeout_s,
             election_type=_ELECTION_TYPES[election_type],
             topic_partitions=None
             if topics is None
             else [{"topic": topic, "partitions": list(partitions)} for topic, partitions in topics.items()],
-            timeout=timedelta(seconds=_ELECTION_TIMEOUT_S),
+            timeout=timedelta(seconds=timeout_s),
         ),
     )
     check(answer.error_code, f"no leader was elected: {answer.error_code.name.upper()}")

@@ -1,29 +1,72 @@
 """Topics: created, described, given more or fewer partitions, deleted."""
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 
-from quorate.broker.admin.admin_client import AdminClient, check
-from quorate.broker.wire import ApiKey
+from quorate.broker.admin.admin_client import AdminClient, check, refusal
+from quorate.broker.wire import ApiKey, KafkaError
+from quorate.broker.wire.codecs import DescribeStatesRequest, DescribeStatesResponse, PartitionInState
 from quorate.broker.wire.own_messages import DescribeStatesRequest, DescribeStatesResponse, PartitionInState
 from quorate.runtime import uuid_text
 
 if TYPE_CHECKING:
     from kio.schema.create_partitions.v3.response import CreatePartitionsResponse
     from kio.schema.create_topics.v7.response import CreateTopicsResponse
-    from kio.schema.delete_topics.v5.response import DeleteTopicsResponse
+    from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
     from kio.schema.describe_topic_partitions.v0.response import (
         DescribeTopicPartitionsResponse,
         DescribeTopicPartitionsResponsePartition,
     )
 
     from quorate.broker.admin.controllers import Controllers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to be created: its name and its numbers (-1: the cluster's defaults), or the replicas of each
+    partition in place of both numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: Sequence[Sequence[int]] = ()
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+async def create_topics(
+    admin: AdminClient, topics: Sequence[NewTopic], *, validate_only: bool = False
+) -> dict[str, "uuid.UUID | KafkaError"]:
+    """Create topics with one request. Return the id of each, or the reason why it was refused."""
+    answer = await admin.change(
+        ApiKey.CREATE_TOPICS,
+        topics=[
+            {
+                "name": topic.name,
+                "num_partitions": topic.partitions,
+                "replication_factor": topic.replication_factor,
+                "assignments": [
+                    {"partition_index": index, "broker_ids": list(brokers)}
+                    for index, brokers in enumerate(topic.assignment)
+                ],
+                "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
+            }
+            for topic in topics
+        ],
+        timeout=timedelta(seconds=admin.timeout_s),
+        validate_only=validate_only,
+    )
+    return {
+        str(result.name): result.topic_id or uuid.UUID(int=0)
+        if result.error_code is ErrorCode.none
+        else refusal(result.error_code, result.error_message, of=f"topic {result.name}")
+        for result in cast("CreateTopicsResponse", answer).topics
+    }
 
 
 async def create_topic(
@@ -38,31 +81,28 @@ async def create_topic(
 ) -> bool:
     """Create a topic, and return when it exists. False: it was there before, which is no error with
     `if_not_exists`. `assignment`: the replicas of each partition, in place of the two numbers."""
-    answer = await admin.change(
-        ApiKey.CREATE_TOPICS,
-        topics=[
-            {
-                "name": topic,
-                "num_partitions": -1 if assignment else partitions,
-                "replication_factor": -1 if assignment else replication_factor,
-                "assignments": [
-                    {"partition_index": index, "broker_ids": list(brokers)}
-                    for index, brokers in enumerate(assignment)
-                ],
-                "configs": [{"name": name, "value": value} for name, value in configs],
-            }
-        ],
-        timeout=timedelta(seconds=admin.timeout_s),
+    wanted = NewTopic(
+        name=topic,
+        partitions=-1 if assignment else partitions,
+        replication_factor=-1 if assignment else replication_factor,
+        assignment=assignment,
+        configs=dict(configs),
     )
-    (result,) = cast("CreateTopicsResponse", answer).topics
-    if if_not_exists and result.error_code is ErrorCode.topic_already_exists:
+    (result,) = (await create_topics(admin, [wanted])).values()
+    if not isinstance(result, KafkaError):
+        return True
+    if if_not_exists and result.code is ErrorCode.topic_already_exists:
         return False
-    check(result.error_code, result.error_message, of=f"topic {topic}")
-    return True
+    raise result
 
 
 async def create_partitions(
-    admin: AdminClient, topic: str, *, count: int, assignment: Sequence[Sequence[int]] = ()
+    admin: AdminClient,
+    topic: str,
+    *,
+    count: int,
+    assignment: Sequence[Sequence[int]] = (),
+    validate_only: bool = False,
 ) -> None:
     """Let a topic have `count` partitions, and return when it has. `assignment`: the replicas of the new
     ones."""
@@ -71,7 +111,7 @@ async def create_partitions(
         ApiKey.CREATE_PARTITIONS,
         topics=[{"name": topic, "count": count, "assignments": manual or None}],
         timeout=timedelta(seconds=admin.timeout_s),
-        validate_only=False,
+        validate_only=validate_only,
     )
     (result,) = cast("CreatePartitionsResponse", answer).results
     check(result.error_code, result.error_message, of=f"topic {topic}")
@@ -93,13 +133,12 @@ async def shrink_topic(controllers: "Controllers", topic: str, *, count: int, va
             raise RequestRefusedError(error, f"topic {topic}: {message or error.name}")
 
 
-async def delete_topic(admin: AdminClient, topic: str) -> None:
-    """Delete a topic, and return when it is gone."""
+async def delete_topic(admin: AdminClient, topic: str | uuid.UUID) -> None:
+    """Delete a topic by its name or its id, and return when it is gone."""
+    by_id = isinstance(topic, uuid.UUID)
     answer = await admin.change(
         ApiKey.DELETE_TOPICS,
-        # Later versions name topics by id too.
-        at_most=5,
-        topic_names=[topic],
+        topics=[{"name": None if by_id else topic, "topic_id": topic if by_id else None}],
         timeout=timedelta(seconds=admin.timeout_s),
     )
     (result,) = cast("DeleteTopicsResponse", answer).responses

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 import trio
@@ -25,6 +26,7 @@ from quorate.broker.admin import (
 from quorate.broker.admin.configs import Entity, EntityType
 from quorate.broker.admin.log_dirs import PlacedReplica
 from quorate.broker.admin.quotas import QuotaOwner
+from quorate.broker.admin.topics import NewTopic
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
@@ -71,8 +73,19 @@ async def _topics(admin: AdminClient) -> None:
 
     await see(has_three)
     assert [each.state for each in await topics.topic_states(admin, "orders")] == ["OnlinePartition"] * 3
-    await topics.create_topic(admin, "short-lived")
-    await topics.delete_topic(admin, "short-lived")
+    wanted = [NewTopic(name=name, partitions=1, replication_factor=1) for name in ("short-lived", "orders")]
+    assert all(
+        isinstance(each, UUID)
+        for each in (await topics.create_topics(admin, wanted[:1], validate_only=True)).values()
+    )
+    created = await topics.create_topics(admin, wanted)
+    refused_too, topic_id = created["orders"], created["short-lived"]
+    assert isinstance(refused_too, KafkaError) and refused_too.code is ErrorCode.topic_already_exists
+    assert isinstance(topic_id, UUID)
+    await topics.delete_topic(admin, topic_id)
+    with pytest.raises(KafkaError, match="topic short-lived: "):
+        await topics.delete_topic(admin, "short-lived")
+    await topics.create_partitions(admin, "orders", count=9, validate_only=True)
     with pytest.raises(KafkaError, match="topic nowhere: UNKNOWN_TOPIC_OR_PARTITION"):
         await topics.describe_topics(admin, "nowhere")
 
@@ -110,7 +123,13 @@ async def _settings(admin: AdminClient) -> None:
         return await own(topic) == {"retention.ms": "1000"}
 
     await see(is_set)
-    await configs.alter_configs(admin, topic, {"retention.ms": None})
+    await configs.alter_configs(admin, topic, {"segment.ms": "2000"}, replaces=True)
+
+    async def is_replaced() -> bool:
+        return await own(topic) == {"segment.ms": "2000"}
+
+    await see(is_replaced)
+    await configs.alter_configs(admin, topic, {"segment.ms": None})
     # Each broker answers for its own loggers.
     for broker in ("1", "2"):
         logger = Entity(EntityType.BROKER_LOGGERS, broker)
@@ -161,6 +180,8 @@ async def _data(admin: AdminClient) -> None:
     assert await replicas.alter_reassignments(admin, {second: (2,)}) == {}
     nowhere = TopicPartition("orders", 9)
     assert list(await replicas.alter_reassignments(admin, {nowhere: (1,)})) == [nowhere]
+    (error,) = (await replicas.refused_reassignments(admin, {nowhere: (1,)})).values()
+    assert error.code is ErrorCode.unknown_topic_or_partition
     (elected,) = await replicas.elect_leaders(admin, "preferred", {"orders": [0]})
     assert (elected.error, elected.failed) == ("ELECTION_NOT_NEEDED", False)
 
