@@ -4,13 +4,12 @@ import random
 
 import trio
 
-from quorate.broker.wire import open_client
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.world import DiskOperation
 from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
 from tests.simulator.brokers.broker_cluster import MORE
 from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
-from tests.simulator.brokers.operating import operator_requests as requests
+from tests.simulator.brokers.one_broker import open_one, reassign_partition
 
 PATIENCE_S = 60.0
 PARTITIONS = 4
@@ -29,9 +28,8 @@ def test_a_replica_that_was_made_again_while_its_directory_had_failed_is_there_o
         node.disk.fail(DiskOperation.APPEND, path_part=f"{MORE}/{TOPIC}")
 
         async def reassign(replicas: tuple[int, ...]) -> None:
-            asker = cluster.network.for_node("asker")
-            async with open_client(asker, node.address, client_id="asker", timeout_s=10) as connection:
-                await requests.reassign_partition(connection, TOPIC, partition, replicas)
+            async with open_one(cluster, node, "asker", client_id="asker", timeout_s=10) as admin:
+                await reassign_partition(admin, TOPIC, partition, replicas)
 
         async with trio.open_nursery() as nursery:
             with trio.fail_after(PATIENCE_S):

@@ -5,10 +5,11 @@ import random
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import open_client
+from quorate.broker.admin import TopicPartition
 from tests.simulator.brokers.broker_admin import Administrator
 from tests.simulator.brokers.broker_clients import BrokerClientSettings
 from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
+from tests.simulator.brokers.one_broker import open_one
 from tests.simulator.brokers.operating import operator_requests as requests
 from tests.simulator.brokers.settled_cluster import check_work_ends
 
@@ -40,9 +41,8 @@ def test_the_end_of_a_run_waits_for_replicas_that_are_in_the_isr_and_lack_record
             ]
 
         cluster.network.half_open(followers[0].name, leader.name)
-        asker = cluster.network.for_node("asker")
-        async with open_client(asker, leader.address, client_id="asker", timeout_s=10) as connection:
-            error, _ = await requests.produce(connection, OWN, 0, b"one")
+        async with open_one(cluster, leader, "asker", client_id="asker", margin_s=7) as admin:
+            error, _ = await requests.produce(admin, TopicPartition(OWN, 0), b"one")
         assert error is ErrorCode.request_timed_out
         assert (ends(), len(cluster.states(OWN)[0].isr)) == ([1, 0, 1], 3)
         await check_work_ends(cluster, within_s=60)

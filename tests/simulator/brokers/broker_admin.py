@@ -3,24 +3,18 @@
 import enum
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, cast
 
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.admin import AdminClient, topics
+from quorate.broker.wire import KafkaError
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.brokers.broker_cluster import BrokerCluster
-
-if TYPE_CHECKING:
-    from kio.schema.create_topics.v7.response import CreateTopicsResponse
-    from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
-
-_REQUEST_TIMEOUT_S: Final = 3.0
+from tests.simulator.brokers.one_broker import code_of, open_one
 
 
 class TopicFate(enum.Enum):
@@ -49,24 +43,13 @@ class Administrator(Clients[BrokerCluster]):
         self._decide(name, TopicFate.ASKED_FOR)
         asked = 0
 
-        async def ask(connection: WireClient) -> ErrorCode:
+        async def ask(admin: AdminClient) -> None:
             nonlocal asked
             asked += 1
-            received = await connection.call(
-                ApiKey.CREATE_TOPICS,
-                topics=[
-                    {
-                        "name": name,
-                        "num_partitions": partitions,
-                        "replication_factor": self._cluster.settings.brokers,
-                        "assignments": (),
-                        "configs": [{"name": key, "value": value} for key, value in configs.items()],
-                    }
-                ],
-                timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
+            factor = self._cluster.settings.brokers
+            await topics.create_topic(
+                admin, name, partitions=partitions, replication_factor=factor, configs=list(configs.items())
             )
-            answer = cast("CreateTopicsResponse", received)
-            return answer.topics[0].error_code
 
         self._cluster.creating += 1
         try:
@@ -85,17 +68,10 @@ class Administrator(Clients[BrokerCluster]):
     async def delete(self, name: str) -> None:
         """Ask one broker after the other until it does not exist. It must have been created."""
         self._decide(name, TopicFate.DOOMED)
-
-        async def ask(connection: WireClient) -> ErrorCode:
-            received = await connection.call(
-                ApiKey.DELETE_TOPICS,
-                topics=[{"name": name, "topic_id": None}],
-                timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
-            )
-            answer = cast("DeleteTopicsResponse", received)
-            return answer.responses[0].error_code
-
-        await self._until(ask, (ErrorCode.none, ErrorCode.unknown_topic_or_partition))
+        await self._until(
+            lambda admin: topics.delete_topic(admin, name),
+            (ErrorCode.none, ErrorCode.unknown_topic_or_partition),
+        )
         self._decide(name, TopicFate.DELETED)
 
     async def churn(self, pause_max_s: float = 3.0) -> None:
@@ -117,15 +93,13 @@ class Administrator(Clients[BrokerCluster]):
         self._cluster.trace.add("admin", f"{name} {fate.value}")
 
     async def _until(
-        self, ask: Callable[[WireClient], Awaitable[ErrorCode]], wanted: tuple[ErrorCode, ...]
+        self, ask: Callable[[AdminClient], Awaitable[object]], wanted: tuple[ErrorCode, ...]
     ) -> None:
         while True:
             host = self._random.choice(self._cluster.nodes)
             try:
-                async with open_client(
-                    self._cluster.network.for_node("admin"), host.address, timeout_s=_REQUEST_TIMEOUT_S
-                ) as connection:
-                    error = await ask(connection)
+                async with open_one(self._cluster, host, "admin") as admin:
+                    error = await code_of(ask(admin))
                     if error in wanted:
                         return
                     self._cluster.trace.add("admin", f"{host.name} {error.name}")

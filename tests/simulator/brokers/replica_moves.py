@@ -2,24 +2,21 @@
 between the directories of one (KIP-113). The clients check what was acknowledged."""
 
 import random
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import ApiKey, KafkaError, open_client
+from quorate.broker.wire import ApiKey, KafkaError
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from tests.simulator.brokers.broker_cluster import BrokerCluster
+from tests.simulator.brokers.one_broker import code_of, open_one, reassign_partition
 
 if TYPE_CHECKING:
-    from kio.schema.alter_partition_reassignments.v1.response import AlterPartitionReassignmentsResponse
     from kio.schema.alter_replica_log_dirs.v2.response import AlterReplicaLogDirsResponse
 
-
-_REQUEST_TIMEOUT_S: Final = 3.0
 _REFUSED: Final = (ErrorCode.invalid_replica_assignment, ErrorCode.no_reassignment_in_progress)
 """Answers that say that nothing happened."""
 
@@ -56,26 +53,11 @@ class Reassigner(Clients[BrokerCluster]):
         while True:
             host = self._random.choice(self._cluster.nodes)
             try:
-                async with open_client(
-                    self._cluster.network.for_node("reassigner"), host.address, timeout_s=_REQUEST_TIMEOUT_S
-                ) as connection:
-                    received = await connection.call(
-                        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-                        topics=[
-                            {
-                                "name": self._topic,
-                                "partitions": [{"partition_index": partition, "replicas": replicas}],
-                            }
-                        ],
-                        timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
-                    )
+                async with open_one(self._cluster, host, "reassigner") as admin:
+                    error = await code_of(reassign_partition(admin, self._topic, partition, replicas))
             except (NetworkError, KafkaError):
                 await trio.sleep(0.2)
                 continue
-            answer = cast("AlterPartitionReassignmentsResponse", received)
-            error = answer.error_code
-            if error is ErrorCode.none:
-                error = answer.responses[0].partitions[0].error_code
             wanted = "cancel" if replicas is None else replicas
             self._cluster.trace.add("reassigner", f"{self._topic}-{partition} {wanted} {error.name}")
             if error is ErrorCode.none:
@@ -133,10 +115,8 @@ class DirectoryMover(Clients[BrokerCluster]):
             if len(node.log_dirs) != 2:
                 continue
             try:
-                async with open_client(
-                    self._cluster.network.for_node("mover"), node.address, timeout_s=_REQUEST_TIMEOUT_S
-                ) as connection:
-                    received = await connection.call(
+                async with open_one(self._cluster, node, "mover") as admin:
+                    received = await admin.call(
                         ApiKey.ALTER_REPLICA_LOG_DIRS,
                         dirs=[{"path": path, "topics": [{"name": self._topic, "partitions": [partition]}]}],
                     )

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import trio
-from kio.schema.errors import ErrorCode
 
+from quorate.broker.admin import brokers
 from quorate.broker.metadata import PartitionState
 from tests.simulator.administration import Answer, reassign, unregister_broker
-from tests.simulator.brokers.operating import operator_requests as requests
+from tests.simulator.brokers.one_broker import reassign_partition
 from tests.simulator.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
 
 
@@ -24,7 +24,7 @@ async def unregister(operator: OperatorClient) -> None:
     cluster.unregistering += 1
     try:
         answer, _ = await operator.ask(
-            unregister_broker(node.id), lambda connection: requests.unregister_broker(connection, node.id)
+            unregister_broker(node.id), lambda admin: brokers.unregister_broker(admin, node.id)
         )
         if answer is Answer.UNKNOWN:
             await operator.finishing.wait()
@@ -62,16 +62,11 @@ async def _reassign_off(operator: OperatorClient, topic: OwnTopic, partition_id:
     ask for the same."""
     state = _states(operator, topic)[partition_id]
     target = tuple(_elsewhere(operator, state.target_replicas, broker_id))
-    intent = reassign(topic.name, partition_id, target)
-
-    async def ask() -> tuple[Answer, ErrorCode | None]:
-        return await operator.ask(
-            intent,
-            lambda connection: requests.reassign_partition(connection, topic.name, partition_id, target),
-        )
-
     topic.drained.clear()
-    answer, times = await operator.insist(ask)
+    answer, _, times = await operator.insist(
+        reassign(topic.name, partition_id, target),
+        lambda admin: reassign_partition(admin, topic.name, partition_id, target),
+    )
     topic.placed = times == 1
     return answer is Answer.DONE
 

@@ -6,17 +6,19 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import WireClient
+from quorate.broker.admin import AdminClient, TopicPartition, groups
+from quorate.broker.wire import KafkaError
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.administration import Answer, GroupOffset
 from tests.simulator.brokers.broker_clients import TOPIC
 from tests.simulator.brokers.broker_cluster import BrokerHost
+from tests.simulator.brokers.one_broker import code_of
 from tests.simulator.brokers.operating import operator_requests as requests
 from tests.simulator.brokers.operating.operator_client import OperatorClient, answer_of
 
 _GROUPS_MAX = 4
 """The number of groups that one operator uses at a time."""
-_PARTITION = 0
+_PARTITION: Final = TopicPartition(TOPIC, 0)
 _MAY_BE_STORED: Final = frozenset(
     {ErrorCode.coordinator_not_available, ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress}
 )
@@ -31,46 +33,34 @@ async def use_group(operator: OperatorClient) -> None:
         operator.groups.append(known[-1])
     group = operator.random.choice(known)
     if group.offset == requests.NO_OFFSET or operator.random.random() < 0.5:
-        await _commit(operator, group)
+        offset = operator.serial()
+        await _ask(operator, group, offset, lambda admin: _commit(admin, group.group, offset))
     elif operator.random.random() < 0.5:
-        await _delete_offset(operator, group)
+        await _ask(operator, group, requests.NO_OFFSET, lambda admin: _delete_offset(admin, group.group))
     else:
-        await _delete_group(operator, group)
+        await _ask(operator, group, requests.NO_OFFSET, lambda admin: _delete_group(admin, group.group))
 
 
-async def _commit(operator: OperatorClient, group: GroupOffset) -> None:
-    offset = operator.serial()
-    await _ask(
-        operator,
-        group,
-        offset,
-        lambda connection: requests.commit(connection, group.group, TOPIC, _PARTITION, offset),
-    )
+async def _commit(admin: AdminClient, group: str, offset: int) -> ErrorCode:
+    return await code_of(groups.commit_offsets(admin, group, {_PARTITION: offset}))
 
 
-async def _delete_offset(operator: OperatorClient, group: GroupOffset) -> None:
-    await _ask(
-        operator,
-        group,
-        requests.NO_OFFSET,
-        lambda connection: requests.delete_offset(connection, group.group, TOPIC, _PARTITION),
-    )
+async def _delete_offset(admin: AdminClient, group: str) -> ErrorCode:
+    try:
+        return (await groups.delete_offsets(admin, group, [_PARTITION]))[_PARTITION]
+    except KafkaError as error:
+        return error.code
 
 
-async def _delete_group(operator: OperatorClient, group: GroupOffset) -> None:
-    await _ask(
-        operator,
-        group,
-        requests.NO_OFFSET,
-        lambda connection: requests.delete_group(connection, group.group),
-    )
+async def _delete_group(admin: AdminClient, group: str) -> ErrorCode:
+    return (await groups.delete_groups(admin, [group]))[group]
 
 
 async def _ask(
     operator: OperatorClient,
     group: GroupOffset,
     wanted: int,
-    send: Callable[[WireClient], Awaitable[ErrorCode]],
+    send: Callable[[AdminClient], Awaitable[ErrorCode]],
 ) -> None:
     """Ask the group's coordinator, if one is known, for what leaves the group at the offset `wanted`."""
     coordinator = await _coordinator(operator, group.group)
@@ -90,7 +80,7 @@ async def _ask(
 
 
 async def _coordinator(operator: OperatorClient, group: str) -> BrokerHost | None:
-    found = await operator.connected(lambda connection: requests.coordinator_of(connection, group))
+    found = await operator.connected(lambda admin: requests.coordinator_of(admin, group))
     return None if found is None or found < 1 else operator.cluster.nodes[found - 1]
 
 
@@ -115,5 +105,5 @@ async def _held(operator: OperatorClient, group: str) -> int | None:
     if coordinator is None:
         return None
     return await operator.connected(
-        lambda connection: requests.committed(connection, group, TOPIC, _PARTITION), to=coordinator
+        lambda admin: requests.committed(admin, group, _PARTITION), to=coordinator
     )

@@ -12,20 +12,21 @@ from typing import Final, TypeVar
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.admin import AdminClient
 from quorate.broker.metadata import QuotaEntity
-from quorate.broker.wire import KafkaError, WireClient, open_client
+from quorate.broker.wire import KafkaError
 from quorate.raft import OutcomeUnknownError
 from quorate.runtime import NetworkError
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.administration import AdminHistory, Answer, GroupOffset, Intent, KeptRecords
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 from tests.simulator.brokers.loss_budget import LossBudget
-from tests.simulator.brokers.operating.operator_requests import REQUEST_TIMEOUT_S
+from tests.simulator.brokers.one_broker import code_of, open_one
 
 T = TypeVar("T")
 
-_PATIENCE_S: Final = REQUEST_TIMEOUT_S + 1.0
-"""Longer than brokers look for a controller, so that they can say that they found none."""
+_MARGIN_S: Final = 1.0
+"""Brokers look for a controller as long as a request allows: they can still say that they found none."""
 _UNKNOWN: Final = frozenset(
     {
         ErrorCode.request_timed_out,
@@ -134,21 +135,21 @@ class OperatorClient:
     async def ask(
         self,
         intent: Intent,
-        send: Callable[[WireClient], Awaitable[ErrorCode]],
+        send: Callable[[AdminClient], Awaitable[object]],
         *,
         to: BrokerHost | None = None,
     ) -> tuple[Answer, ErrorCode | None]:
-        """Ask a broker once. The error code is None if there was no answer."""
+        """Ask a broker once. A refusal raises `KafkaError`. The error code is None if there was no answer."""
 
-        async def send_one(connection: WireClient) -> Sequence[ErrorCode]:
-            return [await send(connection)]
+        async def send_one(admin: AdminClient) -> Sequence[ErrorCode]:
+            return [await code_of(send(admin))]
 
         return (await self.ask_for_all([intent], send_one, to=to))[0]
 
     async def ask_for_all(
         self,
         intents: Sequence[Intent],
-        send: Callable[[WireClient], Awaitable[Sequence[ErrorCode]]],
+        send: Callable[[AdminClient], Awaitable[Sequence[ErrorCode]]],
         *,
         to: BrokerHost | None = None,
     ) -> Sequence[tuple[Answer, ErrorCode | None]]:
@@ -182,31 +183,30 @@ class OperatorClient:
         return answer_of(code)
 
     async def connected(
-        self, send: Callable[[WireClient], Awaitable[T]], *, to: BrokerHost | None = None
+        self, send: Callable[[AdminClient], Awaitable[T]], *, to: BrokerHost | None = None
     ) -> T | None:
         """Send one request to a broker; None if no answer came."""
         host = to or self.some_host()
-        network = self.cluster.network.for_node(self.name)
         try:
-            async with open_client(
-                network, host.address, client_id=self.name, timeout_s=_PATIENCE_S
-            ) as connection:
-                return await send(connection)
+            async with open_one(
+                self.cluster, host, self.name, client_id=self.name, margin_s=_MARGIN_S
+            ) as admin:
+                return await send(admin)
         except (NetworkError, KafkaError, OutcomeUnknownError):
             return None
 
     async def insist(
-        self, ask: Callable[[], Awaitable[tuple[Answer, ErrorCode | None]]]
-    ) -> tuple[Answer, int]:
-        """Ask again and again until the answer is one; and how often, without the times when the operator was
-        above its quota."""
+        self, intent: Intent, send: Callable[[AdminClient], Awaitable[object]]
+    ) -> tuple[Answer, ErrorCode | None, int]:
+        """Ask again and again until the answer is one. Return it, its error code, and the number of times,
+        without those when the operator was above its quota."""
         asked = 0
         while True:
-            answer, code = await ask()
+            answer, code = await self.ask(intent, send)
             if code is not ErrorCode.throttling_quota_exceeded:
                 asked += 1
                 if answer is not Answer.UNKNOWN:
-                    return answer, asked
+                    return answer, code, asked
             await trio.sleep(0.2)
 
     @contextmanager

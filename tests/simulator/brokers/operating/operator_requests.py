@@ -1,19 +1,17 @@
-"""The administrative requests of a simulated operator, in Kafka's protocol; that to shrink a topic, which
-Kafka lacks, in the controllers' own. Each returns the error code that was answered."""
+"""The requests of a simulated operator, each sent once. They are those of `quorate.broker.admin`, but for
+records, and for shrinking a topic: there the client of administrators looks for a leader, and asks again."""
 
-import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
+from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest, RpcDecodeError, decode_answer, encode_request
 from quorate.broker.controller.rpc_codec import RpcDecodeError, decode_answer, encode_request
+from quorate.broker.admin import AdminClient, TopicPartition, brokers, configs, groups, quotas, records, replicas, topics
 from quorate.broker.metadata import ConfigResource, QuotaEntity
-from quorate.broker.wire import BY_NAME, ApiKey, WireClient, wire_code
+from quorate.broker.wire import ApiKey, KafkaError, wire_code
 from quorate.broker.wire.codecs import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.error_code import ErrorCode as RpcErrorCode
 from quorate.log.batches import build_batch
@@ -22,229 +20,95 @@ from quorate.raft.transport import Channel
 from quorate.runtime import Address, Network, NetworkError
 
 if TYPE_CHECKING:
-    from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse
-    from kio.schema.alter_configs.v2.response import AlterConfigsResponse
-    from kio.schema.alter_partition_reassignments.v1.response import AlterPartitionReassignmentsResponse
-    from kio.schema.create_partitions.v3.response import CreatePartitionsResponse
-    from kio.schema.create_topics.v7.response import CreateTopicsResponse
-    from kio.schema.delete_groups.v2.response import DeleteGroupsResponse
-    from kio.schema.delete_records.v2.response import DeleteRecordsResponse
-    from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
-    from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
     from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
-    from kio.schema.metadata.v12.response import MetadataResponse
-    from kio.schema.offset_commit.v10.response import OffsetCommitResponse
-    from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
-    from kio.schema.offset_fetch.v10.response import OffsetFetchResponse
-    from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
-    from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
 
-REQUEST_TIMEOUT_S: Final = 3.0
-_TIMEOUT: Final = timedelta(seconds=REQUEST_TIMEOUT_S)
 _PRODUCE_VERSION: Final = 9
 _MAX_FRAME_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopicAsked:
-    """A topic to be created. With `assignments` the numbers are -1."""
-
-    name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
-    assignments: Sequence[Sequence[int]] = ()
-    configs: Mapping[str, str] | None = None
+async def create_topic(admin: AdminClient, topic: topics.NewTopic, *, validate_only: bool = False) -> None:
+    """Create a topic. Raises `KafkaError`."""
+    for result in (await topics.create_topics(admin, [topic], validate_only=validate_only)).values():
+        if isinstance(result, KafkaError):
+            raise result
 
 
-async def create_topics(
-    connection: WireClient, topics: Sequence[NewTopicAsked], *, validate_only: bool = False
-) -> Mapping[str, tuple[ErrorCode, uuid.UUID | None]]:
-    """Return the error code and the topic's id by name."""
-    received = await connection.call(
-        ApiKey.CREATE_TOPICS,
-        topics=[
-            {
-                "name": topic.name,
-                "num_partitions": topic.num_partitions,
-                "replication_factor": topic.replication_factor,
-                "assignments": [
-                    {"partition_index": index, "broker_ids": list(replicas)}
-                    for index, replicas in enumerate(topic.assignments)
-                ],
-                "configs": [{"name": key, "value": value} for key, value in (topic.configs or {}).items()],
-            }
-            for topic in topics
-        ],
-        timeout=_TIMEOUT,
-        validate_only=validate_only,
+async def elect_leader(admin: AdminClient, name: str, partition_id: int, *, unclean: bool = False) -> None:
+    """Elect a partition's leader. Raises `KafkaError`."""
+    election_type = "unclean" if unclean else "preferred"
+    (elected,) = await replicas.elect_leaders(
+        admin, election_type, {name: [partition_id]}, timeout_s=admin.timeout_s
     )
-    answer = cast("CreateTopicsResponse", received)
-    return {topic.name: (topic.error_code, topic.topic_id) for topic in answer.topics}
-
-
-async def delete_topic(
-    connection: WireClient, name: str | None, topic_id: uuid.UUID | None = None
-) -> ErrorCode:
-    received = await connection.call(
-        ApiKey.DELETE_TOPICS, topics=[{"name": name, "topic_id": topic_id}], timeout=_TIMEOUT
-    )
-    return cast("DeleteTopicsResponse", received).responses[0].error_code
-
-
-async def create_partitions(
-    connection: WireClient,
-    name: str,
-    count: int,
-    *,
-    assignments: Sequence[Sequence[int]] | None = None,
-    validate_only: bool = False,
-) -> ErrorCode:
-    manual = None if assignments is None else [{"broker_ids": list(replicas)} for replicas in assignments]
-    received = await connection.call(
-        ApiKey.CREATE_PARTITIONS,
-        topics=[{"name": name, "count": count, "assignments": manual}],
-        timeout=_TIMEOUT,
-        validate_only=validate_only,
-    )
-    return cast("CreatePartitionsResponse", received).results[0].error_code
-
-
-async def reassign_partition(
-    connection: WireClient, name: str, partition_id: int, replicas: Sequence[int] | None
-) -> ErrorCode:
-    target = None if replicas is None else list(replicas)
-    received = await connection.call(
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        topics=[{"name": name, "partitions": [{"partition_index": partition_id, "replicas": target}]}],
-        timeout=_TIMEOUT,
-    )
-    answer = cast("AlterPartitionReassignmentsResponse", received)
-    if answer.error_code is not ErrorCode.none:
-        return answer.error_code
-    return answer.responses[0].partitions[0].error_code
-
-
-async def elect_leader(
-    connection: WireClient, name: str, partition_id: int, *, unclean: bool = False
-) -> ErrorCode:
-    received = await connection.call(
-        ApiKey.ELECT_LEADERS,
-        election_type=int(unclean),
-        topic_partitions=[{"topic": name, "partitions": [partition_id]}],
-        timeout=_TIMEOUT,
-    )
-    answer = cast("ElectLeadersResponse", received)
-    if answer.error_code is not ErrorCode.none:
-        return answer.error_code
-    return answer.replica_election_results[0].partition_result[0].error_code
+    if elected.error is not None:
+        raise KafkaError(ErrorCode[elected.error.lower()])
 
 
 async def alter_configs(
-    connection: WireClient,
+    admin: AdminClient,
     resource: ConfigResource,
     changes: Mapping[str, str | None],
     *,
     replaces: bool = False,
     validate_only: bool = False,
-) -> ErrorCode:
-    """None deletes a key; only where the request doesn't replace all of them."""
-    configs: list[dict[str, object]] = [
-        {"name": key, "value": value}
-        if replaces
-        else {"name": key, "config_operation": int(value is None), "value": value}
-        for key, value in changes.items()
-    ]
-    received = await connection.call(
-        ApiKey.ALTER_CONFIGS if replaces else ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        resources=[{"resource_type": int(resource.type), "resource_name": resource.name, "configs": configs}],
-        validate_only=validate_only,
-    )
-    return cast("AlterConfigsResponse", received).responses[0].error_code
+) -> None:
+    """Set configs, and delete those with None. Raises `KafkaError`."""
+    entity = configs.Entity(_ENTITY_TYPES[int(resource.type)], resource.name)
+    await configs.alter_configs(admin, entity, changes, replaces=replaces, validate_only=validate_only)
+
+
+_ENTITY_TYPES: Final = {each.number: each for each in configs.EntityType}
 
 
 async def alter_quota(
-    connection: WireClient,
+    admin: AdminClient,
     entity: QuotaEntity,
     changes: Mapping[str, float | None],
     *,
     validate_only: bool = False,
-) -> ErrorCode:
+) -> None:
+    """Set quotas of an entity, and remove those with None. Raises `KafkaError`."""
     parts = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
-    received = await connection.call(
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        entries=[
-            {
-                "entity": [
-                    {"entity_type": kind, "entity_name": name or None}
-                    for kind, name in parts.items()
-                    if name is not None
-                ],
-                "ops": [
-                    {"key": key, "value": value or 0.0, "remove": value is None}
-                    for key, value in changes.items()
-                ],
-            }
-        ],
-        validate_only=validate_only,
-    )
-    return cast("AlterClientQuotasResponse", received).entries[0].error_code
+    owner = quotas.QuotaOwner({kind: name or None for kind, name in parts.items() if name is not None})
+    await quotas.alter_quotas(admin, owner, changes, validate_only=validate_only)
 
 
 async def update_feature(
-    connection: WireClient, feature: str, level: int, *, validate_only: bool = False
-) -> ErrorCode:
-    received = await connection.call(
-        ApiKey.UPDATE_FEATURES,
-        timeout=_TIMEOUT,
-        feature_updates=[{"feature": feature, "max_version_level": level, "upgrade_type": 1}],
-        validate_only=validate_only,
+    admin: AdminClient, feature: str, level: int, *, validate_only: bool = False
+) -> None:
+    """Raise a feature's level. Raises `KafkaError`."""
+    await brokers.set_features(
+        admin, {feature: level}, upgrade_type=1, dry_run=validate_only, timeout_s=admin.timeout_s
     )
-    return cast("UpdateFeaturesResponse", received).error_code
 
 
-async def unregister_broker(connection: WireClient, broker_id: int) -> ErrorCode:
-    received = await connection.call(ApiKey.UNREGISTER_BROKER, broker_id=broker_id)
-    return cast("UnregisterBrokerResponse", received).error_code
-
-
-async def delete_records(
-    connection: WireClient, name: str, partition_id: int, offset: int
-) -> tuple[ErrorCode, int]:
-    """Return the error code and the low watermark."""
-    received = await connection.call(
-        ApiKey.DELETE_RECORDS,
-        topics=[{"name": name, "partitions": [{"partition_index": partition_id, "offset": offset}]}],
-        timeout=_TIMEOUT,
+async def delete_records(admin: AdminClient, key: TopicPartition, offset: int) -> tuple[ErrorCode, int]:
+    """Delete a partition's records at its leader. Return the error code and the low watermark."""
+    (deleted,) = await records.delete_at_leader(
+        admin, admin.any_broker, {key: offset}, timeout_s=admin.timeout_s
     )
-    result = cast("DeleteRecordsResponse", received).topics[0].partitions[0]
-    return result.error_code, result.low_watermark
+    return deleted.error, deleted.low_watermark
 
 
-async def leader_of(connection: WireClient, name: str, partition_id: int) -> int:
+async def leader_of(admin: AdminClient, key: TopicPartition) -> int:
     """Return the partition's leader, by the broker that is asked; -1 for none."""
-    received = await connection.call(
-        ApiKey.METADATA, topics=[{"name": name}], allow_auto_topic_creation=False
-    )
-    for topic in cast("MetadataResponse", received).topics:
+    for topic in (await admin.metadata([key.topic])).topics:
         for each in topic.partitions:
-            if each.partition_index == partition_id:
+            if each.partition_index == key.partition:
                 return int(each.leader_id)
     return -1
 
 
-async def produce(
-    connection: WireClient, name: str, partition_id: int, value: bytes
-) -> tuple[ErrorCode, int]:
+async def produce(admin: AdminClient, key: TopicPartition, value: bytes) -> tuple[ErrorCode, int]:
     """Append one record. Return the error code and the record's offset."""
     data = build_batch(base_offset=0, epoch=-1, timestamp_ms=int(trio.current_time() * 1000), values=[value])
     request = ProduceRequest(
         version=_PRODUCE_VERSION,
         acks=-1,
-        timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
-        topics=[ProduceTopic(name, [ProducePartition(partition_id, memoryview(data))])],
+        timeout_ms=int(admin.timeout_s * 1000),
+        topics=[ProduceTopic(key.topic, [ProducePartition(key.partition, memoryview(data))])],
     )
-    produced = (await connection.produce(request))[0].partitions[0]
+    produced = (await admin.any_broker.produce(request))[0].partitions[0]
     return produced.error, int(produced.base_offset)
 
 
@@ -298,64 +162,16 @@ async def shrink_topic(
 NO_OFFSET: Final = -1
 
 
-async def coordinator_of(connection: WireClient, group: str) -> int:
+async def coordinator_of(admin: AdminClient, group: str) -> int:
     """Return the id of the group's coordinator, by the broker that is asked; -1 for none."""
-    received = await connection.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=[group])
+    received = await admin.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=[group])
     found = cast("FindCoordinatorResponse", received).coordinators[0]
     return int(found.node_id) if found.error_code is ErrorCode.none else -1
 
 
-async def commit(connection: WireClient, group: str, topic: str, partition_id: int, offset: int) -> ErrorCode:
-    received = await connection.call(
-        ApiKey.OFFSET_COMMIT,
-        at_most=BY_NAME[ApiKey.OFFSET_COMMIT],
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": partition_id,
-                        "committed_offset": offset,
-                        "committed_leader_epoch": -1,
-                        "committed_metadata": "",
-                    }
-                ],
-            }
-        ],
-    )
-    return cast("OffsetCommitResponse", received).topics[0].partitions[0].error_code
-
-
-async def delete_offset(connection: WireClient, group: str, topic: str, partition_id: int) -> ErrorCode:
-    received = await connection.call(
-        ApiKey.OFFSET_DELETE,
-        group_id=group,
-        topics=[{"name": topic, "partitions": [{"partition_index": partition_id}]}],
-    )
-    answer = cast("OffsetDeleteResponse", received)
-    if answer.error_code is not ErrorCode.none:
-        return answer.error_code
-    return answer.topics[0].partitions[0].error_code
-
-
-async def delete_group(connection: WireClient, group: str) -> ErrorCode:
-    received = await connection.call(ApiKey.DELETE_GROUPS, groups_names=[group])
-    return cast("DeleteGroupsResponse", received).results[0].error_code
-
-
-async def committed(connection: WireClient, group: str, topic: str, partition_id: int) -> int | None:
+async def committed(admin: AdminClient, group: str, key: TopicPartition) -> int | None:
     """Return the group's offset; `NO_OFFSET` for none, None if the broker could not say."""
-    received = await connection.call(
-        ApiKey.OFFSET_FETCH,
-        at_most=BY_NAME[ApiKey.OFFSET_FETCH],
-        groups=[{"group_id": group, "topics": [{"name": topic, "partition_indexes": [partition_id]}]}],
-        require_stable=False,
-    )
-    answer = cast("OffsetFetchResponse", received).groups[0]
-    if answer.error_code is not ErrorCode.none:
+    try:
+        return (await groups.committed_offsets(admin, group)).get(key, NO_OFFSET)
+    except KafkaError:
         return None
-    return int(answer.topics[0].partitions[0].committed_offset)

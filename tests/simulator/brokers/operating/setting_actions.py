@@ -71,7 +71,7 @@ async def _alter(
 ) -> None:
     await operator.ask(
         alter_config(resource, changes, replaces=replaces),
-        lambda connection: requests.alter_configs(connection, resource, changes, replaces=replaces),
+        lambda admin: requests.alter_configs(admin, resource, changes, replaces=replaces),
         to=to,
     )
 
@@ -80,7 +80,7 @@ async def upgrade(operator: OperatorClient) -> None:
     """Set the level that the cluster has: every broker supports it, and nothing changes."""
     await operator.ask(
         update_feature(METADATA_VERSION, LATEST_METADATA_VERSION),
-        lambda connection: requests.update_feature(connection, METADATA_VERSION, LATEST_METADATA_VERSION),
+        lambda admin: requests.update_feature(admin, METADATA_VERSION, LATEST_METADATA_VERSION),
     )
 
 
@@ -115,7 +115,7 @@ async def set_quotas(operator: OperatorClient) -> None:
         changes = {key: _quota(operator, key) for key in keys}
         operator.quotas += [(entity, key) for key in keys if (entity, key) not in operator.quotas]
     await operator.ask(
-        alter_quota(entity, changes), lambda connection: requests.alter_quota(connection, entity, changes)
+        alter_quota(entity, changes), lambda admin: requests.alter_quota(admin, entity, changes)
     )
 
 

@@ -3,12 +3,16 @@
 They write records to their topics, and delete some, so that removed partitions have something to lose.
 """
 
+import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import WireClient
+from quorate.broker.admin import AdminClient, TopicPartition, topics
+from quorate.broker.admin.topics import NewTopic
+from quorate.broker.wire import KafkaError
 from quorate.raft import OutcomeUnknownError
 from quorate.runtime import Address, NetworkError
 from tests.simulator.administration import (
@@ -22,6 +26,7 @@ from tests.simulator.administration import (
     shrink_topic,
 )
 from tests.simulator.brokers.broker_cluster import CLUSTER_ID, CONTROLLER_PORT
+from tests.simulator.brokers.one_broker import reassign_partition
 from tests.simulator.brokers.operating import operator_requests as requests
 from tests.simulator.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
 
@@ -36,51 +41,37 @@ async def create(operator: OperatorClient) -> None:
     if len(operator.topics) >= _TOPICS_MAX or not await operator.settled():
         return
     asked = [_drawn_topic(operator) for _ in range(operator.random.choice((1, 1, 2)))]
-    intents = {topic.name: _creation(operator, topic) for topic in asked}
-    ids = {}
+    intents = {topic.name: _creation(topic) for topic in asked}
+    created: dict[str, uuid.UUID | KafkaError] = {}
 
-    async def send(connection: WireClient) -> list[ErrorCode]:
-        answers = await requests.create_topics(connection, asked)
-        ids.update({name: topic_id for name, (_, topic_id) in answers.items()})
-        return [answers[topic.name][0] for topic in asked]
+    async def send(admin: AdminClient) -> list[ErrorCode]:
+        created.update(await topics.create_topics(admin, asked))
+        results = [created[topic.name] for topic in asked]
+        return [each.code if isinstance(each, KafkaError) else ErrorCode.none for each in results]
 
     with operator.creating():
         answers = await operator.ask_for_all(list(intents.values()), send)
         for topic, (answer, code) in zip(asked, answers, strict=True):
             times = 1
             if answer is Answer.UNKNOWN:
-                answer, code, times = await _create_again(operator, topic, intents[topic.name])
+                send_again = partial(requests.create_topic, topic=topic)
+                _, code, again = await operator.insist(intents[topic.name], send_again)
+                times += again
             if code not in (ErrorCode.none, ErrorCode.topic_already_exists):
                 continue
+            topic_id = created.get(topic.name)
             operator.topics.append(
                 OwnTopic(
                     name=topic.name,
-                    topic_id=ids.get(topic.name),
-                    partitions=len(topic.assignments) or topic.num_partitions,
-                    unclean=_UNCLEAN in (topic.configs or {}),
+                    topic_id=topic_id if isinstance(topic_id, uuid.UUID) else None,
+                    partitions=len(topic.assignment) or topic.partitions,
+                    unclean=_UNCLEAN in topic.configs,
                     once=times == 1,
                 )
             )
 
 
-async def _create_again(
-    operator: OperatorClient, topic: requests.NewTopicAsked, intent: Intent
-) -> tuple[Answer, ErrorCode | None, int]:
-    codes: list[ErrorCode | None] = []
-
-    async def ask() -> tuple[Answer, ErrorCode | None]:
-        async def send(connection: WireClient) -> ErrorCode:
-            return (await requests.create_topics(connection, [topic]))[topic.name][0]
-
-        answer, code = await operator.ask(intent, send)
-        codes.append(code)
-        return answer, code
-
-    answer, times = await operator.insist(ask)
-    return answer, codes[-1], 1 + times
-
-
-def _drawn_topic(operator: OperatorClient) -> requests.NewTopicAsked:
+def _drawn_topic(operator: OperatorClient) -> NewTopic:
     random = operator.random
     configs: dict[str, str] = {}
     if random.random() < 0.3:
@@ -93,20 +84,20 @@ def _drawn_topic(operator: OperatorClient) -> requests.NewTopicAsked:
         first = operator.some_replicas()
         brokers = range(1, operator.cluster.settings.brokers + 1)
         others = [tuple(random.sample(brokers, len(first))) for _ in range(partitions - 1)]
-        return requests.NewTopicAsked(name=name, assignments=(first, *others), configs=configs)
-    return requests.NewTopicAsked(
+        return NewTopic(name=name, assignment=(first, *others), configs=configs)
+    return NewTopic(
         name=name,
-        num_partitions=partitions,
+        partitions=partitions,
         replication_factor=len(operator.some_replicas()),
         configs=configs,
     )
 
 
-def _creation(operator: OperatorClient, topic: requests.NewTopicAsked) -> Intent:
-    manual = topic.assignments
+def _creation(topic: NewTopic) -> Intent:
+    manual = topic.assignment
     return create_topic(
         topic.name,
-        partitions=len(manual) or topic.num_partitions,
+        partitions=len(manual) or topic.partitions,
         replication_factor=len(manual[0]) if manual else topic.replication_factor,
         assignments=manual,
         configs=topic.configs,
@@ -120,10 +111,8 @@ async def delete(operator: OperatorClient) -> None:
         return
     operator.topics.remove(topic)
     by_id = topic.topic_id if operator.random.random() < 0.5 else None
-    name = topic.name if by_id is None else None
     await operator.ask(
-        delete_topic(topic.name, by_id),
-        lambda connection: requests.delete_topic(connection, name, by_id),
+        delete_topic(topic.name, by_id), lambda admin: topics.delete_topic(admin, by_id or topic.name)
     )
 
 
@@ -141,16 +130,12 @@ async def _grow(operator: OperatorClient, topic: OwnTopic) -> None:
         return
     count = operator.random.randint(topic.partitions + 1, _PARTITIONS_MAX)
     name = topic.name
-    intent = grow_topic(name, count=count)
-
-    async def ask() -> tuple[Answer, ErrorCode | None]:
-        return await operator.ask(
-            intent, lambda connection: requests.create_partitions(connection, name, count)
-        )
-
     with operator.creating():
         topic.drained.clear()
-        answer, times = await operator.insist(ask)
+        answer, _, times = await operator.insist(
+            grow_topic(name, count=count),
+            lambda admin: topics.create_partitions(admin, name, count=count),
+        )
     if answer is Answer.DONE or times > 1:
         # Refused after a request without an answer: that one did it.
         topic.partitions = count
@@ -214,7 +199,7 @@ async def _reassign(
     topic.drained.clear()
     answer, _ = await operator.ask(
         reassign(topic.name, partition_id, target),
-        lambda connection: requests.reassign_partition(connection, topic.name, partition_id, target),
+        lambda admin: reassign_partition(admin, topic.name, partition_id, target),
     )
     topic.placed = topic.placed and answer is not Answer.UNKNOWN
 
@@ -228,7 +213,7 @@ async def elect(operator: OperatorClient) -> None:
     unclean = topic.unclean and operator.random.random() < 0.5
     await operator.ask(
         elect_leader(name, partition_id, unclean=unclean),
-        lambda connection: requests.elect_leader(connection, name, partition_id, unclean=unclean),
+        lambda admin: requests.elect_leader(admin, name, partition_id, unclean=unclean),
     )
 
 
@@ -241,18 +226,12 @@ async def produce(operator: OperatorClient) -> None:
     topic = operator.some_topic(lambda topic: topic.counted is not Counted.UNSURE)
     if topic is None:
         return
-    partition_id = operator.random.randrange(topic.partitions)
+    key = TopicPartition(topic.name, operator.random.randrange(topic.partitions))
     topic.asked += 1
     value = b"%s/%d" % (topic.name.encode(), topic.asked)
-    outcomes: list[tuple[ErrorCode, int]] = []
-
-    async def send(connection: WireClient) -> ErrorCode:
-        outcomes.append(await requests.produce(connection, topic.name, partition_id, value))
-        return outcomes[-1][0]
-
-    await _at_leader(operator, topic, partition_id, send)
-    if outcomes and outcomes[0][0] is ErrorCode.none:
-        topic.records_of(partition_id).acknowledged(outcomes[0][1], value)
+    offset = await _at_leader(operator, key, lambda admin: requests.produce(admin, key, value))
+    if offset is not None:
+        topic.records_of(key.partition).acknowledged(offset, value)
 
 
 async def delete_records(operator: OperatorClient) -> None:
@@ -260,40 +239,32 @@ async def delete_records(operator: OperatorClient) -> None:
     topic = operator.some_topic(lambda topic: topic.counted is not Counted.UNSURE and topic.asked > 0)
     if topic is None:
         return
-    partition_id = operator.random.randrange(topic.partitions)
-    records = topic.records_of(partition_id)
+    key = TopicPartition(topic.name, operator.random.randrange(topic.partitions))
+    records = topic.records_of(key.partition)
     if operator.random.random() < 0.5:
         below = _TO_HIGH_WATERMARK
         records.deleting(_EVERYTHING)
     else:
         below = operator.random.randint(0, 2)
         records.deleting(below)
-    outcomes: list[tuple[ErrorCode, int]] = []
-
-    async def send(connection: WireClient) -> ErrorCode:
-        outcomes.append(await requests.delete_records(connection, topic.name, partition_id, below))
-        return outcomes[-1][0]
-
-    await _at_leader(operator, topic, partition_id, send)
-    if outcomes and outcomes[0][0] is ErrorCode.none:
-        records.deleted(outcomes[0][1])
-    else:
+    low_watermark = await _at_leader(operator, key, lambda admin: requests.delete_records(admin, key, below))
+    if low_watermark is None:
         records.not_deleted()
+    else:
+        records.deleted(low_watermark)
 
 
 async def _at_leader(
     operator: OperatorClient,
-    topic: OwnTopic,
-    partition_id: int,
-    send: Callable[[WireClient], Awaitable[ErrorCode]],
-) -> None:
-    """Ask some broker who leads, and that one for the rest."""
-
-    leader = await operator.connected(
-        lambda connection: requests.leader_of(connection, topic.name, partition_id)
-    )
+    key: TopicPartition,
+    send: Callable[[AdminClient], Awaitable[tuple[ErrorCode, int]]],
+) -> int | None:
+    """Ask some broker for the leader, and that one for the rest. Return the offset that it answers; None: it
+    refused, or there was no answer."""
+    leader = await operator.connected(lambda admin: requests.leader_of(admin, key))
     if leader is None or leader < 1:
-        return
-    code = await operator.connected(send, to=operator.cluster.nodes[leader - 1])
-    answer = "no answer" if code is None else code.name
-    operator.cluster.trace.add(operator.name, f"{topic.name}-{partition_id}: {answer}")
+        return None
+    answer = await operator.connected(send, to=operator.cluster.nodes[leader - 1])
+    said = "no answer" if answer is None else answer[0].name
+    operator.cluster.trace.add(operator.name, f"{key.topic}-{key.partition}: {said}")
+    return None if answer is None or answer[0] is not ErrorCode.none else answer[1]

@@ -1,13 +1,16 @@
-"""Requests that operators get wrong, and such as only validate: each has its error code, and leaves
+"""Requests that operators get wrong, and requests that only validate: each has its error code, and changes
 nothing."""
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.admin import AdminClient, brokers, topics
+from quorate.broker.admin.topics import NewTopic
 from quorate.broker.metadata import (
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -16,19 +19,18 @@ from quorate.broker.metadata import (
     ConfigType,
     QuotaEntity,
 )
-from quorate.broker.wire import WireClient
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.administration import Answer, nothing
+from tests.simulator.brokers.one_broker import reassign_partition
 from tests.simulator.brokers.operating import operator_requests as requests
 from tests.simulator.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
-from tests.simulator.brokers.operating.operator_requests import NewTopicAsked
 
 _NOBODY: Final = 77
 """An id that no broker has."""
 _NO_TOPIC: Final = "op-none"
 _BY_NOTHING: Final = "by nothing"
 
-Send = Callable[[WireClient], Awaitable[ErrorCode]]
+Send = Callable[[AdminClient], Awaitable[object]]
 
 
 async def ask_wrongly(operator: OperatorClient) -> None:
@@ -60,55 +62,43 @@ Cases = Mapping[str, tuple[ErrorCode, Send]]
 def wrong_creations(name: str) -> dict[str, tuple[ErrorCode, Send]]:
     """Wrong requests for a topic of that name, and one that is right and only validates, with the code of
     each."""
-
-    def asked(
-        num_partitions: int = -1,
-        replication_factor: int = -1,
-        assignments: Sequence[Sequence[int]] = (),
-        configs: Mapping[str, str] | None = None,
-    ) -> NewTopicAsked:
-        return NewTopicAsked(
-            name=name,
-            num_partitions=num_partitions,
-            replication_factor=replication_factor,
-            assignments=assignments,
-            configs=configs,
-        )
-
+    right = NewTopic(name=name, partitions=1, replication_factor=2)
+    bare = NewTopic(name=name)
     wrong = {
-        "an unknown broker": (ErrorCode.invalid_replica_assignment, asked(assignments=[[1, _NOBODY]])),
-        "a broker twice": (ErrorCode.invalid_replica_assignment, asked(assignments=[[1, 1]])),
-        "no replicas": (ErrorCode.invalid_replica_assignment, asked(assignments=[[1, 2], []])),
-        "partitions of different factors": (
-            ErrorCode.invalid_replica_assignment,
-            asked(assignments=[[1, 2], [1]]),
-        ),
-        "no partitions": (ErrorCode.invalid_partitions, asked(0, 2)),
-        "a replication factor of 0": (ErrorCode.invalid_replication_factor, asked(1, 0)),
-        "more replicas than brokers": (ErrorCode.invalid_replication_factor, asked(1, 99)),
-        "numbers beside an assignment": (ErrorCode.invalid_request, asked(1, assignments=[[1, 2]])),
-        "an unknown config": (ErrorCode.invalid_config, asked(1, 2, configs={"no.such.key": "1"})),
-        "a bad value of a config": (ErrorCode.invalid_config, asked(1, 2, configs={"retention.ms": "soon"})),
-        "a bad name": (
-            ErrorCode.invalid_topic_exception,
-            NewTopicAsked(name=f"{name}?", num_partitions=1, replication_factor=2),
-        ),
-        "a name that is too long": (
-            ErrorCode.invalid_topic_exception,
-            NewTopicAsked(name=name + 250 * "x", num_partitions=1, replication_factor=2),
-        ),
+        ErrorCode.invalid_replica_assignment: {
+            "an unknown broker": replace(bare, assignment=[[1, _NOBODY]]),
+            "a broker twice": replace(bare, assignment=[[1, 1]]),
+            "no replicas": replace(bare, assignment=[[1, 2], []]),
+            "partitions of different factors": replace(bare, assignment=[[1, 2], [1]]),
+        },
+        ErrorCode.invalid_partitions: {"no partitions": replace(right, partitions=0)},
+        ErrorCode.invalid_replication_factor: {
+            "a replication factor of 0": replace(right, replication_factor=0),
+            "more replicas than brokers": replace(right, replication_factor=99),
+        },
+        ErrorCode.invalid_request: {
+            "numbers beside an assignment": replace(bare, partitions=1, assignment=[[1, 2]]),
+        },
+        ErrorCode.invalid_config: {
+            "an unknown config": replace(right, configs={"no.such.key": "1"}),
+            "a bad value of a config": replace(right, configs={"retention.ms": "soon"}),
+        },
+        ErrorCode.invalid_topic_exception: {
+            "a bad name": replace(right, name=f"{name}?"),
+            "a name that is too long": replace(right, name=name + 250 * "x"),
+        },
     }
-    cases = {f"create {name} with {what}": (code, _creation(topic)) for what, (code, topic) in wrong.items()}
-    cases[f"validate {name}"] = (ErrorCode.none, _creation(asked(3, 2), validate_only=True))
+    cases = {
+        f"create {name} with {what}": (code, _creation(topic))
+        for code, wrong_topics in wrong.items()
+        for what, topic in wrong_topics.items()
+    }
+    cases[f"validate {name}"] = (ErrorCode.none, _creation(replace(right, partitions=3), validate_only=True))
     return cases
 
 
-def _creation(topic: NewTopicAsked, *, validate_only: bool = False) -> Send:
-    async def send(connection: WireClient) -> ErrorCode:
-        answers = await requests.create_topics(connection, [topic], validate_only=validate_only)
-        return answers[topic.name][0]
-
-    return send
+def _creation(topic: NewTopic, *, validate_only: bool = False) -> Send:
+    return partial(requests.create_topic, topic=topic, validate_only=validate_only)
 
 
 def wrong_in_general() -> dict[str, tuple[ErrorCode, Send]]:
@@ -117,18 +107,18 @@ def wrong_in_general() -> dict[str, tuple[ErrorCode, Send]]:
     nobody = ConfigResource(ConfigType.BROKER, str(_NOBODY))
     client = QuotaEntity(client_id=_NO_TOPIC)
     return {
-        "delete a topic that is not there": (missing, partial(requests.delete_topic, name=_NO_TOPIC)),
+        "delete a topic that is not there": (missing, partial(topics.delete_topic, topic=_NO_TOPIC)),
         "delete an id that is not there": (
             ErrorCode.unknown_topic_id,
-            partial(requests.delete_topic, name=None, topic_id=uuid.UUID(int=_NOBODY)),
+            partial(topics.delete_topic, topic=uuid.UUID(int=_NOBODY)),
         ),
         "grow a topic that is not there": (
             missing,
-            partial(requests.create_partitions, name=_NO_TOPIC, count=3),
+            partial(topics.create_partitions, topic=_NO_TOPIC, count=3),
         ),
         "reassign a topic that is not there": (
             missing,
-            partial(requests.reassign_partition, name=_NO_TOPIC, partition_id=0, replicas=(1, 2)),
+            partial(reassign_partition, name=_NO_TOPIC, partition_id=0, target=(1, 2)),
         ),
         "elect a leader of a topic that is not there": (
             missing,
@@ -188,7 +178,7 @@ def wrong_in_general() -> dict[str, tuple[ErrorCode, Send]]:
         ),
         "unregister an unknown broker": (
             ErrorCode.broker_id_not_registered,
-            partial(requests.unregister_broker, broker_id=_NOBODY),
+            partial(brokers.unregister_broker, broker_id=_NOBODY),
         ),
     }
 
@@ -200,29 +190,34 @@ def wrong_of(topic: OwnTopic) -> dict[str, tuple[ErrorCode, Send]]:
     resource = ConfigResource(ConfigType.TOPIC, name)
 
     def reassignment(replicas: Sequence[int]) -> Send:
-        return partial(requests.reassign_partition, name=name, partition_id=0, replicas=replicas)
+        return partial(reassign_partition, name=name, partition_id=0, target=replicas)
 
-    def growth(count: int, **more: object) -> Send:
-        return partial(requests.create_partitions, name=name, count=count, **more)  # type: ignore[arg-type]
+    more = topic.partitions + 1
+
+    def growth(count: int, *, assignment: Sequence[Sequence[int]] = (), validate_only: bool = False) -> Send:
+        return partial(
+            topics.create_partitions,
+            topic=name,
+            count=count,
+            assignment=assignment,
+            validate_only=validate_only,
+        )
 
     return {
         f"create {name} again": (
             ErrorCode.topic_already_exists,
-            _creation(NewTopicAsked(name=name, num_partitions=1, replication_factor=2)),
+            _creation(NewTopic(name=name, partitions=1, replication_factor=2)),
         ),
         f"grow {name} {_BY_NOTHING}": (ErrorCode.invalid_partitions, growth(topic.partitions)),
         f"grow {name} to 0": (ErrorCode.invalid_partitions, growth(0)),
-        f"grow {name} on an unknown broker": (
-            assignment,
-            growth(topic.partitions + 1, assignments=[[1, _NOBODY]]),
-        ),
-        f"validate the growth of {name}": (ErrorCode.none, growth(topic.partitions + 1, validate_only=True)),
+        f"grow {name} on an unknown broker": (assignment, growth(more, assignment=[[1, _NOBODY]])),
+        f"validate the growth of {name}": (ErrorCode.none, growth(more, validate_only=True)),
         f"reassign {name} to an unknown broker": (assignment, reassignment((1, _NOBODY))),
         f"reassign {name} to a broker twice": (assignment, reassignment((1, 2, 1))),
         f"reassign {name} to nobody": (assignment, reassignment(())),
         f"reassign a partition that {name} lacks": (
             ErrorCode.unknown_topic_or_partition,
-            partial(requests.reassign_partition, name=name, partition_id=_NOBODY, replicas=(1, 2)),
+            partial(reassign_partition, name=name, partition_id=_NOBODY, target=(1, 2)),
         ),
         f"elect a leader of a partition that {name} lacks": (
             ErrorCode.unknown_topic_or_partition,
