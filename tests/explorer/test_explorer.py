@@ -12,7 +12,7 @@ from quorate.raft.core.messages import Response
 from quorate.types import Offset
 from tests.simulator.explorer import counterexample
 from tests.simulator.explorer.core_model.actions import Action
-from tests.simulator.explorer.core_model.bounds import SMALL, SUITES, Bound, Budgets
+from tests.simulator.explorer.core_model.bounds import SMALL, SUITES, Bound, budgets
 from tests.simulator.explorer.core_model.canonical import STALE
 from tests.simulator.explorer.core_model.core_model import CoreModel
 from tests.simulator.explorer.core_model.coverage import KINDS, UNREACHABLE
@@ -37,15 +37,15 @@ def test_exploring_again_finds_the_same_states() -> None:
 def test_every_initial_state_of_a_suite_exists_and_comes_about() -> None:
     assert {bound.initial for suite in SUITES.values() for bound in suite.values()} <= set(INITIAL_STATES)
     for initial_state in INITIAL_STATES:
-        found = explore(CoreModel(Bound(initial=initial_state, budgets=Budgets())), states_max=2)
+        found = explore(CoreModel(Bound(initial=initial_state, budgets=budgets())), states_max=2)
         assert found.violation is None, initial_state
 
 
 LITTLE = (
-    Bound(initial="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=30),
-    Bound(initial="elected", budgets=Budgets(resignations=1), in_flight=30),
-    Bound(initial="behind the start", budgets=Budgets(duplicates=1), in_flight=30),
-    Bound(initial="short candidate", budgets=Budgets(), in_flight=30),
+    Bound(initial="elected", budgets=budgets(appends=1, duplicates=1), in_flight=30),
+    Bound(initial="elected", budgets=budgets(resignations=1), in_flight=30),
+    Bound(initial="behind the start", budgets=budgets(duplicates=1), in_flight=30),
+    Bound(initial="short candidate", budgets=budgets(), in_flight=30),
 )
 
 
@@ -96,7 +96,7 @@ def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
         return end if end >= epoch_start else None
 
     monkeypatch.setattr("quorate.raft.core.roles.tracker.majority_end_offset", planted)
-    violation, lines = _violation(Bound(initial="premature", budgets=Budgets(), in_flight=5))
+    violation, lines = _violation(Bound(initial="premature", budgets=budgets(), in_flight=5))
     assert "older epochs' records commit only with one of the leader's own" in violation.invariant
     assert len(violation.path) < 20
     assert lines[0].startswith("BROKEN: ")
@@ -104,7 +104,7 @@ def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
 
 def test_a_way_to_a_violation_can_be_gone_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_handlers, "_is_up_to_date", lambda roles, request: True)
-    bound = Bound(initial="short candidate", budgets=Budgets())
+    bound = Bound(initial="short candidate", budgets=budgets())
     world = CoreModel(bound)
     violation = explore(world).violation
     assert violation is not None
@@ -125,7 +125,7 @@ def test_a_step_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> No
         return step(self, event)
 
     monkeypatch.setattr(Core, "step", failing)
-    violation, _ = _violation(Bound(initial="elected", budgets=Budgets(resignations=1)))
+    violation, _ = _violation(Bound(initial="elected", budgets=budgets(resignations=1)))
     assert violation.invariant == "no step fails: KeyError: 'planted'"
 
 

@@ -1,6 +1,6 @@
 """The explorer of the ISR protocol finds what is wrong, and nothing in the code that ships."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import trio
@@ -11,7 +11,7 @@ from quorate.broker.replication.replica.roles import IsrProposal, IsrState
 from tests.simulator.explorer import counterexample
 from tests.simulator.explorer.exploration import Report, Subject, Task, run
 from tests.simulator.explorer.isr_model.explored_broker import Process
-from tests.simulator.explorer.isr_model.isr_bounds import ISR_SUITES, Allowance, Allowances, IsrBound
+from tests.simulator.explorer.isr_model.isr_bounds import ISR_SUITES, Budget, IsrBound
 from tests.simulator.explorer.isr_model.isr_model import IsrModel
 from tests.simulator.explorer.search import explore
 
@@ -34,11 +34,10 @@ def test_exploring_the_isr_protocol_again_finds_the_same_states() -> None:
     assert (first.states, first.transitions, first.depth) == (second.states, second.transitions, second.depth)
 
 
-def test_every_allowance_is_used_by_a_suite_and_has_its_count() -> None:
-    assert [each.name for each in Allowance] == [each.name.upper() for each in fields(Allowances)]
-    for allowance in Allowance:
-        used = [bound.allowances.counts()[allowance] for bound in ISR_SUITES["ci"].values()]
-        assert any(used), f"no exploration of the ci bound has {allowance.name}"
+def test_every_budget_is_used_by_a_suite() -> None:
+    for budget in Budget:
+        used = [bound.budgets[budget] for bound in ISR_SUITES["ci"].values()]
+        assert any(used), f"no exploration of the ci bound has {budget.name}"
 
 
 def test_a_member_that_does_not_bind_yet_is_found_and_told_and_its_path_can_be_gone_again(
@@ -96,13 +95,13 @@ def test_an_image_is_never_changed_after_it_has_a_number() -> None:
     model = IsrModel(SMALL["fence"])
     explore(model)
     images = model.tables.images
-    for number, image in enumerate(images.all):
-        assert isinstance(image, MetadataImage)
-        assert images.number(image) == number
+    for number in range(len(images)):
+        assert isinstance(images[number], MetadataImage)
+        assert images.number(images[number]) == number
 
 
 def test_a_process_that_is_copied_is_the_same_to_the_explorer_and_changes_alone() -> None:
-    model = IsrModel(IsrBound(allowances=Allowances(), records=1))
+    model = IsrModel(IsrBound(records=1))
 
     async def begin() -> Process:
         process = model.tables.scene(model.begin()).machine(1).process

@@ -8,20 +8,20 @@ from quorate.raft.core.events import Event, Propose, Resign
 from quorate.raft.core.roles.tracker import Replicas
 from quorate.types import NodeId, Offset
 from tests.simulator.explorer import counterexample
-from tests.simulator.explorer.core_model.bounds import SMALL, Bound, Budgets
+from tests.simulator.explorer.core_model.bounds import SMALL, Bound, budgets
 from tests.simulator.explorer.core_model.core_model import CoreModel
 from tests.simulator.explorer.core_model.initial_states import begin
 from tests.simulator.explorer.core_model.symmetry import Symmetry
 from tests.simulator.explorer.search import explore, reachable
 
 REDUCED = {
-    "elected": Bound(initial="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=4),
-    "power": Bound(initial="elected", budgets=Budgets(appends=1, power_losses=1), in_flight=4),
-    "transfer": Bound(initial="elected", budgets=Budgets(resignations=1, transfers=1), in_flight=4),
-    "voters": Bound(initial="dynamic", budgets=Budgets(voter_changes=1)),
-    "elections of two": Bound(initial="cold", budgets=Budgets(timeouts=1), voters=2, epochs=1),
-    "four voters": Bound(initial="elected", budgets=Budgets(reads=1), voters=4, in_flight=4),
-    "snapshots": Bound(initial="elected", budgets=Budgets(snapshots=1, appends=1), in_flight=4),
+    "elected": Bound(initial="elected", budgets=budgets(appends=1, duplicates=1), in_flight=4),
+    "power": Bound(initial="elected", budgets=budgets(appends=1, power_losses=1), in_flight=4),
+    "transfer": Bound(initial="elected", budgets=budgets(resignations=1, transfers=1), in_flight=4),
+    "voters": Bound(initial="dynamic", budgets=budgets(voter_changes=1)),
+    "elections of two": Bound(initial="cold", budgets=budgets(timeouts=1), voters=2, epochs=1),
+    "four voters": Bound(initial="elected", budgets=budgets(reads=1), voters=4, in_flight=4),
+    "snapshots": Bound(initial="elected", budgets=budgets(snapshots=1, appends=1), in_flight=4),
 }
 """Bounds with namesakes."""
 
@@ -91,7 +91,7 @@ def test_symmetry_reduction_omits_no_state_where_the_core_compares_ids(name: str
     assert found.states < found.stands_for == len(every_state)
 
 
-FAULTY = Bound(initial="elected", budgets=Budgets(appends=1), in_flight=4)
+FAULTY = Bound(initial="elected", budgets=budgets(appends=1), in_flight=4)
 
 
 def plant_one_voter_enough(patch: pytest.MonkeyPatch, *nodes: int) -> None:

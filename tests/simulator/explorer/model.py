@@ -1,7 +1,8 @@
 """A model to explore: its states, the actions in each, and what both are called."""
 
+import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -9,9 +10,24 @@ import trio
 
 State: TypeAlias = tuple[int, ...]
 """Numbers, which are names for things that are kept once, in tables."""
+K = TypeVar("K")
 T = TypeVar("T")
 Action = TypeVar("Action")
 ActionIn = TypeVar("ActionIn", contravariant=True)
+
+
+class Memo(dict[K, T]):
+    """Computes the value of a key once, when it is first asked for."""
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, compute: Callable[[K], T]) -> None:
+        super().__init__()
+        self._compute = compute
+
+    def __missing__(self, key: K) -> T:
+        value = self[key] = self._compute(key)
+        return value
 
 
 class Table(Generic[T]):
@@ -33,11 +49,22 @@ class Table(Generic[T]):
             self._things.append(thing)
         return number
 
+    def mapped(self, change: Callable[[T], T]) -> Memo[int, int]:
+        """Return the numbers of what `change` makes of each thing, by its number."""
+        return Memo(lambda number: self.number(change(self[number])))
+
     def __getitem__(self, number: int) -> T:
         return self._things[number]
 
     def __len__(self) -> int:
         return len(self._things)
+
+
+def counts_of(kinds: type[enum.IntEnum], limits: Mapping[str, int]) -> tuple[int, ...]:
+    """Return how often actions of each kind may happen on the way to any state: as `limits` says by the
+    kind's name in lower case, and never if it says nothing. Raises `KeyError` for any other name."""
+    given = {kinds[name.upper()]: limit for name, limit in limits.items()}
+    return tuple(given.get(kind, 0) for kind in kinds)
 
 
 class Broken(Exception, Generic[Action]):

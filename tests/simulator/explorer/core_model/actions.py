@@ -46,7 +46,7 @@ from tests.simulator.explorer.core_model.machine import (
     end_of,
     up_to,
 )
-from tests.simulator.explorer.model import Broken, Table
+from tests.simulator.explorer.model import Broken, Memo, Table
 
 CLUSTER_ID: Final = "explored"
 CONFIG: Final = CoreConfig()
@@ -122,12 +122,18 @@ class Transitions:
         self.packets: Table[Packet] = Table()
         self.events: Table[Event] = Table()
 
-        self._received: dict[tuple[int, int], Transition] = {}
-        self._stepped: dict[tuple[int, int], Transition] = {}
-        self._started: dict[int, Transition] = {}
-        self._enabled: dict[int, tuple[tuple[int, int], ...]] = {}
-        self._stale: dict[int, int] = {}
-        self._crashed: dict[tuple[int, int], int] = {}
+        self.received = Memo(self._receive)
+        """The transition of (machine, packet)."""
+        self.stepped = Memo(self._step)
+        """The transition of (machine, event)."""
+        self.started = Memo(self._start)
+        """The transition of a machine that starts."""
+        self.crashed = Memo(self._crash)
+        """The machine after a crash that keeps so many batches: (machine, batches)."""
+        self.stale = self.packets.mapped(_as_stale)
+        """The packet as one that nobody waits for."""
+        self.own_events = Memo(self._own_events)
+        """The events of a machine as `enabled`, but for a leader's requests."""
 
     def voter(self, node: NodeId) -> Voter:
         """Return the voter with its directory, as the log names it."""
@@ -147,27 +153,15 @@ class Transitions:
         canonical.fresh(core)
         return core
 
-    def receive(self, number: int, packet: int) -> Transition:
-        transition = self._received.get((number, packet))
-        if transition is None:
-            it = self.packets[packet]
-            transition = self._moved(number, Received(it.message), it)
-            self._received[number, packet] = transition
-        return transition
+    def _receive(self, key: tuple[int, int]) -> Transition:
+        number, packet = key[0], self.packets[key[1]]
+        return self._moved(number, Received(packet.message), packet)
 
-    def step(self, number: int, event: int) -> Transition:
-        transition = self._stepped.get((number, event))
-        if transition is None:
-            transition = self._moved(number, self.events[event], None)
-            self._stepped[number, event] = transition
-        return transition
+    def _step(self, key: tuple[int, int]) -> Transition:
+        return self._moved(key[0], self.events[key[1]], None)
 
-    def start(self, number: int) -> Transition:
-        transition = self._started.get(number)
-        if transition is None:
-            transition = self._in_numbers(steps.start(self.machines[number], self._make))
-            self._started[number] = transition
-        return transition
+    def _start(self, number: int) -> Transition:
+        return self._in_numbers(steps.start(self.machines[number], self._make))
 
     def _moved(self, number: int, event: Event, packet: Packet | None) -> Transition:
         each = self.machines[number]
@@ -198,45 +192,28 @@ class Transitions:
     ) -> tuple[NodeDisk, tuple[int, ...], tuple[Observation, ...]]:
         """Return the crash's result. Nobody waits for the answers to a crashed node's requests."""
         sent = (
-            self.stale(self.packets.number(packet))
+            self.stale[self.packets.number(packet)]
             if isinstance(packet.message, Request)
             else self.packets.number(packet)
             for packet in crash_point.sent
         )
         return crash_point.disk, tuple(sent), crash_point.observations
 
-    def crashed(self, number: int, keep: int) -> int:
-        down = self._crashed.get((number, keep))
-        if down is None:
-            each = self.machines[number]
-            disk = each.disk
-            if keep < len(disk.history):
-                disk = replace(disk, history=disk.history[:keep])
-            # The remaining data is synced before it counts, so its former sync state means nothing.
-            down = self.machines.number(each.down(replace(disk, synced=disk.end_offset)))
-            self._crashed[number, keep] = down
-        return down
-
-    def stale(self, packet: int) -> int:
-        stale = self._stale.get(packet)
-        if stale is None:
-            it = self.packets[packet]
-            stale = self.packets.number(replace(it, message=replace(it.message, correlation=canonical.STALE)))
-            self._stale[packet] = stale
-        return stale
+    def _crash(self, key: tuple[int, int]) -> int:
+        each, keep = self.machines[key[0]], key[1]
+        disk = each.disk
+        if keep < len(disk.history):
+            disk = replace(disk, history=disk.history[:keep])
+        # The remaining data is synced before it counts, so its former sync state means nothing.
+        return self.machines.number(each.down(replace(disk, synced=disk.end_offset)))
 
     # --- what may happen to a machine by itself ---
 
-    def own_events(self, number: int) -> tuple[tuple[int, int], ...]:
-        """Return the events as `enabled`, but for a leader's requests."""
-        known = self._enabled.get(number)
-        if known is None:
-            known = tuple(
-                (self.events.number(event), cost) for event, cost in self._events_of(self.machines[number])
-            )
-            self._enabled[number] = known
-            self._check_refusals(number)
-        return known
+    def _own_events(self, number: int) -> tuple[tuple[int, int], ...]:
+        events = self._events_of(self.machines[number])
+        numbered = tuple((self.events.number(event), cost) for event, cost in events)
+        self._check_refusals(number)
+        return numbered
 
     def _check_refusals(self, number: int) -> None:
         """Check that events for only a leader, or only a follower, change nothing elsewhere. Raises
@@ -247,7 +224,7 @@ class Transitions:
         node = self._index[each.key.id]
         for event in refused if role is Role.LEADER else [*refused, *_LEADERS_ONLY]:
             action = Action("step", node, self.events.number(event))
-            transition = self.step(number, action.event)
+            transition = self.stepped[number, action.event]
             if transition.broken or transition.machine != number or transition.sent:
                 raise Broken(action, transition.broken or f"as {role.value} a node does not heed {event}")
 
@@ -288,3 +265,7 @@ class Transitions:
 
 def endpoint(node: NodeId) -> Endpoint:
     return Endpoint(f"node-{node}", 9093)
+
+
+def _as_stale(packet: Packet) -> Packet:
+    return replace(packet, message=replace(packet.message, correlation=canonical.STALE))

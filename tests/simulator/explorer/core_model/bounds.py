@@ -2,58 +2,44 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
+
+from tests.simulator.explorer.model import counts_of
 
 
 class Budget(enum.IntEnum):
     """The events that may happen a limited number of times on the way to any state."""
 
     CRASHES = 0
+    """Processes killed; what was written survives. Also between two effects of a step."""
     POWER_LOSSES = 1
+    """Nodes that lose their unsynced data, or the end of it."""
     LOSSES = 2
+    """Messages lost."""
     DUPLICATES = 3
+    """Messages delivered that stay under way."""
     TIMEOUTS = 4
+    """Election, fetch, check-quorum and transfer timers that fire, broken connections, and requests given up
+    while their answer might still come."""
     TICKS = 5
+    """Begin-quorum and fetch-wait timers that fire. (The pauses of `retry_backoff_ms` end any time, for
+    nothing.)"""
     APPENDS = 6
     RESIGNATIONS = 7
     READS = 8
+    """Linearizable reads."""
     TRANSFERS = 9
     VOTER_CHANGES = 10
     SNAPSHOTS = 11
-    DAMAGES = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
-    crashes: int = 0
-    """Processes killed; what was written survives. Also between two effects of a step."""
-    power_losses: int = 0
-    """Nodes that lose their unsynced data, or the end of it."""
-    losses: int = 0
-    """Messages lost."""
-    duplicates: int = 0
-    """Messages delivered that stay under way."""
-    timeouts: int = 0
-    """Election, fetch, check-quorum and transfer timers that fire, broken connections, and requests given up
-    while their answer might still come."""
-    ticks: int = 0
-    """Begin-quorum and fetch-wait timers that fire. (The pauses of `retry_backoff_ms` end any time, for
-    nothing.)"""
-    appends: int = 0
-    resignations: int = 0
-    reads: int = 0
-    """Linearizable reads."""
-    transfers: int = 0
-    voter_changes: int = 0
-    snapshots: int = 0
     """Snapshots taken, and log starts moved to one."""
-    damages: int = 0
+    DAMAGES = 12
     """Fetched snapshots that turn out not to be whole."""
 
-    def counts(self) -> tuple[int, ...]:
-        """Return the counts in the order of `Budget`."""
-        return tuple(int(getattr(self, each.name)) for each in fields(self))
+
+def budgets(**limits: int) -> tuple[int, ...]:
+    """Return a budget of each kind, in order: `budgets(appends=1)`."""
+    return counts_of(Budget, limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +47,7 @@ class Bound:
     """An exhaustive exploration: an initial state, and all that may follow within these limits."""
 
     initial: str
-    budgets: Budgets
+    budgets: tuple[int, ...] = counts_of(Budget, {})
     voters: int = 3
     observers: int = 0
     epochs: int = 2
@@ -79,108 +65,108 @@ class Bound:
 Suite = Mapping[str, Bound]
 
 SMALL: Final[Suite] = {
-    "crash": Bound(initial="elected", budgets=Budgets(appends=1, crashes=1), voters=2),
-    "transfer": Bound(initial="elected", budgets=Budgets(resignations=1, transfers=1)),
-    "reads": Bound(initial="elected", budgets=Budgets(reads=1, appends=1)),
-    "short candidate": Bound(initial="short candidate", budgets=Budgets()),
-    "stale candidate": Bound(initial="stale candidate", budgets=Budgets()),
-    "first read": Bound(initial="cold", budgets=Budgets(timeouts=1, reads=1), voters=2, epochs=1),
-    "two leaders": Bound(initial="deposed", budgets=Budgets(reads=1, appends=1)),
-    "catching up": Bound(initial="lagging", budgets=Budgets(timeouts=0, ticks=1), fetch_batches=1),
-    "observer": Bound(initial="elected", budgets=Budgets(timeouts=1), voters=1, observers=1),
-    "snapshots": Bound(initial="behind the start", budgets=Budgets(appends=1)),
-    "voters": Bound(initial="dynamic", budgets=Budgets(voter_changes=1)),
+    "crash": Bound(initial="elected", budgets=budgets(appends=1, crashes=1), voters=2),
+    "transfer": Bound(initial="elected", budgets=budgets(resignations=1, transfers=1)),
+    "reads": Bound(initial="elected", budgets=budgets(reads=1, appends=1)),
+    "short candidate": Bound(initial="short candidate"),
+    "stale candidate": Bound(initial="stale candidate"),
+    "first read": Bound(initial="cold", budgets=budgets(timeouts=1, reads=1), voters=2, epochs=1),
+    "two leaders": Bound(initial="deposed", budgets=budgets(reads=1, appends=1)),
+    "catching up": Bound(initial="lagging", budgets=budgets(timeouts=0, ticks=1), fetch_batches=1),
+    "observer": Bound(initial="elected", budgets=budgets(timeouts=1), voters=1, observers=1),
+    "snapshots": Bound(initial="behind the start", budgets=budgets(appends=1)),
+    "voters": Bound(initial="dynamic", budgets=budgets(voter_changes=1)),
 }
 """Seconds, for the suite of tests."""
 
 CI: Final[Suite] = {
-    "elections": Bound(initial="cold", budgets=Budgets(timeouts=1), epochs=1, in_flight=3),
+    "elections": Bound(initial="cold", budgets=budgets(timeouts=1), epochs=1, in_flight=3),
     "elections of two": Bound(
-        initial="cold", budgets=Budgets(timeouts=2, crashes=1), voters=2, epochs=2, in_flight=4
+        initial="cold", budgets=budgets(timeouts=2, crashes=1), voters=2, epochs=2, in_flight=4
     ),
-    "rivals": Bound(initial="rivals", budgets=Budgets(), epochs=1, batches=0, in_flight=4),
-    "premature leader": Bound(initial="premature", budgets=Budgets(), in_flight=4),
-    "wooed voter": Bound(initial="wooed", budgets=Budgets(), in_flight=3),
-    "divergence": Bound(initial="diverged", budgets=Budgets(), in_flight=4),
-    "crashes": Bound(initial="elected", budgets=Budgets(appends=1, crashes=1, power_losses=1)),
-    "repeats": Bound(initial="elected", budgets=Budgets(appends=2, duplicates=1, losses=1)),
-    "timeouts": Bound(initial="lagging", budgets=Budgets(appends=1, timeouts=1), in_flight=4),
-    "given votes": Bound(initial="rivals", budgets=Budgets(timeouts=2), voters=2, epochs=1),
-    "late sync": Bound(initial="late sync", budgets=Budgets(), epochs=1, batches=1, steps=14),
+    "rivals": Bound(initial="rivals", epochs=1, batches=0, in_flight=4),
+    "premature leader": Bound(initial="premature", in_flight=4),
+    "wooed voter": Bound(initial="wooed", in_flight=3),
+    "divergence": Bound(initial="diverged", in_flight=4),
+    "crashes": Bound(initial="elected", budgets=budgets(appends=1, crashes=1, power_losses=1)),
+    "repeats": Bound(initial="elected", budgets=budgets(appends=2, duplicates=1, losses=1)),
+    "timeouts": Bound(initial="lagging", budgets=budgets(appends=1, timeouts=1), in_flight=4),
+    "given votes": Bound(initial="rivals", budgets=budgets(timeouts=2), voters=2, epochs=1),
+    "late sync": Bound(initial="late sync", epochs=1, batches=1, steps=14),
     "late timer": Bound(
-        initial="late timer", budgets=Budgets(ticks=1), voters=2, epochs=1, batches=1, in_flight=4
+        initial="late timer", budgets=budgets(ticks=1), voters=2, epochs=1, batches=1, in_flight=4
     ),
     "ticks": Bound(
         initial="elected",
-        budgets=Budgets(appends=1, resignations=1, ticks=1, timeouts=2),
+        budgets=budgets(appends=1, resignations=1, ticks=1, timeouts=2),
         voters=2,
         epochs=1,
         batches=2,
         in_flight=3,
     ),
-    "transfer": Bound(initial="elected", budgets=Budgets(appends=1, resignations=1, transfers=1)),
-    "handed over again": Bound(initial="resigned", budgets=Budgets(resignations=1)),
+    "transfer": Bound(initial="elected", budgets=budgets(appends=1, resignations=1, transfers=1)),
+    "handed over again": Bound(initial="resigned", budgets=budgets(resignations=1)),
     "transfer in vain": Bound(
-        initial="elected", budgets=Budgets(appends=1, transfers=1, timeouts=1), voters=2, in_flight=4
+        initial="elected", budgets=budgets(appends=1, transfers=1, timeouts=1), voters=2, in_flight=4
     ),
-    "reads": Bound(initial="elected", budgets=Budgets(reads=1, appends=1, timeouts=1)),
-    "undone change": Bound(initial="undone change", budgets=Budgets(voter_changes=1), in_flight=3),
-    "voters": Bound(initial="dynamic", budgets=Budgets(voter_changes=2), in_flight=4),
-    "voters and crashes": Bound(initial="dynamic", budgets=Budgets(voter_changes=1, crashes=1)),
-    "voters come and go": Bound(initial="dynamic", budgets=Budgets(voter_changes=2), voters=2, observers=1),
+    "reads": Bound(initial="elected", budgets=budgets(reads=1, appends=1, timeouts=1)),
+    "undone change": Bound(initial="undone change", budgets=budgets(voter_changes=1), in_flight=3),
+    "voters": Bound(initial="dynamic", budgets=budgets(voter_changes=2), in_flight=4),
+    "voters and crashes": Bound(initial="dynamic", budgets=budgets(voter_changes=1, crashes=1)),
+    "voters come and go": Bound(initial="dynamic", budgets=budgets(voter_changes=2), voters=2, observers=1),
     "observer": Bound(
-        initial="elected", budgets=Budgets(timeouts=1, appends=1), voters=2, observers=1, in_flight=4
+        initial="elected", budgets=budgets(timeouts=1, appends=1), voters=2, observers=1, in_flight=4
     ),
-    "snapshots": Bound(initial="behind the start", budgets=Budgets(timeouts=1, damages=1), in_flight=4),
-    "snapshots and crashes": Bound(initial="lagging", budgets=Budgets(snapshots=2, damages=1, crashes=1)),
+    "snapshots": Bound(initial="behind the start", budgets=budgets(timeouts=1, damages=1), in_flight=4),
+    "snapshots and crashes": Bound(initial="lagging", budgets=budgets(snapshots=2, damages=1, crashes=1)),
     "snapshots and elections": Bound(
         initial="elected",
-        budgets=Budgets(snapshots=2, resignations=1, timeouts=2),
+        budgets=budgets(snapshots=2, resignations=1, timeouts=2),
         voters=2,
         epochs=1,
         batches=1,
         in_flight=3,
     ),
-    "checking": Bound(initial="checking", budgets=Budgets(damages=1), epochs=1, batches=1, in_flight=3),
-    "loading": Bound(initial="loading", budgets=Budgets(timeouts=1), epochs=1, in_flight=4, steps=14),
+    "checking": Bound(initial="checking", budgets=budgets(damages=1), epochs=1, batches=1, in_flight=3),
+    "loading": Bound(initial="loading", budgets=budgets(timeouts=1), epochs=1, in_flight=4, steps=14),
     "late check": Bound(
-        initial="late check", budgets=Budgets(timeouts=1, damages=1), epochs=1, in_flight=4, steps=10
+        initial="late check", budgets=budgets(timeouts=1, damages=1), epochs=1, in_flight=4, steps=10
     ),
-    "late request": Bound(initial="late request", budgets=Budgets(), epochs=1, in_flight=4, steps=14),
+    "late request": Bound(initial="late request", epochs=1, in_flight=4, steps=14),
     "late request to a follower": Bound(
-        initial="late request to a follower", budgets=Budgets(), epochs=1, batches=1, in_flight=3
+        initial="late request to a follower", epochs=1, batches=1, in_flight=3
     ),
     "late chunk": Bound(
-        initial="late chunk", budgets=Budgets(resignations=1), epochs=1, in_flight=4, steps=18
+        initial="late chunk", budgets=budgets(resignations=1), epochs=1, in_flight=4, steps=18
     ),
 }
 """A minute or two on two cores."""
 
 LARGE: Final[Suite] = {
-    "rivals": Bound(initial="rivals", budgets=Budgets(), epochs=1, in_flight=4),
-    "elections of three": Bound(initial="cold", budgets=Budgets(timeouts=2), epochs=1, in_flight=3),
+    "rivals": Bound(initial="rivals", epochs=1, in_flight=4),
+    "elections of three": Bound(initial="cold", budgets=budgets(timeouts=2), epochs=1, in_flight=3),
     "elections and crashes of two": Bound(
         initial="cold",
-        budgets=Budgets(timeouts=2, crashes=1, power_losses=1, appends=1),
+        budgets=budgets(timeouts=2, crashes=1, power_losses=1, appends=1),
         voters=2,
         in_flight=4,
     ),
-    "stale candidate": Bound(initial="stale candidate", budgets=Budgets(timeouts=1), in_flight=4),
-    "two leaders": Bound(initial="deposed", budgets=Budgets(reads=1, appends=1, timeouts=1), in_flight=3),
-    "divergence and crashes": Bound(initial="diverged", budgets=Budgets(crashes=1), in_flight=4),
+    "stale candidate": Bound(initial="stale candidate", budgets=budgets(timeouts=1), in_flight=4),
+    "two leaders": Bound(initial="deposed", budgets=budgets(reads=1, appends=1, timeouts=1), in_flight=3),
+    "divergence and crashes": Bound(initial="diverged", budgets=budgets(crashes=1), in_flight=4),
     "voters and timeouts": Bound(
-        initial="dynamic", budgets=Budgets(voter_changes=1, timeouts=1), in_flight=4
+        initial="dynamic", budgets=budgets(voter_changes=1, timeouts=1), in_flight=4
     ),
     "observer": Bound(
-        initial="elected", budgets=Budgets(timeouts=2, appends=1), voters=2, observers=1, in_flight=4
+        initial="elected", budgets=budgets(timeouts=2, appends=1), voters=2, observers=1, in_flight=4
     ),
-    "loading": Bound(initial="loading", budgets=Budgets(timeouts=2), epochs=1, batches=1, in_flight=3),
+    "loading": Bound(initial="loading", budgets=budgets(timeouts=2), epochs=1, batches=1, in_flight=3),
     "checking": Bound(
-        initial="checking", budgets=Budgets(timeouts=2, damages=1), epochs=1, batches=1, in_flight=3
+        initial="checking", budgets=budgets(timeouts=2, damages=1), epochs=1, batches=1, in_flight=3
     ),
-    "late timer": Bound(initial="late timer", budgets=Budgets(ticks=1), epochs=1, batches=1, in_flight=4),
+    "late timer": Bound(initial="late timer", budgets=budgets(ticks=1), epochs=1, batches=1, in_flight=4),
     "snapshots, crashes and timeouts": Bound(
-        initial="behind the start", budgets=Budgets(crashes=1, timeouts=1, appends=1), in_flight=4
+        initial="behind the start", budgets=budgets(crashes=1, timeouts=1, appends=1), in_flight=4
     ),
 }
 """Half an hour or more."""

@@ -10,6 +10,7 @@ from tests.simulator.explorer.core_model import canonical
 from tests.simulator.explorer.core_model.actions import Action, Transitions
 from tests.simulator.explorer.core_model.bounds import Bound
 from tests.simulator.explorer.core_model.machine import Packet
+from tests.simulator.explorer.model import Memo
 
 
 class InFlight(Transitions):
@@ -18,8 +19,10 @@ class InFlight(Transitions):
     def __init__(self, bound: Bound, *, core: CoreFactory = Core, reduce: bool = True) -> None:
         super().__init__(bound, core=core)
         self.reduce = reduce
-        self._forgot: dict[tuple[int, NodeId], int] = {}
-        self._parked: dict[int, tuple[NodeId, ...]] = {}
+        self._forgotten = Memo(self._forget)
+        """The machine of (machine, node) where the Fetch of that node which is parked there is stale."""
+        self._parked_at = Memo(self._find_parked)
+        """The nodes whose requests in flight are parked at a machine."""
 
     def destination(self, packet: int) -> int:
         return self._index[self.packets[packet].message.destination]
@@ -43,28 +46,20 @@ class InFlight(Transitions):
                 if isinstance(message, Request)
                 else message.destination == here and message.source in peers
             )
-            after.append(self.stale(packet) if mine else packet)
+            after.append(self.stale[packet] if mine else packet)
         for peer in peers:
             index = self._index.get(peer)
-            if index is not None and here in self.parked_at(machines[index]):
-                machines[index] = self._forgotten(machines[index], here)
+            if index is not None and here in self._parked_at[machines[index]]:
+                machines[index] = self._forgotten[machines[index], here]
         return after
 
-    def parked_at(self, number: int) -> tuple[NodeId, ...]:
-        parked = self._parked.get(number)
-        if parked is None:
-            core = self.machines[number].core
-            parked = canonical.parked(core) if core is not None else ()
-            self._parked[number] = parked
-        return parked
+    def _find_parked(self, number: int) -> tuple[NodeId, ...]:
+        core = self.machines[number].core
+        return canonical.parked(core) if core is not None else ()
 
-    def _forgotten(self, number: int, source: NodeId) -> int:
-        after = self._forgot.get((number, source))
-        if after is None:
-            each = self.machines[number]
-            after = self.machines.number(replace(each, core=canonical.forget(each.up, source)))
-            self._forgot[number, source] = after
-        return after
+    def _forget(self, key: tuple[int, NodeId]) -> int:
+        each = self.machines[key[0]]
+        return self.machines.number(replace(each, core=canonical.forget(each.up, key[1])))
 
     def is_lost(self, node: int, event: int, machines: Sequence[int], packets: Sequence[int]) -> bool:
         """Return whether nothing can come of this request any more, so that it is only a matter of time."""
@@ -78,7 +73,7 @@ class InFlight(Transitions):
                 ends = (message.source, message.destination)
                 if ends == ((here, there) if isinstance(message, Request) else (there, here)):
                     return False
-        return here not in self.parked_at(machines[self._index[there]])
+        return here not in self._parked_at[machines[self._index[there]]]
 
     def heeded_answers(self) -> Iterator[tuple[int, Action]]:
         """Machines that heed an answer which they don't wait for. There must be none: it is what makes it
@@ -95,7 +90,7 @@ class InFlight(Transitions):
             node = self._index[each.key.id]
             for packet, destination in stale:
                 if destination == node:
-                    transition = self.receive(number, packet)
+                    transition = self.received[number, packet]
                     if (
                         transition.broken
                         or transition.machine != number

@@ -14,14 +14,14 @@ names.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
 
 from tests.simulator.explorer.core_model.actions import Action, Transition
+from tests.simulator.explorer.core_model.machine import Machine
 from tests.simulator.explorer.core_model.renamed_core import renamed
 from tests.simulator.explorer.core_model.renaming import Renaming
-from tests.simulator.explorer.model import State
+from tests.simulator.explorer.model import Memo, State
 
 if TYPE_CHECKING:
     from tests.simulator.explorer.core_model.world import World
@@ -37,7 +37,7 @@ class Symmetry:
         self._world = world
         others = [_Renamed(world, order) for order in _orders(world)]
         self._renamings = [each for each in others if each.state(beginning) == beginning]
-        self._kept: dict[tuple[str, int, int], bool] = {}
+        self._kept = Memo(self._is_kept)
 
     def __bool__(self) -> bool:
         return bool(self._renamings)
@@ -55,12 +55,10 @@ class Symmetry:
         if action.what in _BY_ITSELF:
             return True
         number = self._world.machine_of(state, action.node)
-        what = "deliver" if action.what == "repeat" else action.what
-        kept = self._kept.get((what, number, action.event))
-        if kept is None:
-            kept = all(each.keeps(what, number, action.event) for each in self._renamings)
-            self._kept[what, number, action.event] = kept
-        return kept
+        return self._kept["deliver" if action.what == "repeat" else action.what, number, action.event]
+
+    def _is_kept(self, step: tuple[str, int, int]) -> bool:
+        return all(each.keeps(*step) for each in self._renamings)
 
 
 def _orders(world: "World") -> Iterator[tuple[int, ...]]:
@@ -70,16 +68,6 @@ def _orders(world: "World") -> Iterator[tuple[int, ...]]:
         for rest in permutations(range(voters, nodes)):
             if (*order, *rest) != tuple(range(nodes)):
                 yield (*order, *rest)
-
-
-@dataclass(slots=True)
-class _Tables:
-    """Numbers of things, and of what they are renamed."""
-
-    machines: dict[int, int]
-    packets: dict[int, int]
-    events: dict[int, int]
-    pasts: dict[int, int]
 
 
 class _Renamed:
@@ -98,88 +86,65 @@ class _Renamed:
                 for old, new in enumerate(order)
             },
         )
-        self._known = _Tables({}, {}, {}, {})
+        to = self._to
+        self._machines = world.machines.mapped(self._machine)
+        self._packets = world.packets.mapped(to.packet)
+        self._events = world.events.mapped(to.event)
+        self._pasts = world.pasts.mapped(to.past)
 
     def state(self, state: State) -> State:
         after = 2 + self._nodes
-        packets = sorted(map(self.packet, state[after:])) if len(state) > after else ()
-        machines = [self.machine(state[2 + index]) for index in self._from]
-        return (state[0], self.past(state[1]), *machines, *packets)
+        packets = self._renamed_packets(state[after:]) if len(state) > after else ()
+        machines = [self._machines[state[2 + index]] for index in self._from]
+        return (state[0], self._pasts[state[1]], *machines, *packets)
 
-    def machine(self, number: int) -> int:
-        known = self._known.machines.get(number)
-        if known is None:
-            machine, to = self._world.machines[number], self._to
-            known = self._world.machines.number(
-                type(machine)(
-                    key=to.key(machine.key),
-                    core=None if machine.core is None else renamed(machine.core, to),
-                    disk=to.disk(machine.disk),
-                    timers=frozenset(map(to.timer, machine.timers)),
-                    syncs=machine.syncs,
-                    partial=None if machine.partial is None else to.snapshot(machine.partial),
-                    position=machine.position,
-                    checking=machine.checking,
-                )
-            )
-            self._known.machines[number] = known
-        return known
+    def _renamed_packets(self, numbers: tuple[int, ...]) -> list[int]:
+        return sorted(self._packets[number] for number in numbers)
 
-    def packet(self, number: int) -> int:
-        known = self._known.packets.get(number)
-        if known is None:
-            known = self._world.packets.number(self._to.packet(self._world.packets[number]))
-            self._known.packets[number] = known
-        return known
-
-    def event(self, number: int) -> int:
-        known = self._known.events.get(number)
-        if known is None:
-            known = self._world.events.number(self._to.event(self._world.events[number]))
-            self._known.events[number] = known
-        return known
-
-    def past(self, number: int) -> int:
-        known = self._known.pasts.get(number)
-        if known is None:
-            known = self._world.pasts.number(self._to.past(self._world.pasts[number]))
-            self._known.pasts[number] = known
-        return known
+    def _machine(self, machine: Machine) -> Machine:
+        to = self._to
+        return Machine(
+            key=to.key(machine.key),
+            core=None if machine.core is None else renamed(machine.core, to),
+            disk=to.disk(machine.disk),
+            timers=frozenset(map(to.timer, machine.timers)),
+            syncs=machine.syncs,
+            partial=None if machine.partial is None else to.snapshot(machine.partial),
+            position=machine.position,
+            checking=machine.checking,
+        )
 
     def keeps(self, what: str, number: int, event: int) -> bool:
         """Return whether the machine's namesake does the same, in the other names."""
-        world, namesake = self._world, self.machine(number)
+        world, namesake = self._world, self._machines[number]
         match what:
             case "deliver":
-                transition = world.receive(number, event)
-                other = world.receive(namesake, self.packet(event))
+                transition = world.received[number, event]
+                other = world.received[namesake, self._packets[event]]
             case "start":
-                transition, other = world.start(number), world.start(namesake)
+                transition, other = world.started[number], world.started[namesake]
             case _:
-                transition, other = world.step(number, event), world.step(namesake, self.event(event))
+                transition, other = world.stepped[number, event], world.stepped[namesake, self._events[event]]
                 if not self._may_do_alike(number, namesake):
                     return False
         return self._is_alike(transition, other)
 
     def _may_do_alike(self, number: int, namesake: int) -> bool:
-        ours = {(self.event(event), cost) for event, cost in self._world.own_events(number)}
-        return ours == set(self._world.own_events(namesake))
+        ours = {(self._events[event], cost) for event, cost in self._world.own_events[number]}
+        return ours == set(self._world.own_events[namesake])
 
     def _is_alike(self, transition: Transition, other: Transition) -> bool:
         if transition.broken or other.broken:
             return bool(transition.broken) == bool(other.broken)
         to = self._to
         return (
-            self.machine(transition.machine) == other.machine
-            and self._packets(transition.sent) == sorted(other.sent)
+            self._machines[transition.machine] == other.machine
+            and self._renamed_packets(transition.sent) == sorted(other.sent)
             and tuple(map(to.observation, transition.observations)) == other.observations
             and set(map(to.node, transition.forgotten)) == set(other.forgotten)
             and [
-                (to.disk(disk), self._packets(sent), tuple(map(to.observation, observations)))
+                (to.disk(disk), self._renamed_packets(sent), tuple(map(to.observation, observations)))
                 for disk, sent, observations in transition.crash_points
             ]
             == [(disk, sorted(sent), observations) for disk, sent, observations in other.crash_points]
         )
-
-    def _packets(self, numbers: tuple[int, ...]) -> list[int]:
-        return sorted(map(self.packet, numbers))

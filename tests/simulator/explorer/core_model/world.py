@@ -31,7 +31,7 @@ from tests.simulator.explorer.core_model.bounds import Bound, Budget
 from tests.simulator.explorer.core_model.explored_invariants import Past
 from tests.simulator.explorer.core_model.in_flight import InFlight
 from tests.simulator.explorer.core_model.machine import History, Machine, NodeDisk, Observation, Packet, up_to
-from tests.simulator.explorer.model import Broken, State, Table
+from tests.simulator.explorer.model import Broken, Memo, State, Table
 
 _MACHINES: Final = 2
 """The index of the first machine in a State."""
@@ -49,13 +49,16 @@ class World(InFlight):
         self.pasts: Table[Past] = Table()
         self.budgets: Table[tuple[int, ...]] = Table()
 
-        self._spent: dict[tuple[int, int], int] = {}
-        self._matched: dict[tuple[int, int], bool] = {}
+        self._spent = Memo(self._spend)
+        """The budgets of (budgets, kind) after one more event of that kind."""
         self._histories: Table[History] = Table()
-        self._history_of: dict[int, int] = {}
-        self._heights: dict[int, tuple[int, int]] = {}
-
-        self._budgets_at_first = bound.budgets.counts()
+        self._history_of = Memo(self._history)
+        self._matched = Memo(self._logs_match)
+        """True for two histories that match."""
+        self._heights = Memo(self._height)
+        """The epoch of a machine, and the batches in its log."""
+        self._end = _MACHINES + len(self.names)
+        """The index of the first packet in a State."""
         self.epoch_max = self.batches_max = self.in_flight_max = 10**6
 
     # --- the beginning ---
@@ -67,7 +70,7 @@ class World(InFlight):
             self.machines.number(Machine(ReplicaKey(each, DIRECTORY), None, NodeDisk()))
             for each in self.names
         )
-        return (self.budgets.number(self._budgets_at_first), self.pasts.number(Past()), *machines)
+        return (self.budgets.number(self.bound.budgets), self.pasts.number(Past()), *machines)
 
     def limit(self, state: State) -> None:
         """Begin the bound at this state, without the steps that the initial state needed."""
@@ -76,40 +79,40 @@ class World(InFlight):
         self.in_flight_max = self.bound.in_flight
 
     def machines_of(self, state: State) -> list[Machine]:
-        return [self.machines[number] for number in state[_MACHINES : _MACHINES + len(self.names)]]
+        return [self.machines[number] for number in state[_MACHINES : self._end]]
 
     def machine_of(self, state: State, node: int) -> int:
         """Return the number of a node's machine. Nodes by index."""
         return state[_MACHINES + node]
 
     def packets_of(self, state: State) -> list[tuple[int, Packet]]:
-        return [(number, self.packets[number]) for number in state[_MACHINES + len(self.names) :]]
+        return [(number, self.packets[number]) for number in state[self._end :]]
 
     def happens(self, state: State, node: int, event: Event) -> State:
         """Apply one event, whatever the budgets. For initial states. Raises Broken."""
         number = self.events.number(event)
-        transition = self.step(state[_MACHINES + node], number)
-        return next(self._went(Action("step", node, number), state, node, transition, state[0], taken=None))[
-            1
-        ]
+        transition = self.stepped[state[_MACHINES + node], number]
+        return self._after(Action("step", node, number), state, transition)
 
     def arrives(self, state: State, packet: int) -> State:
         """Deliver a packet. For initial states. Raises Broken."""
         node = self.destination(packet)
-        transition = self.receive(state[_MACHINES + node], packet)
-        return next(
-            self._went(Action("deliver", node, packet), state, node, transition, state[0], taken=packet)
-        )[1]
+        transition = self.received[state[_MACHINES + node], packet]
+        return self._after(Action("deliver", node, packet), state, transition, taken=packet)
 
     def starts(self, state: State, node: int) -> State:
         """Start a node. For initial states. Raises Broken."""
-        transition = self.start(state[_MACHINES + node])
-        return next(self._went(Action("start", node), state, node, transition, state[0], taken=None))[1]
+        return self._after(Action("start", node), state, self.started[state[_MACHINES + node]])
+
+    def _after(
+        self, action: Action, state: State, transition: Transition, *, taken: int | None = None
+    ) -> State:
+        return next(self._went(action, state, transition, state[0], taken=taken))[1]
 
     def falls(self, state: State, node: int) -> State:
         """A process crash. For initial states."""
         number = state[_MACHINES + node]
-        down = self.crashed(number, len(self.machines[number].disk.history))
+        down = self.crashed[number, len(self.machines[number].disk.history)]
         return self._fallen(state, node, down, state[0])
 
     def vanishes(self, state: State, packet: int) -> State:
@@ -120,11 +123,9 @@ class World(InFlight):
 
     def successors(self, state: State) -> Iterator[tuple[Action, State]]:
         """Every state that one thing can lead to, some more than once. Raises Broken."""
-        nodes = len(self.names)
         budgets = state[0]
         left = self.budgets[budgets]
-        machines = state[_MACHINES : _MACHINES + nodes]
-        packets = state[_MACHINES + nodes :]
+        machines, packets = state[_MACHINES : self._end], state[self._end :]
         can_crash = left[Budget.CRASHES] > 0
         can_lose_power = left[Budget.POWER_LOSSES] > 0
 
@@ -136,60 +137,52 @@ class World(InFlight):
             node = self.destination(packet)
             number = machines[node]
             if left[Budget.LOSSES]:
-                after = self._without(state, packet, self._spend(budgets, Budget.LOSSES))
+                after = self._without(state, packet, self._spent[budgets, Budget.LOSSES])
                 yield Action("lose", node, packet), after
             if self.machines[number].core is None:
                 continue
-            transition = self.receive(number, packet)
+            transition = self.received[number, packet]
             action = Action("deliver", node, packet)
-            yield from self._went(action, state, node, transition, budgets, taken=packet)
+            yield from self._went(action, state, transition, budgets, taken=packet)
             if left[Budget.DUPLICATES]:
-                spent = self._spend(budgets, Budget.DUPLICATES)
-                yield from self._went(
-                    Action("repeat", node, packet), state, node, transition, spent, taken=None
-                )
+                spent = self._spent[budgets, Budget.DUPLICATES]
+                yield from self._went(Action("repeat", node, packet), state, transition, spent)
             if can_crash and transition.crash_points:
-                spent = self._spend(budgets, Budget.CRASHES)
-                yield from self._crashes_midway(action, state, node, transition, spent, taken=packet)
+                yield from self._crashes_midway(action, state, transition, taken=packet)
 
-        for node in range(nodes):
-            number = machines[node]
+        for node, number in enumerate(machines):
             each = self.machines[number]
             if each.core is None:
-                transition = self.start(number)
-                yield from self._went(Action("start", node), state, node, transition, budgets, taken=None)
+                transition, action = self.started[number], Action("start", node)
+                yield from self._went(action, state, transition, budgets)
                 if can_crash and transition.crash_points:
-                    spent = self._spend(budgets, Budget.CRASHES)
-                    yield from self._crashes_midway(
-                        Action("start", node), state, node, transition, spent, taken=None
-                    )
+                    yield from self._crashes_midway(action, state, transition)
                 continue
             for event, cost in self.enabled(number, left):
                 if cost == REQUEST:
                     cost = FREE if self.is_lost(node, event, machines, packets) else Budget.TIMEOUTS
                 if cost != FREE and not left[cost]:
                     continue
-                spent = budgets if cost == FREE else self._spend(budgets, cost)
+                spent = budgets if cost == FREE else self._spent[budgets, cost]
                 action = Action("step", node, event)
-                transition = self.step(number, event)
-                yield from self._went(action, state, node, transition, spent, taken=None)
+                transition = self.stepped[number, event]
+                yield from self._went(action, state, transition, spent)
                 if can_crash and transition.crash_points and spent == budgets:
-                    spent = self._spend(spent, Budget.CRASHES)
-                    yield from self._crashes_midway(action, state, node, transition, spent, taken=None)
+                    yield from self._crashes_midway(action, state, transition)
             if can_crash:
-                down = self.crashed(number, len(each.disk.history))
-                spent = self._spend(budgets, Budget.CRASHES)
+                down = self.crashed[number, len(each.disk.history)]
+                spent = self._spent[budgets, Budget.CRASHES]
                 yield Action("crash", node), self._fallen(state, node, down, spent)
             if can_lose_power:
                 disk = each.disk
-                spent = self._spend(budgets, Budget.POWER_LOSSES)
+                spent = self._spent[budgets, Budget.POWER_LOSSES]
                 for keep in range(len(up_to(disk.history, disk.synced)), len(disk.history)):
-                    down = self.crashed(number, keep)
+                    down = self.crashed[number, keep]
                     yield Action("power", node, keep=keep), self._fallen(state, node, down, spent)
 
     def enabled(self, number: int, left: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         """(event, cost) of what may happen to a machine by itself."""
-        yield from self.own_events(number)
+        yield from self.own_events[number]
         if self.machines[number].up.role is Role.LEADER:
             if left[Budget.APPENDS]:
                 yield self.events.number(Propose(self._used(left, Budget.APPENDS), 1)), Budget.APPENDS
@@ -201,7 +194,7 @@ class World(InFlight):
                     yield self.events.number(ChangeVoters(request, change)), Budget.VOTER_CHANGES
 
     def _used(self, left: tuple[int, ...], budget: Budget) -> int:
-        return self._budgets_at_first[budget] - left[budget]
+        return self.bound.budgets[budget] - left[budget]
 
     def _changes(self, core: Core) -> Iterator[AddVoter | RemoveVoter]:
         for voter in core.voters:
@@ -216,20 +209,16 @@ class World(InFlight):
         self,
         action: Action,
         state: State,
-        node: int,
         transition: Transition,
         budgets: int,
         *,
-        taken: int | None,
+        taken: int | None = None,
     ) -> Iterator[tuple[Action, State]]:
         """Yield the one next state, or none if it is out of bounds."""
         if transition.broken:
             raise Broken(action, transition.broken)
-        nodes = len(self.names)
-        packets = list(state[_MACHINES + nodes :])
-        if taken is not None:
-            packets.remove(taken)
-        machines = list(state[_MACHINES : _MACHINES + nodes])
+        node = action.node
+        machines, packets = self._parts(state, without=taken)
         changed = machines[node] != transition.machine
         machines[node] = transition.machine
         if transition.forgotten:
@@ -238,12 +227,7 @@ class World(InFlight):
             packets.extend(transition.sent)
         if len(packets) and (transition.sent or transition.forgotten):
             packets = self.settled(packets)
-        if changed:
-            epoch, height = self._height(transition.machine)
-            if epoch > self.epoch_max or height > self.batches_max:
-                self.cut += 1
-                return
-        if len(packets) > self.in_flight_max:
+        if (changed and self._is_high(transition.machine)) or len(packets) > self.in_flight_max:
             self.cut += 1
             return
         past = state[1]
@@ -252,50 +236,46 @@ class World(InFlight):
             if isinstance(event, ReadIndex):
                 asked = invariants.asked_to_read(self.pasts[past], self.names[node], event.read_round)
                 past = self.pasts.number(asked)
-        past = self._see(action, past, node, transition.observations, machines, state[_MACHINES + node])
+        past = self._see(action, past, transition.observations, machines, state[_MACHINES + node])
         packets.sort()
         yield action, (budgets, past, *machines, *packets)
 
+    def _parts(self, state: State, *, without: int | None = None) -> tuple[list[int], list[int]]:
+        """Return the machines and the packets, but for one packet."""
+        packets = list(state[self._end :])
+        if without is not None:
+            packets.remove(without)
+        return list(state[_MACHINES : self._end]), packets
+
+    def _is_high(self, machine: int) -> bool:
+        """Return whether a machine is out of bounds."""
+        epoch, batches = self._heights[machine]
+        return epoch > self.epoch_max or batches > self.batches_max
+
     def _crashes_midway(
-        self,
-        action: Action,
-        state: State,
-        node: int,
-        transition: Transition,
-        budgets: int,
-        *,
-        taken: int | None,
+        self, action: Action, state: State, transition: Transition, *, taken: int | None = None
     ) -> Iterator[tuple[Action, State]]:
         """Yield the states after a crash in the middle of the step."""
-        nodes = len(self.names)
-        number = state[_MACHINES + node]
+        node = action.node
+        budgets, number = self._spent[state[0], Budget.CRASHES], state[_MACHINES + node]
         for crash_point, (disk, sent, observations) in enumerate(transition.crash_points):
-            here = Action(action.what, action.node, action.event, crash_point=crash_point)
-            machines = list(state[_MACHINES : _MACHINES + nodes])
+            here = replace(action, crash_point=crash_point)
+            machines, packets = self._parts(state, without=taken)
             disk = replace(disk, synced=disk.end_offset)
-            machines[node] = self.machines.number(self.machines[number].down(disk))
-            past = self._see(here, state[1], node, observations, machines, number)
-            packets = list(state[_MACHINES + nodes :])
-            if taken is not None:
-                packets.remove(taken)
-            fallen = self._fallen((budgets, past, *machines, *packets, *sent), node, machines[node], budgets)
-            if len(fallen) - _MACHINES - nodes > self.in_flight_max:
+            down = machines[node] = self.machines.number(self.machines[number].down(disk))
+            past = self._see(here, state[1], observations, machines, number)
+            fallen = self._fallen((budgets, past, *machines, *packets, *sent), node, down, budgets)
+            if len(fallen) - self._end > self.in_flight_max or self._is_high(down):
                 self.cut += 1
-                continue
-            epoch, height = self._height(machines[node])
-            if epoch > self.epoch_max or height > self.batches_max:
-                self.cut += 1
-                continue
-            yield here, fallen
+            else:
+                yield here, fallen
 
     def _fallen(self, state: State, node: int, down: int, budgets: int) -> State:
         """The node is down: its connections break, and with them end all answers on the way to it."""
-        nodes = len(self.names)
-        machines = list(state[_MACHINES : _MACHINES + nodes])
+        machines, packets = self._parts(state)
         machines[node] = down
-        others = tuple(each for index, each in enumerate(self.names) if index != node)
-        packets = self.forget(node, others, list(state[_MACHINES + nodes :]), machines)
         here = self.names[node]
+        packets = self.forget(node, tuple(each for each in self.names if each != here), packets, machines)
         kept = []
         for packet in packets:
             message = self.packets[packet].message
@@ -306,22 +286,21 @@ class World(InFlight):
         return (budgets, past, *machines, *kept)
 
     def _without(self, state: State, packet: int, budgets: int) -> State:
-        packets = list(state[_MACHINES + len(self.names) :])
-        packets.remove(packet)
-        return (budgets, *state[1 : _MACHINES + len(self.names)], *packets)
+        machines, packets = self._parts(state, without=packet)
+        return (budgets, state[1], *machines, *packets)
 
     def _see(
         self,
         action: Action,
         past: int,
-        node: int,
         observations: tuple[Observation, ...],
         machines: list[int],
         before: int,
     ) -> int:
-        number = machines[node]
-        changed = self._history(number) != self._history(before)
-        moved = self._height(number)[0] != self._height(before)[0]
+        node = action.node
+        number, history = machines[node], self._history_of[machines[node]]
+        changed = history != self._history_of[before]
+        moved = self._heights[number][0] != self._heights[before][0]
         if not (observations or changed or moved):
             return past
         now = self.pasts[past]
@@ -333,7 +312,7 @@ class World(InFlight):
             raise Broken(action, str(violation)) from violation
         if changed:
             for other in machines:
-                if other != number and not self._logs_match(number, other):
+                if other != number and not self._matched[history, self._history_of[other]]:
                     one, two = self.machines[number], self.machines[other]
                     raise Broken(
                         action,
@@ -342,36 +321,19 @@ class World(InFlight):
                     )
         return self.pasts.number(invariants.pruned(now, things))
 
-    def _logs_match(self, one: int, other: int) -> bool:
-        pair = self._history(one), self._history(other)
-        matched = self._matched.get(pair)
-        if matched is None:
-            matched = invariants.logs_match(self._histories[pair[0]], self._histories[pair[1]])
-            self._matched[pair] = matched
-        return matched
+    # --- computed once ---
 
-    # --- look-ups ---
-
-    def _spend(self, budgets: int, budget: int) -> int:
-        after = self._spent.get((budgets, budget))
-        if after is None:
-            counts = list(self.budgets[budgets])
-            counts[budget] -= 1
-            after = self.budgets.number(tuple(counts))
-            self._spent[budgets, budget] = after
-        return after
+    def _logs_match(self, pair: tuple[int, int]) -> bool:
+        return invariants.logs_match(self._histories[pair[0]], self._histories[pair[1]])
 
     def _history(self, number: int) -> int:
-        history = self._history_of.get(number)
-        if history is None:
-            history = self._histories.number(self.machines[number].disk.history)
-            self._history_of[number] = history
-        return history
+        return self._histories.number(self.machines[number].disk.history)
+
+    def _spend(self, key: tuple[int, int]) -> int:
+        counts = list(self.budgets[key[0]])
+        counts[key[1]] -= 1
+        return self.budgets.number(tuple(counts))
 
     def _height(self, number: int) -> tuple[int, int]:
-        height = self._heights.get(number)
-        if height is None:
-            disk = self.machines[number].disk
-            height = disk.election.epoch, len(disk.history)
-            self._heights[number] = height
-        return height
+        disk = self.machines[number].disk
+        return disk.election.epoch, len(disk.history)

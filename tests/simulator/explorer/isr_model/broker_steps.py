@@ -5,6 +5,7 @@ What is not the replica's own is modelled here, after `ReplicaManager`, `Hosting
 on its disks.
 """
 
+import uuid
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
@@ -41,24 +42,25 @@ from quorate.broker.replication.replica import (
     settle_isr,
 )
 from quorate.broker.replication.serving import FetchService, PartitionReader
-from quorate.broker.replication.storage import NO_PROOF
+from quorate.broker.replication.storage import NO_PROOF, Proof, newest_proof
 from quorate.broker.wire import wire_code
 from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
 from quorate.error_code import ErrorCode
 from quorate.simulation.violations import SafetyViolation
 from quorate.simulation.world import SimulatedDisk
 from quorate.types import Offset
-from tests.simulator.explorer.isr_model.broker_disks import BrokerLives
 from tests.simulator.explorer.isr_model.explored_broker import (
     LAG_SECONDS,
     Asked,
     ExploredBroker,
     Process,
+    ReplicaFolder,
     replace_folder,
     with_folder,
 )
 from tests.simulator.explorer.isr_model.explored_images import TOPIC, TOPIC_ID, Images, partition_of
 from tests.simulator.explorer.isr_model.memory_log import MemoryLog, produced
+from tests.simulator.explorer.model import Memo
 
 _MAX_BYTES: Final = 1 << 20
 
@@ -95,8 +97,8 @@ class StepClock(trio.abc.Clock):
         return 0.0
 
 
-class BrokerSteps(BrokerLives):
-    """Every method returns another machine, and leaves the one that it is given alone. Call them in a run of
+class BrokerSteps:
+    """Every method returns another broker, and leaves the one that it is given alone. Call them in a run of
     trio with `clock`."""
 
     def __init__(self, images: Images, clock: StepClock) -> None:
@@ -107,8 +109,10 @@ class BrokerSteps(BrokerLives):
         self._quota = ReplicationQuota()
         self._quotas = ReplicationQuotas(0)
         self._rules = ProduceRules.of(effective(MetadataImage(), TOPIC, static={}))
-        self._min_isrs: dict[int, int] = {}
-        self._contexts: dict[tuple[int, int], ReplicaContext] = {}
+        self._min_isrs = Memo(self._min_isr)
+        """min.insync.replicas in an image."""
+        self._contexts = Memo(self._context)
+        """What the replica of a broker has while its newest image is this one: (broker, image)."""
         self._failures = Failures()
         self._failures.subscribe(Failure, _no_failure)
 
@@ -125,42 +129,35 @@ class BrokerSteps(BrokerLives):
         self._clock.now = process.now
 
         replica = _Replica(
-            self._context(broker_id, process.view),
+            self._contexts[broker_id, process.view],
             topic=TOPIC,
             topic_id=TOPIC_ID,
             partition_id=0,
             log=process.log,
-            min_isr=self._min_isr(process.view),
+            min_isr=self._min_isrs[process.view],
             rules=self._rules,
         )
         replica.role, replica.state = process.role, process.state
         replica.failure = "its disk failed" if process.failure else None
         return replica
 
-    def _context(self, broker_id: int, view: int) -> ReplicaContext:
-        """Return what a broker's replica has while its newest image is this one."""
-        found = self._contexts.get((broker_id, view))
-        if found is None:
-            metadata = CurrentMetadata({})
-            if view >= 0:
-                metadata.image = self._images.all[view]
-            found = self._contexts[broker_id, view] = ReplicaContext(
-                broker_id=broker_id,
-                disk=self._disk,
-                lag_s=LAG_SECONDS,
-                metadata=metadata,
-                proposals=_Unsent(),
-                failures=self._failures,
-                stats=self._stats,
-            )
-        return found
+    def _context(self, key: tuple[int, int]) -> ReplicaContext:
+        broker_id, view = key
+        metadata = CurrentMetadata({})
+        if view >= 0:
+            metadata.image = self._images[view]
+        return ReplicaContext(
+            broker_id=broker_id,
+            disk=self._disk,
+            lag_s=LAG_SECONDS,
+            metadata=metadata,
+            proposals=_Unsent(),
+            failures=self._failures,
+            stats=self._stats,
+        )
 
     def _min_isr(self, view: int) -> int:
-        found = self._min_isrs.get(view)
-        if found is None:
-            image = self._images.all[view]
-            found = self._min_isrs[view] = effective(image, TOPIC, static={}).min_insync_replicas
-        return found
+        return effective(self._images[view], TOPIC, static={}).min_insync_replicas
 
     def _end(self, machine: ExploredBroker, process: Process, replica: PartitionReplica) -> ExploredBroker:
         if process.role is not replica.role:
@@ -294,7 +291,7 @@ class BrokerSteps(BrokerLives):
         process.view = process.inbox[images - 1]
         process.inbox = process.inbox[images:]
         process.owed = tuple((mark, max(0, left - images)) for mark, left in process.owed)
-        after = self._images.all[process.view]
+        after = self._images[process.view]
         state, own = partition_of(after), after.broker(machine.id)
         if own is not None and own.epoch == process.epoch and not own.fenced:
             process.proof = NO_PROOF
@@ -309,9 +306,9 @@ class BrokerSteps(BrokerLives):
             change = replica.apply(state)
             if change not in (RoleChange.NONE, RoleChange.ISR):
                 process.asked, process.stuck = None, False
-        if before >= 0 and self._images.all[before].brokers != after.brokers:
+        if before >= 0 and self._images[before].brokers != after.brokers:
             replica.advance_high_watermark()
-        if before >= 0 and self._min_isr(before) != self._min_isr(process.view):
+        if before >= 0 and self._min_isrs[before] != self._min_isrs[process.view]:
             replica.advance_high_watermark()
         return self._end(machine, process, replica)
 
@@ -355,7 +352,88 @@ class BrokerSteps(BrokerLives):
         begun = replace_folder(place, values=values, high_watermark=place.high_watermark, synced=len(values))
         return replace(machine, folders=with_folder(machine.folders, process.where, begun))
 
-    # Disks
+    # Processes, and what they leave on the disks: after `LogManager` and `BrokerLifecycle`
+
+    def start(self, machine: ExploredBroker) -> ExploredBroker:
+        """Start a process on the directories that are there."""
+        online = [each for each in machine.folders if each.online]
+        folders = tuple(each._replace(clean=False) if each.online else each for each in machine.folders)
+        process = Process(
+            incarnation=machine.lives + 1, proof=newest_proof((each.id, each.proof) for each in online)
+        )
+        return replace(machine, folders=folders, process=process, lives=machine.lives + 1)
+
+    def asked_to_stop(self, machine: ExploredBroker) -> ExploredBroker:
+        """An operator wants the process to end in order."""
+        assert machine.process is not None
+        process = machine.process.copied()
+        process.stopping = True
+        return replace(machine, process=process)
+
+    def registered(self, machine: ExploredBroker, epoch: int, view: int) -> ExploredBroker:
+        """The controller has registered the process. `view`: the first image with its registration."""
+        assert machine.process is not None
+        process = machine.process.copied()
+        online = [each.id for each in machine.folders if each.online and each.id not in process.failed]
+        process.epoch = epoch
+        if process.view < 0 and not process.inbox:
+            process.inbox = (view,)
+        folders = machine.folders
+        if not process.failed:
+            proof = Proof(epoch, frozenset(online))
+            folders = tuple(
+                each._replace(proof=proof, clean=False) if each.online else each for each in folders
+            )
+        return replace(machine, folders=folders, process=process)
+
+    def killed(self, machine: ExploredBroker) -> ExploredBroker:
+        """Kill the process. The page cache outlives it, checkpoints have what they had."""
+        folders = machine.written_back(high_watermark=False, synced=False)
+        return replace(machine, folders=folders, process=None)
+
+    def stopped(self, machine: ExploredBroker) -> ExploredBroker:
+        """End the process in order: everything is synced, and marked as complete unless a disk failed."""
+        assert machine.process is not None
+        process = machine.process
+        folders = machine.written_back(high_watermark=True, synced=True)
+        if not process.failed and process.epoch >= 0 and process.view >= 0:
+            proof = Proof(process.epoch, frozenset(each.id for each in folders if each.online))
+            folders = tuple(
+                each._replace(proof=proof, clean=True) if each.online else each for each in folders
+            )
+        return replace(machine, folders=folders, process=None)
+
+    def power_lost(self, machine: ExploredBroker, *, tail: bool) -> ExploredBroker:
+        """The host goes down. `tail`: the records that were not synced are there all the same."""
+        folders = machine.written_back(high_watermark=False, synced=False)
+        kept: list[ReplicaFolder] = []
+        for each in folders:
+            if not each.clean:
+                each = each._replace(proof=None)
+            if each.values is not None and not tail:
+                each = each._replace(values=each.values[: each.synced])
+            kept.append(each)
+        return replace(machine, folders=tuple(kept), process=None)
+
+    def folder_missing(self, machine: ExploredBroker) -> ExploredBroker:
+        """The first directory is not there any more, while no process runs."""
+        return replace(
+            machine, folders=with_folder(machine.folders, 0, machine.folders[0]._replace(online=False))
+        )
+
+    def folder_back(self, machine: ExploredBroker) -> ExploredBroker:
+        """The first directory is there again, as it was."""
+        return replace(
+            machine, folders=with_folder(machine.folders, 0, machine.folders[0]._replace(online=True))
+        )
+
+    def disk_replaced(self, machine: ExploredBroker, directory: uuid.UUID) -> ExploredBroker:
+        """An empty directory is in the place of the first one, while no process runs."""
+        return replace(
+            machine,
+            folders=with_folder(machine.folders, 0, ReplicaFolder(directory)),
+            disks=machine.disks + 1,
+        )
 
     def folder_failed(self, machine: ExploredBroker) -> ExploredBroker:
         """The replica's directory fails under the process, which withdraws every proof."""

@@ -144,7 +144,7 @@ class ControllerSteps:
 
     def image(self, state: ControlState) -> MetadataImage:
         """Return the newest metadata."""
-        return self._images.all[state.image]
+        return self._images[state.image]
 
     def _append(self, state: ControlState, groups: Groups, *, departure: Departure | None = None) -> Decision:
         """Commit the groups, and begin what follows from them."""
@@ -278,7 +278,7 @@ _FAR = 1 << 40
 class _Tenure:
     def __init__(self, images: Images, state: ControlState) -> None:
         self._images = images
-        self._image = images.all[state.image].copy()
+        self._image = images[state.image].copy()
         self.chores = _RecordedChores(self._image, state.calls)
         self._number = state.image
         self._numbers: list[int] = []

@@ -1,7 +1,7 @@
 """The metadata images of an exploration, each content once."""
 
 import uuid
-from typing import Final
+from typing import Final, TypeAlias
 
 from quorate.broker.metadata import (
     BrokerEndpoint,
@@ -14,6 +14,7 @@ from quorate.broker.metadata import (
     RegisterBroker,
     Topic,
 )
+from tests.simulator.explorer.model import Table
 
 CLUSTER: Final = "explored"
 TOPIC: Final = "topic"
@@ -43,29 +44,19 @@ def next_epoch_of(broker_id: int, life: int, known: int) -> int:
     return max(known, first_epoch_of(broker_id) + 10 * (life - 1)) + 1
 
 
-class Images:
-    """Numbered. None is ever changed."""
+Images: TypeAlias = Table[MetadataImage]
+"""Images by their content. None is ever changed."""
 
-    def __init__(self) -> None:
-        self.all: list[MetadataImage] = []
-        self._numbers: dict[object, int] = {}
 
-    def number(self, image: MetadataImage) -> int:
-        """Return the number of an image with this content."""
-        key = (
+def numbered_images() -> Images:
+    """Return a table without an image."""
+    return Table(
+        lambda image: (
             tuple(image.brokers[each] for each in sorted(image.brokers)),
             partition_of(image),
             tuple(sorted(image.configs(_RESOURCE).items())),
         )
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = len(self.all)
-            self.all.append(image)
-        return found
-
-    def partition(self, number: int) -> PartitionState:
-        """Return the state of the partition in an image."""
-        return partition_of(self.all[number])
+    )
 
 
 def partition_of(image: MetadataImage) -> PartitionState:

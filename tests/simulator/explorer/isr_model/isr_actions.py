@@ -6,7 +6,7 @@ from typing import NamedTuple
 from quorate.broker.replication.replica import FollowerState, LeaderState
 from tests.simulator.explorer.isr_model.explored_broker import ExploredBroker, Process
 from tests.simulator.explorer.isr_model.explored_images import incarnation_id
-from tests.simulator.explorer.isr_model.isr_bounds import Allowance
+from tests.simulator.explorer.isr_model.isr_bounds import Budget
 from tests.simulator.explorer.isr_model.isr_packets import (
     RegistrationUnderWay,
     is_parked,
@@ -42,27 +42,27 @@ def possible_actions(scene: Scene) -> Iterator[IsrAction]:
             yield from _of_living(scene, machine, machine.process)
         broker = image.broker(each)
         if broker is not None and each in bound.victims:
-            if not broker.fenced and left[Allowance.FENCES]:
+            if not broker.fenced and left[Budget.FENCES]:
                 yield IsrAction("fence", each)
-            if left[Allowance.UNREGISTRATIONS]:
+            if left[Budget.UNREGISTRATIONS]:
                 yield IsrAction("unregister", each)
     calls = scene.controlling.calls
     for number in dict.fromkeys(scene.packets):
         packet = scene.tables.packets[number]
         if not is_parked(packet):
             yield IsrAction("deliver", receiver_of(packet), number)
-        if left[Allowance.GIVEN_UP] and (asker := waits_for(packet)):
+        if left[Budget.GIVEN_UP] and (asker := waits_for(packet)):
             yield IsrAction("give up", asker, number)
     if calls:
         yield IsrAction("work")
-    if left[Allowance.TAKEOVERS]:
+    if left[Budget.TAKEOVERS]:
         yield IsrAction("take over")
-    if left[Allowance.REASSIGNMENTS]:
+    if left[Budget.REASSIGNMENTS]:
         for target in bound.targets:
             yield IsrAction("reassign", detail=target)
         if scene.partition.is_reassigning:
             yield IsrAction("reassign")
-    if left[Allowance.CONFIGS]:
+    if left[Budget.CONFIGS]:
         yield IsrAction("configure", detail=(1,))
         yield IsrAction("configure", detail=(2,))
 
@@ -70,7 +70,7 @@ def possible_actions(scene: Scene) -> Iterator[IsrAction]:
 def _of_dead(scene: Scene, machine: ExploredBroker) -> Iterator[IsrAction]:
     if any(folder.online for folder in machine.folders):
         yield IsrAction("start", machine.id)
-    if scene.left[Allowance.FOLDERS] and machine.id in scene.tables.bound.victims:
+    if scene.left[Budget.FOLDERS] and machine.id in scene.tables.bound.victims:
         if machine.folders[0].online:
             yield IsrAction("directory gone", machine.id)
         else:
@@ -103,17 +103,17 @@ def _of_living(scene: Scene, machine: ExploredBroker, process: Process) -> Itera
             yield IsrAction("stop now", each)
     if each not in scene.tables.bound.victims:
         return
-    if left[Allowance.SHUTDOWNS] and process.view >= 0 and not process.stopping:
+    if left[Budget.SHUTDOWNS] and process.view >= 0 and not process.stopping:
         yield IsrAction("shut down", each)
-    if left[Allowance.KILLS]:
+    if left[Budget.KILLS]:
         yield IsrAction("kill", each)
-    if left[Allowance.POWER_LOSSES]:
+    if left[Budget.POWER_LOSSES]:
         yield IsrAction("power", each, detail=(0,))
         if _has_unsynced(machine, process):
             yield IsrAction("power", each, detail=(1,))
     folders = machine.folders
     can_fail = len(folders) > 1 and folders[0].online and folders[0].id not in process.failed
-    if left[Allowance.FOLDERS] and can_fail:
+    if left[Budget.FOLDERS] and can_fail:
         yield IsrAction("directory fails", each)
 
 
@@ -131,9 +131,9 @@ def _of_replica(scene: Scene, machine: ExploredBroker, process: Process) -> Iter
     elif isinstance(role, LeaderState):
         if role.isr.pending is not None and process.question is None:
             yield IsrAction("propose", each)
-        if left[Allowance.PRODUCES]:
+        if left[Budget.PRODUCES]:
             yield IsrAction("produce", each)
-        if left[Allowance.LAGS]:
+        if left[Budget.LAGS]:
             yield IsrAction("lag", each)
     state = process.state
     if state is not None and process.epoch >= 0:

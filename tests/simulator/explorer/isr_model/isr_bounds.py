@@ -3,65 +3,45 @@ docs/explanation/verification."""
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+from tests.simulator.explorer.model import counts_of
 
-class Allowance(enum.IntEnum):
+
+class Budget(enum.IntEnum):
     """The actions that may happen a limited number of times on the way to any state."""
 
     PRODUCES = 0
+    """Records appended with acks=all."""
     LAGS = 1
+    """Lag times that pass for a leader, which then scans its ISR."""
     FENCES = 2
+    """Sessions that run out, of dead brokers and of living ones."""
     KILLS = 3
+    """Processes killed."""
     POWER_LOSSES = 4
+    """Hosts that lose power, with or without the records that were not synced."""
     FOLDERS = 5
+    """Directories that fail, disappear, come back, or are put back empty."""
     SHUTDOWNS = 6
+    """Controlled shutdowns, and processes that stop in order without waiting for the controller."""
     GIVEN_UP = 7
+    """Connections that break: no answer comes, and the request may still arrive, or has."""
     TAKEOVERS = 8
+    """Controllers that take over, and know of chores what the metadata says."""
     UNREGISTRATIONS = 9
     REASSIGNMENTS = 10
-    CONFIGS = 11
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowances:
-    """The number of times that each action may happen."""
-
-    produces: int = 0
-    """Records appended with acks=all."""
-    lags: int = 0
-    """Lag times that pass for a leader, which then scans its ISR."""
-    fences: int = 0
-    """Sessions that run out, of dead brokers and of living ones."""
-    kills: int = 0
-    """Processes killed."""
-    power_losses: int = 0
-    """Hosts that lose power, with or without the records that were not synced."""
-    folders: int = 0
-    """Directories that fail, disappear, come back, or are put back empty."""
-    shutdowns: int = 0
-    """Controlled shutdowns, and processes that stop in order without waiting for the controller."""
-    given_up: int = 0
-    """Connections that break: no answer comes, and the request may still arrive, or has."""
-    takeovers: int = 0
-    """Controllers that take over, and know of chores what the metadata says."""
-    unregistrations: int = 0
-    reassignments: int = 0
     """New targets, and cancellations."""
-    configs: int = 0
+    CONFIGS = 11
     """Changes of min.insync.replicas (to 1, and back)."""
-
-    def counts(self) -> tuple[int, ...]:
-        """Return the counts in the order of `Allowance`."""
-        return tuple(int(getattr(self, each.name)) for each in fields(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrBound:
     """An exhaustive exploration: what it begins with, and all that may follow within these limits."""
 
-    allowances: Allowances
+    budgets: tuple[int, ...] = counts_of(Budget, {})
     brokers: int = 3
     replicas: tuple[int, ...] = (1, 2, 3)
     isr: tuple[int, ...] = (1, 2, 3)
@@ -87,21 +67,19 @@ class IsrBound:
 
 IsrSuite = Mapping[str, IsrBound]
 
-_PAIR: Final = IsrBound(
-    allowances=Allowances(), brokers=2, replicas=(1, 2), isr=(1, 2), victims=(1,), records=1
-)
+_PAIR: Final = IsrBound(brokers=2, replicas=(1, 2), isr=(1, 2), victims=(1,), records=1)
 """Both are in sync, and the follower has not heard that the record is committed."""
 _ALONE: Final = replace(_PAIR, isr=(1,), victims=(2,))
 """The follower has nothing yet."""
 _MIN_TWO: Final = replace(_PAIR, min_isr=2)
 """A replica that leaves the ISR stays eligible (KIP-966)."""
 _MOVING: Final = replace(_PAIR, brokers=3, targets=((1, 3),))
-_TRIO: Final = IsrBound(allowances=Allowances(), isr=(1, 2), victims=(1,), records=1)
+_TRIO: Final = IsrBound(isr=(1, 2), victims=(1,), records=1)
 """The third is behind."""
 
 
-def _bounded(bound: IsrBound, **allowances: int) -> IsrBound:
-    return replace(bound, allowances=Allowances(**allowances))
+def _bounded(bound: IsrBound, **limits: int) -> IsrBound:
+    return replace(bound, budgets=counts_of(Budget, limits))
 
 
 _SMALL: Final[IsrSuite] = {

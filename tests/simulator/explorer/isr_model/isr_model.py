@@ -26,7 +26,7 @@ from tests.simulator.explorer.isr_model.explored_images import (
     incarnation_id,
 )
 from tests.simulator.explorer.isr_model.isr_actions import IsrAction, possible_actions
-from tests.simulator.explorer.isr_model.isr_bounds import Allowance, IsrBound
+from tests.simulator.explorer.isr_model.isr_bounds import Budget, IsrBound
 from tests.simulator.explorer.isr_model.isr_descriptions import (
     describe,
     describe_broker,
@@ -142,14 +142,14 @@ class IsrModel(Model[IsrAction]):
                     return False
                 scene.send(QuestionUnderWay(each, item, scene.process(each).epoch, awaited=True))
             case "produce":
-                value = self.bound.allowances.produces - scene.left[Allowance.PRODUCES]
+                value = self.bound.budgets[Budget.PRODUCES] - scene.left[Budget.PRODUCES]
                 done = scene.step_with(each, (action, value), lambda machine: steps.produce(machine, value))
                 if done is None:
                     return False
-                scene.spend(Allowance.PRODUCES)
+                scene.spend(Budget.PRODUCES)
             case "lag":
                 scene.step(each, action, steps.lag)
-                scene.spend(Allowance.LAGS)
+                scene.spend(Budget.LAGS)
             case "assign":
                 process = scene.process(each)
                 directory = DirectoryAssignment(
@@ -165,7 +165,7 @@ class IsrModel(Model[IsrAction]):
             case "deliver" | "give up":
                 scene.packets.remove(action.packet)
                 if action.what == "give up":
-                    scene.spend(Allowance.GIVEN_UP)
+                    scene.spend(Budget.GIVEN_UP)
                     _give_up(scene, self.tables.packets[action.packet])
                 else:
                     await self._deliver(scene, action.packet)
@@ -181,13 +181,13 @@ class IsrModel(Model[IsrAction]):
             case "fence":
                 scene.decide(action, lambda control: controller.fence(control, each))
                 forget_mark(scene, each)
-                scene.spend(Allowance.FENCES)
+                scene.spend(Budget.FENCES)
             case "unregister":
                 if any(isinstance(packet, UnregistrationUnderWay) for packet in scene.under_way()):
                     return False
                 scene.past_becomes(lambda past: past.given_up(each))
                 decide_unregistration(scene, UnregistrationUnderWay(each, None))
-                scene.spend(Allowance.UNREGISTRATIONS)
+                scene.spend(Budget.UNREGISTRATIONS)
             case "take over":
                 scene.packets = [
                     number for number in scene.packets if not is_parked(self.tables.packets[number])
@@ -195,13 +195,13 @@ class IsrModel(Model[IsrAction]):
                 scene.decide(action, controller.take_over)
                 for broker_id in scene.brokers:
                     forget_mark(scene, broker_id, everything=True)
-                scene.spend(Allowance.TAKEOVERS)
+                scene.spend(Budget.TAKEOVERS)
             case "reassign":
-                scene.spend(Allowance.REASSIGNMENTS)
+                scene.spend(Budget.REASSIGNMENTS)
                 target = action.detail or None
                 return scene.decide(action, lambda control: controller.reassign(control, target)).changes
             case "configure":
-                scene.spend(Allowance.CONFIGS)
+                scene.spend(Budget.CONFIGS)
                 value = str(action.detail[0])
                 name = "min.insync.replicas"
                 return scene.decide(
@@ -209,25 +209,25 @@ class IsrModel(Model[IsrAction]):
                 ).changes
             case "shut down":
                 scene.step(each, action, steps.asked_to_stop)
-                scene.spend(Allowance.SHUTDOWNS)
+                scene.spend(Budget.SHUTDOWNS)
             case "stop now":
                 scene.step(each, "stopped", steps.stopped)
             case "kill":
                 scene.step(each, action, steps.killed)
-                scene.spend(Allowance.KILLS)
+                scene.spend(Budget.KILLS)
             case "power":
                 scene.step(
                     each, action, lambda machine: steps.power_lost(machine, tail=bool(action.detail[0]))
                 )
                 scene.past_becomes(lambda past: past.damaged(each, scene.machine(each).lives))
-                scene.spend(Allowance.POWER_LOSSES)
+                scene.spend(Budget.POWER_LOSSES)
             case _:
                 self._directory_fault(scene, action)
         return True
 
     def _directory_fault(self, scene: Scene, action: IsrAction) -> None:
         each, steps = action.broker, self.tables.steps
-        scene.spend(Allowance.FOLDERS)
+        scene.spend(Budget.FOLDERS)
         match action.what:
             case "directory back":
                 scene.step(each, action, steps.folder_back)

@@ -8,8 +8,8 @@ from quorate.broker.metadata import MetadataImage, PartitionState
 from tests.simulator.explorer.isr_model.broker_steps import BrokerSteps, StepClock
 from tests.simulator.explorer.isr_model.controller_steps import ControllerSteps, ControlState, Decision
 from tests.simulator.explorer.isr_model.explored_broker import ExploredBroker, Process
-from tests.simulator.explorer.isr_model.explored_images import Images, partition_of
-from tests.simulator.explorer.isr_model.isr_bounds import Allowance, IsrBound
+from tests.simulator.explorer.isr_model.explored_images import numbered_images, partition_of
+from tests.simulator.explorer.isr_model.isr_bounds import Budget, IsrBound
 from tests.simulator.explorer.isr_model.isr_invariants import IsrPast, check, exposed, moved
 from tests.simulator.explorer.isr_model.isr_packets import Packet
 from tests.simulator.explorer.model import State, Table
@@ -17,7 +17,7 @@ from tests.simulator.explorer.model import State, Table
 T = TypeVar("T")
 
 _HEAD = 3
-"""A state begins with the numbers of the allowances left, the past and the controller. Those of each broker
+"""A state begins with the numbers of the budgets left, the past and the controller. Those of each broker
 follow, and then those of the packets, in order."""
 
 
@@ -28,7 +28,7 @@ class Tables:
     def __init__(self, bound: IsrBound, clock: StepClock) -> None:
         self.bound = bound
         self.ids = tuple(range(1, bound.brokers + 1))
-        self.images = Images()
+        self.images = numbered_images()
         self.steps = BrokerSteps(self.images, clock)
         self.controller = ControllerSteps(self.images, at_once=bound.at_once)
         self.lefts: Table[tuple[int, ...]] = Table()
@@ -48,9 +48,9 @@ class Tables:
         return Scene(self, self.lefts[state[0]], state[1], state[2], brokers, list(state[end:]))
 
     def numbered(self, past: IsrPast, control: ControlState, machines: dict[int, ExploredBroker]) -> State:
-        """Return a state with nothing under way and all allowances left."""
+        """Return a state with nothing under way and all budgets left."""
         return (
-            self.lefts.number(self.bound.allowances.counts()),
+            self.lefts.number(self.bound.budgets),
             self.pasts.number(past),
             self.controls.number(control),
             *(self.machines.number(machines[each]) for each in self.ids),
@@ -98,7 +98,7 @@ class Scene:
     @property
     def image(self) -> MetadataImage:
         """The newest metadata."""
-        return self.tables.images.all[self.controlling.image]
+        return self.tables.images[self.controlling.image]
 
     @property
     def partition(self) -> PartitionState:
@@ -115,7 +115,7 @@ class Scene:
         """Add a packet."""
         self.packets.append(self.tables.packets.number(packet))
 
-    def spend(self, what: Allowance) -> None:
+    def spend(self, what: Budget) -> None:
         """Note that it happened once more."""
         self.left = (*self.left[:what], self.left[what] - 1, *self.left[what + 1 :])
 
