@@ -15,6 +15,7 @@ from quorate.broker.wire.kafka_client import open_client
 from quorate.log.batches.records import build_batch
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.histories.history import AppendOutcome
+from quorate.simulation.patience import holds_within
 from quorate.simulation.world.simulated_runtime import DiskSpeed
 from tests.simulator.brokers.broker_admin import Administrator
 from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
@@ -73,11 +74,7 @@ def test_a_partition_leader_that_was_stopped_acknowledges_nothing_that_was_sent_
 async def many_more_acknowledgements(scene: BrokerScene, count: int = ACKNOWLEDGED_PER_ROUND) -> None:
     clients = scene.clients
     wanted = len(clients.acknowledged) + count
-    with trio.fail_after(PATIENCE_S):
-        while True:
-            if len(clients.acknowledged) >= wanted:
-                return
-            await trio.sleep(0.05)
+    assert await holds_within(PATIENCE_S, lambda: len(clients.acknowledged) >= wanted, every_s=0.05)
 
 
 def victims(number: int, scene: BrokerScene, source: random.Random) -> Sequence[BrokerHost]:
@@ -202,11 +199,7 @@ def test_five_hundred_acknowledgements_between_kills_and_power_losses(seed: int)
 
 
 async def until(condition: Callable[[], bool], *, every_s: float) -> None:
-    with trio.fail_after(30):
-        while True:
-            if condition():
-                return
-            await trio.sleep(every_s)
+    assert await holds_within(30, condition, every_s=every_s)
 
 
 @pytest.mark.parametrize(

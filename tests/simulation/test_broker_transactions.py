@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from quorate.broker.metadata.batch_loader import BatchLoader
+from quorate.simulation.patience import holds_within
 from tests.simulator.brokers.broker_admin import Administrator
 from tests.simulator.brokers.broker_clients import BrokerClientSettings
 from tests.simulator.brokers.broker_cluster import BrokerHost
@@ -20,11 +21,7 @@ ONE_A_STEP = {"quorate.controller.partitions.per.step": "1"}
 
 
 async def until(condition: Callable[[], bool], *, every_s: float = 0.0001) -> None:
-    with trio.fail_after(30):
-        while True:
-            if condition():
-                return
-            await trio.sleep(every_s)
+    assert await holds_within(30, condition, every_s=every_s)
 
 
 async def watch(scene: BrokerScene) -> None:

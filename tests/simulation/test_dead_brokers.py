@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import open_client
+from quorate.simulation.patience import holds_within
 from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
 from tests.simulator.brokers.broker_cluster import BrokerHost
 from tests.simulator.brokers.broker_members import GROUP, GroupMembers
@@ -41,21 +42,19 @@ def controller_and_others(scene: BrokerScene) -> tuple[BrokerHost, list[BrokerHo
 async def fenced_after(scene: BrokerScene, victim: BrokerHost, *, patience_s: float) -> float:
     """The seconds until the active controller's metadata has `victim` fenced, and nothing led by it."""
     began = trio.current_time()
-    with trio.fail_after(patience_s):
-        while True:
-            active = scene.cluster.leader()
-            if active is not None and active is not victim:
-                image = active.image
-                if not image.is_active(victim.id) and not image.leader_count(victim.id):
-                    return trio.current_time() - began
-            await trio.sleep(0.01)
+
+    def is_fenced() -> bool:
+        active = scene.cluster.leader()
+        if active is None or active is victim:
+            return False
+        return not active.image.is_active(victim.id) and not active.image.leader_count(victim.id)
+
+    assert await holds_within(patience_s, is_fenced, every_s=0.01)
+    return trio.current_time() - began
 
 
-async def all_in_sync(scene: BrokerScene) -> None:
-    while True:
-        if scene.cluster.all_in_sync():
-            return
-        await trio.sleep(0.1)
+async def all_in_sync(scene: BrokerScene, *, within_s: float = 60) -> None:
+    assert await holds_within(within_s, scene.cluster.all_in_sync)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
@@ -184,8 +183,7 @@ def test_a_broker_that_restarts_at_once_is_registered_anew(down_s: float) -> Non
         await scene.cluster.crash(victim, power_loss=False)
         await trio.sleep(down_s)
         scene.cluster.start(victim)
-        with trio.fail_after(2 * SESSION_S):
-            await all_in_sync(scene)
+        await all_in_sync(scene, within_s=2 * SESSION_S)
         after = victim.serving.broker
         assert after is not None
         assert after.lifecycle.broker_epoch > before.lifecycle.broker_epoch
@@ -202,8 +200,7 @@ def test_a_broker_that_is_killed_and_started_again_does_not_wait_for_its_session
         await scene.cluster.crash(victim, power_loss=False)
         await trio.sleep(0.5)
         scene.cluster.start(victim)
-        with trio.fail_after(2):
-            await all_in_sync(scene)
+        await all_in_sync(scene, within_s=2)
 
     in_defaults(1, scenario)
 
@@ -305,12 +302,9 @@ def test_a_new_controller_hears_of_every_broker_at_once() -> None:
         old, others = controller_and_others(scene)
         await trio.sleep(3)
         scene.cluster.resign(old)
-        with trio.fail_after(5):
-            while True:
-                new = scene.cluster.leader()
-                if new is not None and new is not old:
-                    break
-                await trio.sleep(0.001)
+        assert await holds_within(5, lambda: scene.cluster.leader() not in (None, old), every_s=0.001)
+        new = scene.cluster.leader()
+        assert new is not None
         await trio.sleep(0.1)
         node = new.serving.controller
         assert node is not None

@@ -1,10 +1,12 @@
 """A broker refuses to start with one partition in two directories, and an operator chooses."""
 
 import random
+from collections.abc import Callable
 
 import trio
 
 from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.patience import holds_within
 from quorate.simulation.world import DiskOperation
 from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
 from tests.simulator.brokers.broker_cluster import MORE
@@ -13,6 +15,10 @@ from tests.simulator.brokers.one_broker import open_one, reassign_partition
 
 PATIENCE_S = 60.0
 PARTITIONS = 4
+
+
+async def seen(condition: Callable[[], bool]) -> None:
+    assert await holds_within(PATIENCE_S, condition, every_s=0.01)
 
 
 def test_a_replica_that_was_made_again_while_its_directory_had_failed_is_there_once_in_the_end() -> None:
@@ -32,15 +38,11 @@ def test_a_replica_that_was_made_again_while_its_directory_had_failed_is_there_o
                 await reassign_partition(admin, TOPIC, partition, replicas)
 
         async with trio.open_nursery() as nursery:
-            with trio.fail_after(PATIENCE_S):
-                while not node.degraded:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
-                await reassign(others)
-                while node.id in cluster.states(TOPIC)[partition].replicas:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
-                await reassign((*others, node.id))
-                while not any(node.duplicates()):  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+            await seen(lambda: node.degraded)
+            await reassign(others)
+            await seen(lambda: node.id not in cluster.states(TOPIC)[partition].replicas)
+            await reassign((*others, node.id))
+            await seen(lambda: any(node.duplicates()))
             nursery.start_soon(cluster.supervise, random.Random(1))
             await trio.sleep(5)
             await cluster.converge(within_s=PATIENCE_S)

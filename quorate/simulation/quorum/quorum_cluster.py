@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import trio
 
 from quorate.log import Log
+from quorate.present import present
 from quorate.raft import Quorum, QuorumConfig
 from quorate.raft.core import CoreConfig
 from quorate.raft.state_machine import CommittedBatch
@@ -14,6 +15,7 @@ from quorate.raft.storage import format_folder
 from quorate.runtime import Address, uuid_text
 from quorate.simulation.checkers import Checker, NodeView, WatchedTelemetry, validate_quorum
 from quorate.simulation.faults import FOLDER, SimulatedCluster, VotingNode
+from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.simulation.world import (
     DiskSpeed,
@@ -301,12 +303,8 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
     async def converge(self, *, within_s: float) -> QuorumNode:
         """Wait until one node leads, all running ones know it, and all have applied everything; the leader.
         Raises `LivenessViolation`."""
-        with trio.move_on_after(within_s):
-            while True:
-                leader = self.leader()
-                if leader is not None and self._agree(leader):
-                    return leader
-                await trio.sleep(0.05)
+        if await holds_within(within_s, self._agree, every_s=0.05):
+            return present(self.leader(), "the leader that all agree on")
         states = ", ".join(
             f"{node.name} {node.serving.role.value} epoch {node.serving.epoch} leader {node.serving.leader} "
             f"high watermark {node.serving.high_watermark} applied {node.serving.applied_offset} "
@@ -315,7 +313,10 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
         )
         raise LivenessViolation(f"no agreement {within_s:g} s after the last fault: {states}")
 
-    def _agree(self, leader: QuorumNode) -> bool:
+    def _agree(self) -> bool:
+        leader = self.leader()
+        if leader is None:
+            return False
         end = leader.log.end_offset
         return all(
             node.quorum is not None

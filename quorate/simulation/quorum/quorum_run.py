@@ -11,6 +11,7 @@ from quorate.raft.core import CoreConfig
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults import Fault, FaultSettings, adopt_voters
 from quorate.simulation.histories import AppendOutcome, History
+from quorate.simulation.patience import must_end
 from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
 from quorate.simulation.quorum.quorum_faults import QuorumFaults
@@ -128,10 +129,8 @@ class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
             await cluster.start_all()
             await trio.sleep(2 * self._patience_s / _CONVERGE_TIMEOUTS)
             clients.finish()
-        with trio.move_on_after(self._patience_s) as patience:
+        with must_end(self._patience_s, "ReconfigurationNotStuck: a lost voter is not removed"):
             await faults.repair()
-        if patience.cancelled_caught:
-            raise LivenessViolation("ReconfigurationNotStuck: a lost voter is not removed")
         leader = await cluster.converge(within_s=self._patience_s)
         await self._append_through_every_node(cluster)
         leader = await cluster.converge(within_s=self._patience_s)

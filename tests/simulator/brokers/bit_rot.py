@@ -28,6 +28,7 @@ from quorate.broker.wire.own_messages import (
 )
 from quorate.log import RECOVERY_POINTS, load_offsets, segment_bases
 from quorate.runtime import NetworkError
+from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 from tests.simulator.brokers.loss_budget import LossBudget
@@ -75,11 +76,7 @@ class BitRot:
 
     async def flip(self) -> None:
         """Flip a bit of a replica as soon as every replica is whole, if that is soon."""
-        with trio.move_on_after(_WAIT_S):
-            while True:
-                if self._flips():
-                    return
-                await trio.sleep(0.1)
+        await holds_within(_WAIT_S, self._flips)
 
     def _flips(self) -> bool:
         if self._is_rotten() or not self._cluster.all_in_sync():
@@ -162,15 +159,13 @@ class BitRot:
 
     async def mended(self, *, within_s: float) -> None:
         """Wait until no wrong byte is left, and nothing is taken for damaged. Raises `LivenessViolation`."""
-        with trio.move_on_after(within_s):
-            while True:
-                if not self._is_rotten() and not any(self._damaged()):
-                    return
-                await trio.sleep(0.2)
-        raise LivenessViolation(
-            f"DamagedReplicasComeBack: {within_s:g} s after the last fault {self._flip} is there, and "
-            f"{list(self._damaged())} are known"
-        )
+        if not await holds_within(
+            within_s, lambda: not self._is_rotten() and not any(self._damaged()), every_s=0.2
+        ):
+            raise LivenessViolation(
+                f"DamagedReplicasComeBack: {within_s:g} s after the last fault {self._flip} is there, and "
+                f"{list(self._damaged())} are known"
+            )
 
     def _damaged(self) -> Iterator[str]:
         for node in self._cluster.nodes:

@@ -12,6 +12,7 @@ from quorate.broker.admin import AdminClient, topics
 from quorate.broker.wire import KafkaError
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients
+from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.brokers.broker_cluster import BrokerCluster
 from tests.simulator.brokers.one_broker import code_of, open_one
@@ -110,15 +111,10 @@ class Administrator(Clients[BrokerCluster]):
     async def check(self, *, within_s: float) -> None:
         """Every node comes to have what was created, and nothing of what was deleted, not even on its disk.
         Raises `SafetyViolation`."""
-        wrong: list[str] = []
-        with trio.move_on_after(within_s):
-            while True:
-                wrong = list(self._wrong())
-                if not wrong:
-                    return
-                await trio.sleep(0.1)
-        if wrong:
-            raise SafetyViolation(f"TopicsAreAsAnswered: {within_s:g} s after the last fault {wrong}")
+        if not await holds_within(within_s, lambda: not list(self._wrong())):
+            raise SafetyViolation(
+                f"TopicsAreAsAnswered: {within_s:g} s after the last fault {list(self._wrong())}"
+            )
 
     def _wrong(self) -> Iterator[str]:
         for node in self._cluster.nodes:

@@ -21,6 +21,7 @@ from quorate.raft.storage import format_folder
 from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
 from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry, validate_quorum
 from quorate.simulation.faults import FOLDER, SimulatedCluster, VotersIn, VotingNode, adopt_voters
+from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.simulation.world import (
     DiskSpeed,
@@ -430,11 +431,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
     async def converge(self, *, within_s: float) -> None:
         """Wait until every replica of every partition is in sync, and no state change is left. Raises
         `LivenessViolation`."""
-        with trio.move_on_after(within_s):
-            while True:
-                if self.all_in_sync() and not self.unfinished_changes():
-                    return
-                await trio.sleep(0.1)
+        if await holds_within(within_s, lambda: self.all_in_sync() and not self.unfinished_changes()):
+            return
         leader = self.leader()
         partitions = [] if leader is None else leader.image.all_partitions()
         states = {key: (state.leader, state.isr) for key, state in partitions}

@@ -19,7 +19,8 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire import BY_NAME, ApiKey, KafkaError, WireClient, open_client
 from quorate.runtime import Address, NetworkError
 from quorate.simulation.cluster_run import Clients
-from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.patience import must_end
+from quorate.simulation.violations import SafetyViolation
 from tests.simulator.brokers.broker_cluster import BrokerCluster
 
 if TYPE_CHECKING:
@@ -95,11 +96,9 @@ class GroupMembers(Clients[BrokerCluster]):
         """Wait until every member has been heard, and its commits acknowledged, once more. Raises
         `LivenessViolation`."""
         before = [rounds + 1 for rounds in self._rounds]  # one may be under way
-        with trio.move_on_after(within_s) as patience:
+        with must_end(within_s, f"a member of group {GROUP} did not read on within {within_s:g} s"):
             while any(now <= then for now, then in zip(self._rounds, before, strict=True)):
                 await self._round_ended.wait()
-        if patience.cancelled_caught:
-            raise LivenessViolation(f"a member of group {GROUP} did not read on within {within_s:g} s")
 
     async def check(self) -> None:
         """Check that the present coordinator has the acknowledged commits. Raises `SafetyViolation`."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 import trio
 
 from quorate.broker.settings import RACK_AWARE
-from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
+from quorate.simulation.cluster_run import Clients, ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults import FOLDER, Fault, Faults, FaultSettings, VoterFaults, VotersIn
 from quorate.simulation.histories import AppendOutcome
+from quorate.simulation.patience import must_end
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.simulation.world import (
     DiskSpeed,
@@ -116,12 +117,9 @@ class BrokerFaults(Faults[BrokerHost]):
         """Let every broker vote again once all is healed. Raises `LivenessViolation`."""
         if self._brokers.settings.voters_in is VotersIn.CONFIGURATION:
             return
-        with trio.move_on_after(_PATIENCE_S) as patience:
+        stuck = f"ReconfigurationNotStuck: a voter is not added {_PATIENCE_S:g} s after the last fault"
+        with must_end(_PATIENCE_S, stuck):
             await self.voters.all_vote()
-        if patience.cancelled_caught:
-            raise LivenessViolation(
-                f"ReconfigurationNotStuck: a voter is not added {_PATIENCE_S:g} s after the last fault"
-            )
 
     async def _sync_error(self) -> None:
         if self._may_lose(node := self._some()):
@@ -336,16 +334,11 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                     await faults.directories.restore(node)
                 await trio.sleep(2)
                 await members.read_on(within_s=_PATIENCE_S)
-                clients.finish()
-                admin.finish()
-                if reassigner is not None:
-                    reassigner.finish()
-                operators.finish()
-                if mover is not None:
-                    mover.finish()
-                if compacted is not None:
-                    compacted.finish()
-                members.finish()
+                parts: tuple[Clients[BrokerCluster] | CompactedMix | None, ...]
+                parts = (clients, admin, reassigner, operators, mover, compacted, members)
+                for part in parts:
+                    if part is not None:
+                        part.finish()
                 others.cancel_scope.deadline = trio.current_time() + _PATIENCE_S
             if others.cancel_scope.cancelled_caught:
                 raise LivenessViolation(
@@ -364,15 +357,11 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         if compacted is not None:
             await compacted.check(within_s=_PATIENCE_S)
         await check_work_ends(cluster, within_s=_PATIENCE_S)
-        with trio.move_on_after(_PATIENCE_S) as patience:
+        with must_end(_PATIENCE_S, "the offsets of an operator's group can't be read"):
             await operators.check()
-        if patience.cancelled_caught:
-            raise LivenessViolation("the offsets of an operator's group can't be read")
         if members.acknowledged:
-            with trio.move_on_after(_PATIENCE_S) as patience:
+            with must_end(_PATIENCE_S, "the group's offsets can't be read"):
                 await members.check()
-            if patience.cancelled_caught:
-                raise LivenessViolation("the group's offsets can't be read")
         compactions = 0 if compacted is None else compacted.clients.passes
         leader_epochs = tuple(state.leader_epoch for state in cluster.states(TOPIC).values())
         for node in list(cluster.running):
@@ -413,10 +402,8 @@ async def check_answers(cluster: BrokerCluster, clients: BrokerClients) -> None:
         assert leader is not None
         end = leader.replicas.lookups.partition(TOPIC, partition).log.end_offset
         auditor = f"auditor-{partition}"
-        with trio.move_on_after(_PATIENCE_S) as patience:
+        with must_end(_PATIENCE_S, f"{TOPIC}-{partition} can't be read up to {end}"):
             await clients.consume_partition(auditor, partition, until=end)
-        if patience.cancelled_caught:
-            raise LivenessViolation(f"{TOPIC}-{partition} can't be read up to {end}")
         final = clients.consumed[auditor][1]
         clients.histories[partition].check(final)
         for client, (read, got) in clients.consumed.items():

@@ -13,6 +13,7 @@ from quorate.broker.wire import WireClient
 from quorate.broker.wire.codecs import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.log import Log
 from quorate.log.batches import RecordContent, build_keyed_batch, read_batches, records_of
+from quorate.simulation.patience import holds_within, must_end
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from tests.simulator.brokers.broker_cluster import BrokerCluster
 from tests.simulator.brokers.partition_clients import TIMEOUT_S, PartitionClients, UnusableError
@@ -106,14 +107,14 @@ class CompactedTopic(PartitionClients):
 
     async def consumed(self, *, within_s: float) -> None:
         """Wait until the consumers have read everything. Raises `LivenessViolation`."""
-        with trio.move_on_after(within_s) as patience:
-            while any(  # noqa: ASYNC110
-                written and self._positions[partition] <= written[-1].offset
-                for partition, written in self._written.items()
-            ):
-                await trio.sleep(0.1)
-        if patience.cancelled_caught:
+        if not await holds_within(within_s, self._is_consumed):
             raise LivenessViolation(f"the consumers of {self.topic} are at {self._positions}")
+
+    def _is_consumed(self) -> bool:
+        return all(
+            not written or self._positions[partition] > written[-1].offset
+            for partition, written in self._written.items()
+        )
 
     # Producing
 
@@ -244,10 +245,8 @@ class CompactedTopic(PartitionClients):
                 await self._check_replica(name, partition, log)
             # Followers hear of the high watermark later.
             end = max(log.end_offset for _, log in self._logs(partition))
-            with trio.move_on_after(within_s) as patience:
+            with must_end(within_s, f"{self.topic}-{partition} can't be read up to {end}"):
                 await self._consume(partition, self._derived(), until=end)
-            if patience.cancelled_caught:
-                raise LivenessViolation(f"{self.topic}-{partition} can't be read up to {end}")
             self._check_values(f"keyed-consumer-{partition}", partition, self._folded[partition])
         for node in self._cluster.nodes:
             broker = node.serving.broker

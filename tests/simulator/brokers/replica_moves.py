@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire import ApiKey, KafkaError
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients
+from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from tests.simulator.brokers.broker_cluster import BrokerCluster
 from tests.simulator.brokers.one_broker import code_of, open_one, reassign_partition
@@ -71,11 +72,9 @@ class Reassigner(Clients[BrokerCluster]):
         """No move is left, anywhere, and what was asked for last is in every image. Raises
         `LivenessViolation` and `SafetyViolation`."""
         wanted = tuple(range(1, self._cluster.settings.brokers + 1))
-        with trio.move_on_after(within_s) as patience:
-            while any(node.image.reassigning_count for node in self._cluster.nodes):  # noqa: ASYNC110
-                await trio.sleep(0.1)
-        if patience.cancelled_caught:
-            moving = {node.name: node.image.reassigning_count for node in self._cluster.nodes}
+        nodes = self._cluster.nodes
+        if not await holds_within(within_s, lambda: not any(node.image.reassigning_count for node in nodes)):
+            moving = {node.name: node.image.reassigning_count for node in nodes}
             raise LivenessViolation(
                 f"MovesEnd: partitions are left moving {within_s:g} s after the last fault: {moving}"
             )

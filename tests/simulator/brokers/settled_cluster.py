@@ -5,12 +5,11 @@ removed, and all nodes have the same metadata."""
 import uuid
 from collections.abc import Iterator
 
-import trio
-
 from quorate.broker.metadata import MetadataImage
 from quorate.broker.replication import PartitionError
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.storage import load_partition_metadata, parse_folder_name
+from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation
 from tests.simulator.administration import Folder, stray_folders
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
@@ -20,14 +19,9 @@ _METADATA_TOPIC = "__cluster_metadata"
 
 async def check_work_ends(cluster: BrokerCluster, *, within_s: float) -> None:
     """Wait until nothing is left to be done. Every broker must be up. Raises `LivenessViolation`."""
-    left: list[str] = []
-    with trio.move_on_after(within_s):
-        while True:
-            left = list(_left(cluster))
-            if not left:
-                return
-            await trio.sleep(0.2)
-    raise LivenessViolation(f"InterruptedWorkEnds: {within_s:g} s after the last fault {left}")
+    if not await holds_within(within_s, lambda: not list(_left(cluster)), every_s=0.2):
+        left = list(_left(cluster))
+        raise LivenessViolation(f"InterruptedWorkEnds: {within_s:g} s after the last fault {left}")
 
 
 def _left(cluster: BrokerCluster) -> Iterator[str]:
