@@ -13,13 +13,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire import WireClient, open_client
-from quorate.broker.wire.codecs import (
-    FetchedPartition,
-    ProducedPartition,
-    ProducePartition,
-    ProduceRequest,
-    ProduceTopic,
-)
+from quorate.broker.wire.codecs import FetchedPartition, ProducedPartition
 from quorate.log import InvalidBatchError, Log
 from quorate.log.batches import build_batch, read_batches, records_of
 from quorate.simulation.cluster_run import draw_records
@@ -27,10 +21,15 @@ from quorate.simulation.histories import AppendCall, History
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset
 from tests.simulator.brokers.broker_cluster import BrokerCluster, rack_of
-from tests.simulator.brokers.partition_clients import TIMEOUT_S, PartitionClients, UnusableError
+from tests.simulator.brokers.partition_clients import (
+    TIMEOUT_S,
+    PartitionClients,
+    UnusableError,
+    produce,
+    records_in,
+)
 
 TOPIC: Final = "events"
-_PRODUCE_VERSION: Final = 9
 _LOST: Final = (
     ErrorCode.out_of_order_sequence_number,
     ErrorCode.unknown_producer_id,
@@ -123,13 +122,7 @@ class BrokerClients(PartitionClients):
             producer_epoch=producer[1],
             base_sequence=producer[2],
         )
-        request = ProduceRequest(
-            version=_PRODUCE_VERSION,
-            acks=-1,
-            timeout_ms=int(timeout_s * 1000),
-            topics=[ProduceTopic(TOPIC, [ProducePartition(partition, memoryview(data))])],
-        )
-        answer = (await connection.produce(request))[0].partitions[0]
+        answer = await produce(connection, TOPIC, partition, data, timeout_s=timeout_s)
         self._cluster.trace.add(append.client, f"{answer.error.name} {answer.base_offset}")
         if answer.error is ErrorCode.none:
             History.acknowledge(append, Offset(answer.base_offset), Epoch(-1), trio.current_time())
@@ -253,11 +246,5 @@ class BrokerClients(PartitionClients):
 
 
 async def everything_of(log: Log) -> list[tuple[int, bytes]]:
-    """Return (offset, value) of all records in a log. A read ends with the segment that it begins in."""
-    found: list[tuple[int, bytes]] = []
-    offset = log.log_start_offset
-    while offset < log.end_offset:
-        batches = list(read_batches(await log.read(offset, 1 << 30)))
-        found += [(record.offset, record.value or b"") for batch in batches for record in records_of(batch)]
-        offset = Offset(batches[-1].header.end_offset)
-    return found
+    """Return (offset, value) of all records in a log."""
+    return [(record.offset, record.value or b"") for record in await records_in(log)]

@@ -10,16 +10,20 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire import WireClient
-from quorate.broker.wire.codecs import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.log import Log
 from quorate.log.batches import RecordContent, build_keyed_batch, read_batches, records_of
 from quorate.simulation.patience import holds_within, must_end
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from tests.simulator.brokers.broker_cluster import BrokerCluster
-from tests.simulator.brokers.partition_clients import TIMEOUT_S, PartitionClients, UnusableError
+from tests.simulator.brokers.partition_clients import (
+    TIMEOUT_S,
+    PartitionClients,
+    UnusableError,
+    produce,
+    records_in,
+)
 
 COMPACTED: Final = "latest"
-_PRODUCE_VERSION: Final = 9
 _RECORDS_MAX: Final = 4
 _TOMBSTONES: Final = 0.25
 """The share of records without a value."""
@@ -172,13 +176,7 @@ class CompactedTopic(PartitionClients):
             producer_epoch=producer[1],
             base_sequence=producer[2],
         )
-        request = ProduceRequest(
-            version=_PRODUCE_VERSION,
-            acks=-1,
-            timeout_ms=int(TIMEOUT_S * 1000),
-            topics=[ProduceTopic(self.topic, [ProducePartition(partition, memoryview(data))])],
-        )
-        answer = (await connection.produce(request))[0].partitions[0]
+        answer = await produce(connection, self.topic, partition, data, timeout_s=TIMEOUT_S)
         if answer.error in (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id):
             self._cluster.found(
                 "CompactionKeepsSequences",
@@ -272,10 +270,11 @@ class CompactedTopic(PartitionClients):
 
     async def _tombstones(self, marks: Mapping[int, int]) -> list[str]:
         return [
-            f"{name}: {offset} of {partition}"
+            f"{name}: {record.offset} of {partition}"
             for partition, mark in marks.items()
             for name, log in self._logs(partition)
-            for offset in await _tombstones(log, mark)
+            for record in await records_in(log, below=mark)
+            if record.value is None and record.offset < mark
         ]
 
     @property
@@ -292,15 +291,9 @@ class CompactedTopic(PartitionClients):
 
     async def _check_replica(self, name: str, partition: int, log: Log) -> None:
         folded: dict[bytes, bytes] = {}
-        data = await log.read(log.log_start_offset, 1 << 30)
-        while data:
-            end = 0
-            for batch in read_batches(data):
-                for record in records_of(batch):
-                    self._note(name, partition, record.offset, record.key or b"", record.value)
-                    _fold(folded, record.key or b"", record.value)
-                end = batch.header.end_offset
-            data = await log.read(end, 1 << 30) if end < log.end_offset else b""
+        for record in await records_in(log):
+            self._note(name, partition, record.offset, record.key or b"", record.value)
+            _fold(folded, record.key or b"", record.value)
         self._check_values(name, partition, folded)
 
     def _check_values(self, who: str, partition: int, folded: Mapping[bytes, bytes]) -> None:
@@ -340,14 +333,3 @@ def _fold(values: dict[bytes, bytes], key: bytes, value: bytes | None) -> None:
         values.pop(key, None)
     else:
         values[key] = value
-
-
-async def _tombstones(log: Log, mark: int) -> list[int]:
-    """Return the offsets below `mark` of records without a value."""
-    found: list[int] = []
-    position = int(log.log_start_offset)
-    while position < mark:
-        for batch in read_batches(await log.read(position, 1 << 30)):
-            found += [each.offset for each in records_of(batch) if each.value is None and each.offset < mark]
-            position = batch.header.end_offset
-    return found

@@ -10,7 +10,18 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
-from quorate.broker.wire.codecs import FetchedPartition, FetchPartition, FetchTopic, KafkaFetchRequest
+from quorate.broker.wire.codecs import (
+    FetchedPartition,
+    FetchPartition,
+    FetchTopic,
+    KafkaFetchRequest,
+    ProducedPartition,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
+from quorate.log import Log
+from quorate.log.batches import Record, read_batches, records_of
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
@@ -21,11 +32,37 @@ if TYPE_CHECKING:
     from kio.schema.metadata.v12.response import MetadataResponse
 
 _FETCH_VERSION: Final = 12
+_PRODUCE_VERSION: Final = 9
 TIMEOUT_S: Final = 2.0
 
 
 class UnusableError(Exception):
     """Ask another broker."""
+
+
+async def produce(
+    connection: WireClient, topic: str, partition: int, batch: bytes, *, timeout_s: float
+) -> ProducedPartition:
+    """Send a batch once, with acks=all."""
+    request = ProduceRequest(
+        version=_PRODUCE_VERSION,
+        acks=-1,
+        timeout_ms=int(timeout_s * 1000),
+        topics=[ProduceTopic(topic, [ProducePartition(partition, memoryview(batch))])],
+    )
+    return (await connection.produce(request))[0].partitions[0]
+
+
+async def records_in(log: Log, *, below: int | None = None) -> list[Record]:
+    """Return all records of a log, or those of the batches that begin below an offset. A read ends with the
+    segment that it begins in."""
+    found: list[Record] = []
+    offset = log.log_start_offset
+    while offset < (log.end_offset if below is None else below):
+        batches = list(read_batches(await log.read(offset, 1 << 30)))
+        found += [record for batch in batches for record in records_of(batch)]
+        offset = Offset(batches[-1].header.end_offset)
+    return found
 
 
 class PartitionClients(Clients[BrokerCluster]):

@@ -12,18 +12,17 @@ from quorate.broker.controller.rpc_codec import RpcDecodeError, decode_answer, e
 from quorate.broker.admin import AdminClient, TopicPartition, brokers, configs, groups, quotas, records, replicas, topics
 from quorate.broker.metadata import ConfigResource, QuotaEntity
 from quorate.broker.wire import ApiKey, KafkaError, wire_code
-from quorate.broker.wire.codecs import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.error_code import ErrorCode as RpcErrorCode
 from quorate.log.batches import build_batch
 from quorate.raft import NotLeaderError
 from quorate.raft.transport import Channel
 from quorate.runtime import Address, Network, NetworkError
+from tests.simulator.brokers import partition_clients
 
 if TYPE_CHECKING:
     from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
 
 
-_PRODUCE_VERSION: Final = 9
 _MAX_FRAME_BYTES: Final = 1 << 20
 
 
@@ -102,13 +101,7 @@ async def leader_of(admin: AdminClient, key: TopicPartition) -> int:
 async def produce(admin: AdminClient, key: TopicPartition, value: bytes) -> tuple[ErrorCode, int]:
     """Append one record. Return the error code and the record's offset."""
     data = build_batch(base_offset=0, epoch=-1, timestamp_ms=int(trio.current_time() * 1000), values=[value])
-    request = ProduceRequest(
-        version=_PRODUCE_VERSION,
-        acks=-1,
-        timeout_ms=int(admin.timeout_s * 1000),
-        topics=[ProduceTopic(key.topic, [ProducePartition(key.partition, memoryview(data))])],
-    )
-    produced = (await admin.any_broker.produce(request))[0].partitions[0]
+    produced = await partition_clients.produce(admin.any_broker, *key, data, timeout_s=admin.timeout_s)
     return produced.error, int(produced.base_offset)
 
 
