@@ -16,8 +16,7 @@ from quorate.broker.wire.kafka_client import open_client
 from quorate.runtime import Address
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.world import Scheduler, Trace, logs_into, run
-from quorate.simulation.world.network_ends import SimulatedStream
-from quorate.simulation.world.simulated_network import SimulatedNetwork
+from quorate.simulation.world.simulated_network import SimulatedNetwork, SimulatedStream
 from tests.simulator.brokers.broker_cluster import AGAIN, BrokerCluster, BrokerClusterSettings
 
 Pair = tuple[str, str]

@@ -10,13 +10,20 @@ Simplified: folders themselves are durable when made.
 
 import posixpath
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import trio
 
-from quorate.runtime import DescriptorsExhaustedError, DiskError, DiskLockedError, DiskSpace
+from quorate.runtime import (
+    Buffer,
+    DescriptorsExhaustedError,
+    DiskError,
+    DiskFullError,
+    DiskLockedError,
+    DiskSpace,
+)
 from quorate.simulation.world.disk_content import (
     Created,
     FileContent,
@@ -24,12 +31,12 @@ from quorate.simulation.world.disk_content import (
     NameChange,
     Removed,
     Renamed,
+    SyncUnderWay,
     apply_change,
     renamed_change,
 )
 from quorate.simulation.world.disk_faults import DiskFaults
 from quorate.simulation.world.disk_faults import DiskOperation as DiskOperation
-from quorate.simulation.world.disk_file import SimulatedFile as SimulatedFile
 
 _SIZE_BYTES = 1 << 40
 
@@ -228,7 +235,7 @@ class SimulatedDisk:
 
     # Disk
 
-    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+    def open(self, path: str, *, create: bool = False) -> "SimulatedFile":
         path = self.enter(DiskOperation.OPEN, path)
         if self.descriptors is not None and self.descriptors <= 0:
             raise DescriptorsExhaustedError("no file descriptor is left; raise the limit", path=path)
@@ -393,6 +400,146 @@ class SimulatedDisk:
     def _change(self, change: NameChange, path: str) -> None:
         apply_change(self._names, change)
         self._name_changes.setdefault(_folder_of(path), []).append(change)
+
+
+class SimulatedFile:
+    """`quorate.runtime.disk.File` in memory. `disk_content` has its bytes, and their fate at a power loss."""
+
+    __slots__ = ("_boots", "_closed", "_content", "_disk", "_path", "_reserved")
+
+    def __init__(self, disk: "SimulatedDisk", path: str, content: FileContent, boots: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._content = content
+        self._boots = boots
+        self._closed = False
+        self._reserved = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return len(self._content.cached) if self._reserved else self._content.size
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DiskError("the file is closed", path=self._path)
+        self._disk.check_alive(self._boots, self._path)
+
+    def _enter(self, operation: DiskOperation) -> None:
+        self._check_open()
+        self._disk.enter(operation, self._path)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self._enter(DiskOperation.APPEND)
+        content = self._content
+        position = self.size
+        self._fill_up_to(position)
+        data = b"".join(buffers)
+        room = max(0, content.size - position)
+        fits = min(len(data), room)
+        fits += self._disk.take_space(len(data) - fits)
+        content.touched(position)
+        content.cached += data[:fits]
+        if fits < len(data):
+            raise DiskFullError("no space left on the device", path=self._path)
+        return position
+
+    def reserve(self, size_bytes: int) -> None:
+        self._enter(DiskOperation.RESERVE)
+        content, disk = self._content, self._disk
+        self._fill_up_to(self.size)
+        self._reserved = True
+        more = size_bytes - content.size
+        if more > 0 and (disk.space_left is None or disk.space_left >= more):
+            disk.take_space(more)
+            content.reserve = size_bytes
+
+    def _fill_up_to(self, size: int) -> None:
+        content = self._content
+        if size > len(content.cached):
+            content.touched(len(content.cached))
+            content.cached = content.cached.ljust(size, b"\0")
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._enter(DiskOperation.WRITE_AT)
+        content = self._content
+        self._fill_up_to(position)
+        content.touched(position)
+        content.cached[position : position + len(data)] = data
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._enter(DiskOperation.READ)
+        return self._read(position, size)
+
+    async def read(self, position: int, size: int) -> bytes:
+        self._enter(DiskOperation.READ)
+        await self._disk.wait_for_reads()
+        await trio.lowlevel.checkpoint()
+        self._disk.check_alive(self._boots, self._path)
+        return self._read(position, size)
+
+    async def read_once(self, position: int, size: int) -> bytes:
+        return await self.read(position, size)
+
+    def _read(self, position: int, size: int) -> bytes:
+        return self._content.read(position, min(size, max(0, self.size - position)))
+
+    async def sync(self) -> None:
+        self._check_open()
+        disk, content = self._disk, self._content
+        low = content.dirty_low
+        data = bytes(memoryview(content.cached)[low:])
+        reserve = content.reserve
+        this = SyncUnderWay(disk.next_sync(), len(content.cached))
+        content.under_way.append(this)
+        try:
+            await disk.wait_for_sync(self._path)
+            disk.check_alive(self._boots, self._path)
+        finally:
+            if this in content.under_way:
+                content.under_way.remove(this)
+        if content.last_applied > this.number:
+            return
+        content.last_applied = this.number
+        content.dirty_low = min(this.low_since, len(content.cached))
+        self._end_sync(low, data, reserve)
+
+    def sync_at_once(self) -> bool:
+        disk, content = self._disk, self._content
+        if not disk.syncs_at_once or disk.is_stalled:
+            return False
+        self._check_open()
+        content.last_applied = disk.next_sync()
+        low, content.dirty_low = content.dirty_low, len(content.cached)
+        self._end_sync(low, bytes(memoryview(content.cached)[low:]), content.reserve)
+        return True
+
+    def _end_sync(self, low: int, data: bytes, reserve: int) -> None:
+        """From position `low` on the device has `data`. Raises the `DiskError` of a fault."""
+        disk, content = self._disk, self._content
+        disk.enter(DiskOperation.SYNC, self._path)
+        disk.syncs += 1
+        if len(content.durable) < low:
+            content.durable = content.durable.ljust(low, b"\0")
+        content.durable[low:] = data
+        content.durable_reserve = reserve
+        if disk.on_sync is not None:
+            disk.on_sync(self._path)
+
+    def truncate(self, size: int) -> None:
+        self._enter(DiskOperation.TRUNCATE)
+        content, disk = self._content, self._disk
+        if content.reserve > len(content.cached) and disk.space_left is not None:
+            disk.space_left += content.reserve - max(size, len(content.cached))
+        content.touched(size)
+        content.reserve = min(content.reserve, size)
+        del content.cached[size:]
+
+    def close(self) -> None:
+        self._closed = True
 
 
 class _SimulatedLock:
