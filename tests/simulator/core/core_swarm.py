@@ -175,14 +175,11 @@ class CoreSwarm(CoreWorld):
         try:
             effects = super().step(node, event, effects_done=effects_done)
         except DiskFailed as failure:
-            self.trace(f"node {node} stops: {failure}")
-            self.crash(node)
-            self.start_soon(node, self._restart_ms())
+            self._crash_for_a_while(node, f"stops: {failure}")
             return ()
         if effects_done is not None:
-            self.trace(f"node {node} crashes after {effects_done} effects of {type(event).__name__}")
-            self.crash(node)
-            self.start_soon(node, self._restart_ms())
+            what = f"crashes after {effects_done} effects of {type(event).__name__}"
+            self._crash_for_a_while(node, what)
         return effects
 
     def start(self, node: NodeId) -> tuple[Effect, ...]:
@@ -190,10 +187,16 @@ class CoreSwarm(CoreWorld):
         try:
             return super().start(node)
         except DiskFailed as failure:
-            self.trace(f"node {node} stops: {failure}")
-            self.crash(node)
-            self.start_soon(node, self._restart_ms())
+            self._crash_for_a_while(node, f"stops: {failure}")
             return ()
+
+    def _crash_for_a_while(self, node: NodeId, what: str, *, power_loss: bool = False) -> None:
+        self.trace(f"node {node} {what}")
+        if power_loss:
+            self.lose_power(node)
+        else:
+            self.crash(node)
+        self.start_soon(node, 1 + int(self.random.expovariate(1 / self.settings.duration_ms)))
 
     def crash(self, node: NodeId, *, keep: int | None = None) -> None:
         super().crash(node, keep=keep)
@@ -212,9 +215,6 @@ class CoreSwarm(CoreWorld):
         """Deliver the delayed events now, in order."""
         for action in self._paused.pop(node, ()):
             self.plan(0, action)
-
-    def _restart_ms(self) -> int:
-        return 1 + int(self.random.expovariate(1 / self.settings.duration_ms))
 
     def _give(self, node: NodeId, incarnation: int, event: Event) -> None:
         """Give the event to the node unless it has crashed since; later if it is paused."""
@@ -297,12 +297,7 @@ class CoreSwarm(CoreWorld):
             return
         if self.failing.get(machine.id) is CoreFault.SYNC_ERROR:
             del self.failing[machine.id]
-            self.trace(f"node {machine.id} stops: a sync failed")
-            if self._draw() < 0.5:
-                self.lose_power(machine.id)
-            else:
-                self.crash(machine.id)
-            self.start_soon(machine.id, self._restart_ms())
+            self._crash_for_a_while(machine.id, "stops: a sync failed", power_loss=self._draw() < 0.5)
             return
         self.sync_disk(machine.id, durable)
         # Known later, and in any order.
