@@ -7,19 +7,16 @@ each has a call behind it.
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from quorate.broker.metadata import (
     ChangeReason,
     ClientQuota,
     Config,
-    ConfigResource,
     FeatureLevel,
     MetadataImage,
     Partition,
     PartitionChange,
     PartitionKey,
-    QuotaEntity,
     Record,
     RemoveTopic,
     ShrinkTopic,
@@ -29,84 +26,16 @@ from quorate.broker.metadata import (
 
 
 @dataclass(frozen=True, slots=True)
-class TopicCreated:
-    topic: str
+class AdminChange:
+    """A committed record that an administrator asked for."""
 
-
-@dataclass(frozen=True, slots=True)
-class TopicRemoved:
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class TopicShrunk:
-    topic: str
-    count: int
-    """Partitions that stay."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionAdded:
-    topic: str
-    partition_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicasReassigned:
-    """A partition's target is another than before."""
-
-    topic: str
-    partition_id: int
-    original: tuple[int, ...]
-    """The replicas that a cancellation would have left, before the change."""
-    target: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderElected:
-    """A partition without a leader got one because an administrator asked for it."""
-
-    topic: str
-    partition_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigSet:
-    resource: ConfigResource
-    key: str
-    value: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaSet:
-    entity: QuotaEntity
-    key: str
-    value: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureSet:
-    feature: str
-    level: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerUnregistered:
-    broker_id: int
-
-
-AdminChange: TypeAlias = (
-    TopicCreated
-    | TopicRemoved
-    | TopicShrunk
-    | PartitionAdded
-    | ReplicasReassigned
-    | LeaderElected
-    | ConfigSet
-    | QuotaSet
-    | FeatureSet
-    | BrokerUnregistered
-)
+    record: Record
+    topic: str | None = None
+    """The name of the topic whose partitions it changes."""
+    original: tuple[int, ...] = ()
+    """Before a reassignment began: the replicas that a cancellation would have left."""
+    target: tuple[int, ...] | None = None
+    """The target of a reassignment, if it is another than before."""
 
 
 class ChangeReader:
@@ -123,26 +52,17 @@ class ChangeReader:
             match record:
                 case Topic():
                     self._names[record.topic_id] = record.name
-                    yield TopicCreated(record.name)
-                case RemoveTopic():
-                    yield TopicRemoved(self._name(record.topic_id))
-                case ShrinkTopic():
-                    yield TopicShrunk(self._name(record.topic_id), record.num_partitions)
+                    yield AdminChange(record, record.name)
                 case Partition():
                     key = PartitionKey(record.topic_id, record.partition_id)
                     self._replicas[key] = (record.replicas, record.replicas)
-                    yield PartitionAdded(self._name(record.topic_id), record.partition_id)
+                    yield AdminChange(record, self._name(record.topic_id))
+                case RemoveTopic() | ShrinkTopic():
+                    yield AdminChange(record, self._name(record.topic_id))
                 case PartitionChange():
                     yield from self._partition_changed(record, image)
-                case Config():
-                    resource = ConfigResource(record.resource_type, record.resource_name)
-                    yield ConfigSet(resource, record.name, record.value)
-                case ClientQuota():
-                    yield QuotaSet(record.entity, record.key, record.value)
-                case FeatureLevel():
-                    yield FeatureSet(record.name, record.level)
-                case UnregisterBroker():
-                    yield BrokerUnregistered(record.broker_id)
+                case Config() | ClientQuota() | FeatureLevel() | UnregisterBroker():
+                    yield AdminChange(record)
                 case _:
                     pass
 
@@ -153,11 +73,11 @@ class ChangeReader:
         key = PartitionKey(record.topic_id, record.partition_id)
         name = self._name(record.topic_id)
         if record.reason is ChangeReason.ELECTION_ASKED_FOR:
-            yield LeaderElected(name, record.partition_id)
+            yield AdminChange(record, name)
         state = image.partition(*key)
         if state is None or key not in self._replicas:
             return
         original, target = self._replicas[key]
         self._replicas[key] = (state.original_replicas, state.target_replicas)
         if state.target_replicas != target:
-            yield ReplicasReassigned(name, record.partition_id, original, state.target_replicas)
+            yield AdminChange(record, name, original, state.target_replicas)

@@ -12,17 +12,14 @@ from dataclasses import dataclass, field
 from quorate.broker.metadata import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
+    Config,
     ConfigType,
+    FeatureLevel,
     MetadataImage,
     Record,
 )
 from quorate.simulation.violations import SafetyViolation
-from tests.simulator.administration.admin_changes import (
-    AdminChange,
-    ChangeReader,
-    ConfigSet,
-    FeatureSet,
-)
+from tests.simulator.administration.admin_changes import AdminChange, ChangeReader
 from tests.simulator.administration.intents import Intent
 
 
@@ -99,22 +96,20 @@ class AdminHistory:
                 self._explain(change)
 
     def _has_a_cause_among_calls(self, change: AdminChange) -> bool:
-        match change:
-            case FeatureSet():
+        match change.record:
+            case FeatureLevel(name=name, level=level):
                 # A new cluster's controller sets it.
-                return (change.feature, change.level) != (METADATA_VERSION, LATEST_METADATA_VERSION)
-            case ConfigSet(resource=resource):
-                return resource.type is not ConfigType.TOPIC or self._owned(resource.name)
+                return (name, level) != (METADATA_VERSION, LATEST_METADATA_VERSION)
+            case Config(resource_type=ConfigType.TOPIC, resource_name=name):
+                return self._owned(name)
             case _:
-                topic = getattr(change, "topic", None)
-                return topic is None or self._owned(topic)
+                return change.topic is None or self._owned(change.topic)
 
     def _explain(self, change: AdminChange) -> None:
         causes = [call for call in self._calls if call.intent.explains(change)]
         if not causes:
             raise SafetyViolation(
-                f"RefusedIsNotInTheImage: {change} was committed, and no call asked for it but such as were "
-                "refused"
+                f"RefusedIsNotInTheImage: {change} was committed, and no call that asked for it was granted"
             )
         for call in causes:
             if call.answer is None:

@@ -8,20 +8,23 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quorate.broker.metadata import NO_LEADER, ConfigResource, ConfigType, MetadataImage, QuotaEntity
-from tests.simulator.administration.admin_changes import (
-    AdminChange,
-    BrokerUnregistered,
-    ConfigSet,
-    FeatureSet,
-    LeaderElected,
-    PartitionAdded,
-    QuotaSet,
-    ReplicasReassigned,
-    TopicCreated,
-    TopicRemoved,
-    TopicShrunk,
+from quorate.broker.metadata import (
+    NO_LEADER,
+    ClientQuota,
+    Config,
+    ConfigResource,
+    ConfigType,
+    FeatureLevel,
+    MetadataImage,
+    Partition,
+    PartitionChange,
+    QuotaEntity,
+    RemoveTopic,
+    ShrinkTopic,
+    Topic,
+    UnregisterBroker,
 )
+from tests.simulator.administration.admin_changes import AdminChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,13 @@ def create_topic(
         )
 
     def explains(change: AdminChange) -> bool:
-        match change:
-            case TopicCreated():
+        match change.record:
+            case Topic():
                 return change.topic == name
-            case PartitionAdded():
-                return change.topic == name and change.partition_id < partitions
-            case ConfigSet():
-                return change.resource == resource and wanted.get(change.key) == change.value
+            case Partition(partition_id=partition_id):
+                return change.topic == name and partition_id < partitions
+            case Config() as config:
+                return resource_of(config) == resource and wanted.get(config.name) == config.value
             case _:
                 return False
 
@@ -87,7 +90,7 @@ def delete_topic(name: str, topic_id: uuid.UUID | None = None) -> Intent:
     return Intent(
         f"delete {name}" if topic_id is None else f"delete {name} by its id {topic_id}",
         holds=lambda image: image.topic(name) is None,
-        explains=lambda change: change == TopicRemoved(name),
+        explains=lambda change: isinstance(change.record, RemoveTopic) and change.topic == name,
     )
 
 
@@ -96,7 +99,9 @@ def grow_topic(name: str, *, count: int) -> Intent:
         f"grow {name} to {count} partitions",
         holds=lambda image: _partition_count(image, name) == count,
         explains=lambda change: (
-            isinstance(change, PartitionAdded) and change.topic == name and change.partition_id < count
+            isinstance(change.record, Partition)
+            and change.topic == name
+            and change.record.partition_id < count
         ),
     )
 
@@ -105,7 +110,10 @@ def shrink_topic(name: str, *, count: int) -> Intent:
     return Intent(
         f"shrink {name} to {count} partitions",
         holds=lambda image: _partition_count(image, name) == count,
-        explains=lambda change: change == TopicShrunk(name, count),
+        explains=lambda change: (
+            isinstance(change.record, ShrinkTopic)
+            and (change.topic, change.record.num_partitions) == (name, count)
+        ),
     )
 
 
@@ -120,10 +128,8 @@ def reassign(name: str, partition_id: int, replicas: tuple[int, ...] | None) -> 
         return not state.is_reassigning if replicas is None else state.target_replicas == replicas
 
     def explains(change: AdminChange) -> bool:
-        if not isinstance(change, ReplicasReassigned):
-            return False
         wanted = change.original if replicas is None else replicas
-        return (change.topic, change.partition_id, change.target) == (name, partition_id, wanted)
+        return _is_of(change, name, partition_id) and change.target == wanted
 
     what = "cancel the reassignment of" if replicas is None else "reassign"
     return Intent(f"{what} {name}-{partition_id}: {replicas}", holds, explains)
@@ -140,7 +146,7 @@ def elect_leader(name: str, partition_id: int, *, unclean: bool) -> Intent:
     return Intent(
         f"elect {'any' if unclean else 'the preferred'} leader of {name}-{partition_id}",
         holds,
-        explains=lambda change: unclean and change == LeaderElected(name, partition_id),
+        explains=lambda change: unclean and _is_of(change, name, partition_id) and change.target is None,
     )
 
 
@@ -156,11 +162,12 @@ def alter_config(
         return all(held.get(key) == value for key, value in changes.items())
 
     def explains(change: AdminChange) -> bool:
-        if not isinstance(change, ConfigSet) or change.resource != resource:
+        config = change.record
+        if not isinstance(config, Config) or resource_of(config) != resource:
             return False
-        if change.key in changes:
-            return changes[change.key] == change.value
-        return replaces and change.value is None
+        if config.name in changes:
+            return changes[config.name] == config.value
+        return replaces and config.value is None
 
     verb = "replace" if replaces else "alter"
     what = f"{verb} configs of {resource.type.name} {resource.name!r}: {changes}"
@@ -176,11 +183,12 @@ def alter_quota(entity: QuotaEntity, changes: Mapping[str, float | None]) -> Int
         return all(held.get(key) == value for key, value in changes.items())
 
     def explains(change: AdminChange) -> bool:
+        quota = change.record
         return (
-            isinstance(change, QuotaSet)
-            and change.entity == entity
-            and change.key in changes
-            and changes[change.key] == change.value
+            isinstance(quota, ClientQuota)
+            and quota.entity == entity
+            and quota.key in changes
+            and changes[quota.key] == quota.value
         )
 
     return Intent(f"alter quotas of {entity}: {dict(changes)}", holds, explains)
@@ -190,7 +198,7 @@ def update_feature(feature: str, level: int) -> Intent:
     return Intent(
         f"set {feature} to {level}",
         holds=lambda image: image.features.get(feature, 0) == level,
-        explains=lambda change: change == FeatureSet(feature, level),
+        explains=lambda change: change.record == FeatureLevel(name=feature, level=level),
     )
 
 
@@ -199,7 +207,9 @@ def unregister_broker(broker_id: int) -> Intent:
     return Intent(
         f"unregister broker {broker_id}",
         holds=lambda image: image.broker(broker_id) is None,
-        explains=lambda change: change == BrokerUnregistered(broker_id),
+        explains=lambda change: (
+            isinstance(change.record, UnregisterBroker) and change.record.broker_id == broker_id
+        ),
         passes=True,
         unregisters=True,
     )
@@ -208,3 +218,13 @@ def unregister_broker(broker_id: int) -> Intent:
 def _partition_count(image: MetadataImage, name: str) -> int | None:
     topic = image.topic(name)
     return None if topic is None else len(image.partitions(topic.topic_id))
+
+
+def _is_of(change: AdminChange, name: str, partition_id: int) -> bool:
+    """Return whether it changes this partition, which was there before."""
+    record = change.record
+    return isinstance(record, PartitionChange) and (change.topic, record.partition_id) == (name, partition_id)
+
+
+def resource_of(config: Config) -> ConfigResource:
+    return ConfigResource(config.resource_type, config.resource_name)
