@@ -1,10 +1,7 @@
 """Whole broker clusters from seeds: producers and consumers under random faults within the budget."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from fresh_processes import same_in_two_processes
 
 from tests.simulator.seeds import Subject, run_seeds
 
@@ -22,15 +19,4 @@ def test_every_seed_keeps_what_clients_were_told(part: int) -> None:
 @pytest.mark.slow
 def test_a_broker_seed_has_the_same_trace_in_two_fresh_processes() -> None:
     program = "from tests.simulator.seeds import broker_run; print(broker_run(3).execute())"
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert "digest=" in outputs[0]
-    assert outputs[0] == outputs[1]
+    assert "digest=" in same_in_two_processes(program)

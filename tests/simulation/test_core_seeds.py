@@ -1,12 +1,12 @@
 """Swarms of cores from seeds: the protocol under all that can happen to it, and what such swarms find."""
 
-import os
 import random
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
+from fresh_processes import same_in_two_processes
 
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Persist, Send
@@ -78,18 +78,7 @@ def test_a_seed_has_the_same_run_in_two_fresh_processes() -> None:
     program = (
         "from tests.simulator.seeds import core_run\nfor seed in range(1, 9): print(core_run(seed).execute())"
     )
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert "digest=" in outputs[0]
-    assert outputs[0] == outputs[1]
+    assert "digest=" in same_in_two_processes(program)
 
 
 def test_a_run_of_cores_loads_neither_brokers_nor_an_event_loop() -> None:

@@ -1,34 +1,15 @@
 """A process may die between any two of its awaits, and its host with it: each such moment of a short life."""
 
-import random
-from collections.abc import Awaitable, Callable
-
 import pytest
 import trio
+from quorum_story import in_quorum
 
 from quorate.raft.quorum_errors import QuorumError
 from quorate.simulation.histories.history import History
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
 from quorate.simulation.world.scheduler import Scheduler, run
-from quorate.simulation.world.trace import Trace
 
 PASSES = 60
-
-
-def scenario(
-    tell: Callable[[QuorumCluster, Scheduler], Awaitable[None]], sync_at_once: tuple[bool, ...] = ()
-) -> None:
-    async def program(scheduler: Scheduler) -> None:
-        async with trio.open_nursery() as nursery:
-            settings = ClusterSettings(sync_at_once=sync_at_once)
-            cluster = QuorumCluster(settings, random.Random(1), scheduler, nursery, Trace())
-            await cluster.boot()
-            await cluster.converge(within_s=20)
-            await tell(cluster, scheduler)
-            nursery.cancel_scope.cancel()
-        assert cluster.violation is None
-
-    run(1, program)
 
 
 @pytest.mark.parametrize("sync_at_once", [(), (True,)], ids=["awaited-syncs", "syncs-at-once"])
@@ -39,7 +20,7 @@ def test_a_node_that_dies_between_any_two_awaits_comes_back_and_nothing_acknowle
 ) -> None:
     died_at: list[int] = []
 
-    async def tell(cluster: QuorumCluster, scheduler: Scheduler) -> None:
+    async def story(cluster: QuorumCluster) -> None:
         history = History()
 
         async def append(number: int) -> None:
@@ -65,7 +46,7 @@ def test_a_node_that_dies_between_any_two_awaits_comes_back_and_nothing_acknowle
                 for number in range(1, 4):
                     nursery.start_soon(append, number)
                 with trio.move_on_after(2.0):
-                    await scheduler.wait_passes(victim.name, passes)
+                    await cluster.scheduler.wait_passes(victim.name, passes)
                     died_at.append(passes)
                 await cluster.crash(victim, power_loss=power_loss)
                 nursery.cancel_scope.cancel()
@@ -75,7 +56,7 @@ def test_a_node_that_dies_between_any_two_awaits_comes_back_and_nothing_acknowle
         history.check(leader.journal.entries)
         assert sum(call.base_offset >= 0 for call in history.appends) > PASSES // 4
 
-    scenario(tell, sync_at_once)
+    in_quorum(story, ClusterSettings(sync_at_once=sync_at_once))
     assert len(died_at) > PASSES // 4
 
 

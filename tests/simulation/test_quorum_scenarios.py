@@ -1,31 +1,10 @@
 """What single seeds have taught, with as few faults as it takes."""
 
-import random
-from collections.abc import Awaitable, Callable
-
 import trio
+from quorum_story import in_quorum
 
 from quorate.raft.quorum_errors import OutcomeUnknownError
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
-from quorate.simulation.world.scheduler import Scheduler, run
-from quorate.simulation.world.trace import Trace
-
-
-def tell(
-    scenario: Callable[[QuorumCluster], Awaitable[None]], settings: ClusterSettings | None = None
-) -> None:
-    async def program(scheduler: Scheduler) -> None:
-        async with trio.open_nursery() as nursery:
-            cluster = QuorumCluster(
-                settings or ClusterSettings(), random.Random(1), scheduler, nursery, Trace()
-            )
-            await cluster.boot()
-            await cluster.converge(within_s=20)
-            await scenario(cluster)
-            nursery.cancel_scope.cancel()
-        assert cluster.violation is None
-
-    run(1, program)
 
 
 def test_a_follower_stops_forwarding_on_a_connection_that_has_gone_silent() -> None:
@@ -43,7 +22,7 @@ def test_a_follower_stops_forwarding_on_a_connection_that_has_gone_silent() -> N
                 pass
         raise AssertionError("every append went into the silent connection")
 
-    tell(scenario)
+    in_quorum(scenario)
 
 
 def test_appends_under_way_when_a_node_stops_hear_of_it() -> None:
@@ -72,7 +51,7 @@ def test_appends_under_way_when_a_node_stops_hear_of_it() -> None:
             "NotLeaderError",
         }
 
-    tell(scenario)
+    in_quorum(scenario)
 
 
 def test_a_node_starts_whenever_the_replacement_of_its_disk_is_given_up() -> None:
@@ -88,5 +67,5 @@ def test_a_node_starts_whenever_the_replacement_of_its_disk_is_given_up() -> Non
             await cluster.start_all()
             await cluster.converge(within_s=20)
 
-    tell(scenario, ClusterSettings(observers=1, dynamic=True))
+    in_quorum(scenario, ClusterSettings(observers=1, dynamic=True))
     assert outcomes == {"the new disk", "the old disk"}

@@ -1,10 +1,7 @@
 """Whole quorums from seeds: the shipped code under random faults, and the simulation's own invariants."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from fresh_processes import same_in_two_processes
 
 from tests.simulator.seeds import quorum_run, run_seeds
 
@@ -24,18 +21,7 @@ def test_a_seed_has_the_same_trace_in_two_fresh_processes() -> None:
         "from tests.simulator.seeds import quorum_run\n"
         "for seed in (1, 6, 10): print(quorum_run(seed).execute())"
     )
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert "digest=" in outputs[0]
-    assert outputs[0] == outputs[1]
+    assert "digest=" in same_in_two_processes(program)
 
 
 def test_seeds_differ() -> None:
