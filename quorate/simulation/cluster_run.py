@@ -14,7 +14,7 @@ from quorate.simulation.world import Scheduler, Trace, logs_into, run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRunSettings:
-    """The faults of a run. What the cluster and its clients are is for subclasses."""
+    """The faults of a run. Subclasses add the settings of the cluster and its clients."""
 
     faults: FaultSettings = field(default_factory=FaultSettings)
     faults_s: float = 10.0

@@ -273,9 +273,7 @@ def test_a_registration_that_was_removed_and_is_back_is_found() -> None:
         (3, {"t-0"}, "broker 3 has the folder of t-0"),
     ],
 )
-def test_what_is_left_on_a_drained_broker_is_found(
-    broker_id: int, folders: set[str], said: str | None
-) -> None:
+def test_remains_on_a_drained_broker_are_found(broker_id: int, folders: set[str], said: str | None) -> None:
     states = dict(enumerate(image_of(*TOPIC).partitions(ID)))
     wrong = list(still_there(broker_id, "t", states, folders))
     assert bool(wrong) == (said is not None)

@@ -255,7 +255,9 @@ def test_a_folder_that_is_mounted_twice_when_the_faults_end_is_unmounted() -> No
     async def scenario(scene: BrokerScene) -> None:
         node = scene.cluster.nodes[1]
         budget = LossBudget(scene.cluster)
-        faults = DirectoryFaults(scene.cluster, random.Random(1), budget, choose=lambda: node, last=nobody)
+        faults = DirectoryFaults(
+            scene.cluster, random.Random(1), budget, choose=lambda: node, sleep_duration=nobody
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(faults.mount_twice)
             await until(lambda: AGAIN in node.log_dirs, every_s=0.001)
@@ -281,7 +283,7 @@ def test_no_topic_is_created_on_a_directory_that_is_gone() -> None:
         node = next(each for each in cluster.nodes if each is not cluster.leader())
         admin = Administrator(cluster, random.Random(1))
         budget = LossBudget(cluster)
-        faults = DirectoryFaults(cluster, random.Random(1), budget, choose=lambda: node, last=away)
+        faults = DirectoryFaults(cluster, random.Random(1), budget, choose=lambda: node, sleep_duration=away)
         cluster.creating += 1
         await faults.lose()
         assert not gone.is_set(), "a topic is being created"

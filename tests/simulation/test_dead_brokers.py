@@ -357,7 +357,7 @@ def test_a_member_is_told_of_the_next_coordinator_not_of_the_one_that_was_just_k
     in_defaults(1, scenario)
 
 
-def test_who_asks_for_another_coordinator_than_the_lost_one_is_answered_at_once() -> None:
+def test_a_request_for_another_coordinator_than_the_lost_one_is_answered_at_once() -> None:
     async def scenario(scene: BrokerScene) -> None:
         victim = await coordinator_of(scene, scene.cluster.nodes[0], "readers")
         other = next(node for node in scene.cluster.nodes if node is not victim)

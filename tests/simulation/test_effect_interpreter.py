@@ -30,14 +30,14 @@ def cases(function: Callable[..., object]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "function", [EffectInterpreter.do, Driver._carry_out], ids=lambda each: each.__qualname__
+    "function", [EffectInterpreter.carry_out, Driver._carry_out], ids=lambda each: each.__qualname__
 )
 def test_each_effect_has_a_case(function: Callable[..., object]) -> None:
     assert sorted(cases(function)) == sorted(EFFECTS)
 
 
 def test_the_simulated_core_and_the_explorer_have_no_dispatch_of_their_own() -> None:
-    assert CoreInterpreter.do is Interpreter.do is EffectInterpreter.do
+    assert CoreInterpreter.carry_out is Interpreter.carry_out is EffectInterpreter.carry_out
 
 
 def test_a_barrier_of_the_driver_is_one_of_the_core() -> None:

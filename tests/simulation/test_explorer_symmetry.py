@@ -37,7 +37,7 @@ def test_the_states_stood_for_are_those_without_symmetry(bound: Bound) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_so_they_are_in_every_small_bound(name: str) -> None:
+def test_symmetry_omits_no_state_of_a_small_bound(name: str) -> None:
     world = CoreModel(SMALL[name])
     assert reachable(world, symmetric=True) == reachable(world)
 

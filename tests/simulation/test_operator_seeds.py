@@ -44,7 +44,7 @@ def executed(seed: int) -> BrokerRunResult:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_what_operators_were_answered_is_so(part: int) -> None:
+def test_answers_to_operators_are_true(part: int) -> None:
     seeds = SEEDS[part::PARTS]
     assert sum(executed(seed).calls for seed in seeds) > 20 * len(seeds)
 
@@ -63,7 +63,7 @@ def test_a_run_reads_what_the_cluster_commits(monkeypatch: pytest.MonkeyPatch) -
         operated(SEEDS[0]).execute()
 
 
-def test_that_a_broker_is_not_registered_ends_its_removal_and_no_change_of_its_settings() -> None:
+def test_a_missing_registration_ends_its_removal_and_no_change_of_its_settings() -> None:
     """A change whose first attempt was lost, and whose second came after the removal, was taken for done
     (seeds 9316998 and 9318329)."""
     budget: Any = SimpleNamespace(is_one_unregistered=True)

@@ -87,7 +87,7 @@ class StoredState(Protocol):
 
 
 class EffectInterpreter(ABC):
-    """Carries out the effects of one node, and checks each against what one node must keep by itself."""
+    """Carries out the effects of one node, and checks the invariants that a node keeps by itself."""
 
     @property
     @abstractmethod
@@ -104,7 +104,7 @@ class EffectInterpreter(ABC):
         if not condition:
             raise self.violation(invariant)
 
-    def do(self, effect: Effect) -> None:
+    def carry_out(self, effect: Effect) -> None:
         match effect:
             case Persist(state):
                 self._check_election(state)

@@ -1,4 +1,5 @@
-"""Seeds from the command line: run them, say what each one drew, and how to run a failing one again."""
+"""Seeds from the command line: run them, print the settings that each one drew, and the command that repeats
+a failing one."""
 
 import enum
 import gc
@@ -166,7 +167,7 @@ def replay_of(what: Subject, seed: int) -> str:
 
 
 def run_quietly(what: Subject, seeds: Iterable[int]) -> Totals:
-    """Run seeds, count, and note what fails."""
+    """Run seeds. Return their counts and failures."""
     totals = Totals()
     collecting = gc.isenabled()
     gc.disable()

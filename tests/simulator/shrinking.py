@@ -12,7 +12,7 @@ _SHARES: Final = (0.1, 0.25, 0.5, 0.75)
 
 
 class Attempt(Protocol):
-    """Run without some kinds of faults, and only for a share of the time; what went wrong."""
+    """Runs a seed without some kinds of faults, and only for a share of the time. Returns the failure."""
 
     def __call__(
         self, skipped: frozenset[str], share: float, show: Show | None = None

@@ -92,7 +92,7 @@ class OneLeaderPerEpoch(Invariant):
 
 
 class OneVotePerEpoch(Invariant):
-    """Across restarts too."""
+    """The invariant holds across restarts."""
 
     def __init__(self) -> None:
         self._votes: dict[tuple[NodeId, int, Epoch], NodeId] = {}
@@ -121,7 +121,7 @@ class VotesAreDurable(Invariant):
 
 
 class EpochNeverGoesBack(Invariant):
-    """Across restarts too."""
+    """The invariant holds across restarts."""
 
     def __init__(self) -> None:
         self._epochs: dict[tuple[NodeId, int], Epoch] = {}
@@ -324,7 +324,8 @@ class Checker:
     trace: Trace
     found: Callable[[str, SafetyViolation], None]
     voters_of: Callable[[NodeView], Sequence[NodeView | None]] | None = None
-    """The voters by what a node knows, None for one whose disk is lost. By default they are `nodes`."""
+    """Returns the voters as a node knows them, with None for a voter whose disk is lost. By default they are
+    `nodes`."""
     committed: CommittedLog = field(default_factory=CommittedLog)
     broken: bool = False
     invariants: tuple[Invariant, ...] = ()
@@ -360,7 +361,7 @@ class Checker:
 
 
 class WatchedTelemetry(NoTelemetry):
-    """`Telemetry` of one process: what it says is checked and traced."""
+    """`Telemetry` of one process. Its reports are checked and traced."""
 
     __slots__ = ("_checker", "_node", "_role")
 

@@ -55,7 +55,7 @@ class NodeView(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostReplica:
-    """`NodeView` of one whose disk is lost: what it had acknowledged by then."""
+    """`NodeView` of a replica whose disk is lost, with the records that it had acknowledged by then."""
 
     id: NodeId
     folder: str

@@ -22,13 +22,13 @@ from quorate.simulation.world import DiskOperation, DiskSpeed, LinkQuality
 
 class Fault(enum.Enum):
     CRASH = "crash"
-    """A process dies; what it wrote is in the page cache."""
+    """A process dies. Its writes are in the page cache."""
     POWER_LOSS = "power-loss"
     """A host dies."""
     BLACKOUT = "blackout"
     """All hosts die in one instant."""
     CRASH_THEN_POWER_LOSS = "crash-then-power-loss"
-    """A process dies and comes back to what the page cache holds; then the host dies."""
+    """A process dies and starts again from the page cache. Then its host dies."""
     STOP = "stop"
     """A node is stopped in order."""
     PAUSE = "pause"
@@ -125,7 +125,7 @@ class Faults(Generic[Node]):
         self._settings = settings
         self._random = source
         self.counts: dict[Fault, int] = {}
-        self._do: dict[Fault, Callable[[], Awaitable[None]]] = {
+        self._actions: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.CRASH: self._crash,
             Fault.POWER_LOSS: self._power_loss,
             Fault.BLACKOUT: self._blackout,
@@ -151,7 +151,7 @@ class Faults(Generic[Node]):
         }
 
     async def run(self) -> None:
-        kinds = [kind for kind in self._settings.kinds if kind in self._do]
+        kinds = [kind for kind in self._settings.kinds if kind in self._actions]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cluster.supervise, self._random)
             while kinds:
@@ -163,13 +163,13 @@ class Faults(Generic[Node]):
                     continue
                 self.counts[fault] = self.counts.get(fault, 0) + 1
                 self._cluster.trace.add("faults", fault.value)
-                nursery.start_soon(self._do[fault])
+                nursery.start_soon(self._actions[fault])
 
-    async def _last(self) -> None:
+    async def _sleep_duration(self) -> None:
         """Sleep for as long as a fault lasts."""
         await trio.sleep(self._random.expovariate(1 / self._settings.mean_duration_s))
 
-    def _some(self) -> Node:
+    def _draw_node(self) -> Node:
         """Draw a node, mostly the leader: that is where it hurts."""
         leader = self._cluster.leader()
         if leader is not None and self._random.random() < 0.4:
@@ -187,17 +187,17 @@ class Faults(Generic[Node]):
     # Processes and hosts
 
     async def _crash(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         await self._cluster.crash(node, power_loss=False)
-        await self._last()
+        await self._sleep_duration()
         self._start(node)
 
     async def _power_loss(self) -> None:
-        await self._cut_power(self._some())
+        await self._cut_power(self._draw_node())
 
     async def _cut_power(self, node: Node) -> None:
         await self._cluster.crash(node, power_loss=True)
-        await self._last()
+        await self._sleep_duration()
         self._start(node)
 
     async def _blackout(self) -> None:
@@ -213,11 +213,11 @@ class Faults(Generic[Node]):
         self._start(*nodes)
         await trio.sleep(self._random.random() * self._random.choice((0.02, 0.5, 3.0)))
         await self._cluster.crash(*nodes, power_loss=True)
-        await self._last()
+        await self._sleep_duration()
         self._start(*nodes)
 
     async def _crash_at_await(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         if not node.up or not node.alive:
             return
         life = node.life
@@ -225,23 +225,23 @@ class Faults(Generic[Node]):
             await self._cluster.scheduler.wait_passes(node.name, self._random.randint(1, 300))
         if node.life == life:
             await self._cluster.crash(node, power_loss=self._random.random() < 0.5)
-            await self._last()
+            await self._sleep_duration()
             self._start(node)
 
     async def _stop(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         if node.open and node.alive:
             await self._cluster.stop(node)
-            await self._last()
+            await self._sleep_duration()
             self._start(node)
 
     async def _pause(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         if not node.up or not node.alive:
             return
         life = node.life
         self._cluster.scheduler.pause(node.name)
-        await self._last()
+        await self._sleep_duration()
         if node.life == life:
             self._cluster.scheduler.resume(node.name)
 
@@ -252,26 +252,26 @@ class Faults(Generic[Node]):
         cut = self._random.randint(1, len(nodes) - 1)
         left, right = [node.name for node in nodes[:cut]], [node.name for node in nodes[cut:]]
         self._cluster.network.partition(left, right)
-        await self._last()
+        await self._sleep_duration()
         for a in left:
             for b in right:
                 self._cluster.network.heal(a, b)
                 self._cluster.network.heal(b, a)
 
     async def _one_way(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         others = [other for other in self._cluster.nodes if other is not node]
         chosen = others if self._random.random() < 0.5 else [self._random.choice(others)]
         deaf = self._random.random() < 0.5
         links = [(other.name, node.name) if deaf else (node.name, other.name) for other in chosen]
         for source, target in links:
             self._cluster.network.block(source, target)
-        await self._last()
+        await self._sleep_duration()
         for source, target in links:
             self._cluster.network.heal(source, target)
 
     async def _slow_link(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         other = self._other(node)
         quality = LinkQuality(
             latency_min_s=0.001,
@@ -279,70 +279,70 @@ class Faults(Generic[Node]):
             bytes_per_s=self._random.choice((None, 20_000.0)),
         )
         self._cluster.network.set_link(node.name, other.name, quality)
-        await self._last()
+        await self._sleep_duration()
         self._cluster.network.set_link(node.name, other.name, self._cluster.network_settings.link)
 
     async def _flapping(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         other = self._other(node)
         for _ in range(self._random.randint(3, 12)):
             self._cluster.network.partition([node.name], [other.name])
             await trio.sleep(self._random.random() * 0.2)
             self._cluster.network.heal(node.name, other.name)
             self._cluster.network.heal(other.name, node.name)
-            await self._last()
+            await self._sleep_duration()
 
     async def _cut(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         self._cluster.network.cut(node.name, self._other(node).name)
 
     async def _half_open(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         self._cluster.network.half_open(node.name, self._other(node).name)
 
     # Disks and clocks
 
     async def _slow_disk(self) -> None:
-        host = self._some().host
+        host = self._draw_node().host
         host.disk_speed = DiskSpeed(sync_min_s=0.005, sync_max_s=self._random.choice((0.02, 0.2, 1.0)))
-        await self._last()
+        await self._sleep_duration()
         host.disk_speed = DiskSpeed()
 
     async def _slow_node(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         slow = LinkQuality(latency_min_s=0.005, latency_max_s=self._random.choice((0.02, 0.1)))
         others = [other for other in self._cluster.nodes if other is not node]
         node.host.disk_speed = DiskSpeed(sync_min_s=0.005, sync_max_s=0.1)
         for other in others:
             self._cluster.network.set_link(node.name, other.name, slow)
             self._cluster.network.set_link(other.name, node.name, slow)
-        await self._last()
+        await self._sleep_duration()
         node.host.disk_speed = DiskSpeed()
         for other in others:
             self._cluster.network.set_link(node.name, other.name, self._cluster.network_settings.link)
             self._cluster.network.set_link(other.name, node.name, self._cluster.network_settings.link)
 
     async def _write_error(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         node.disk_failing = True
         operation = self._random.choice((DiskOperation.APPEND, DiskOperation.WRITE_AT, DiskOperation.RENAME))
         node.disk.fail(operation, skip=self._random.randint(0, 5))
 
     async def _full_disk(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         node.disk_failing = True
         node.disk.space_left = self._random.choice((0, 100, 4096))
-        await self._last()
+        await self._sleep_duration()
         node.disk.space_left = None
 
     async def _stalled_disk(self) -> None:
-        disk = self._some().disk
+        disk = self._draw_node().disk
         disk.stall()
-        await self._last()
+        await self._sleep_duration()
         disk.release()
 
     async def _sync_error(self) -> None:
-        self._fail_disk(self._some())
+        self._fail_disk(self._draw_node())
 
     def _fail_disk(self, node: Node) -> None:
         node.disk_failing = True
@@ -352,7 +352,7 @@ class Faults(Generic[Node]):
         node.disk.fail(operation, skip=self._random.randint(0, 5))
 
     async def _clock_jump(self) -> None:
-        clock = self._some().host.wall_clock
+        clock = self._draw_node().host.wall_clock
         clock.offset_ms += self._random.choice(self.clock_jumps_ms)
 
     async def _resign(self) -> None:

@@ -149,7 +149,8 @@ class SimulatedCluster(ABC, Generic[Node]):
             self._nursery.cancel_scope.cancel()
 
     def _logged_error(self, line: str) -> None:
-        """An error is for somebody to act on: nothing but a harmed disk gives reason for one."""
+        """Check that the node has a reason to log an error, which asks an operator to act: only a harmed disk
+        is one."""
         name = current_process()
         node = next((each for each in self.nodes if each.name == name), None)
         if node is None or not node.alive:
@@ -164,7 +165,7 @@ class SimulatedCluster(ABC, Generic[Node]):
     # Processes
 
     def start(self, node: Node) -> None:
-        """Begin a process on a node that is down. What comes of it shows later."""
+        """Begin a process on a node that is down. Returns before the process has started."""
         if node.up:
             raise ValueError(f"{node.name} is up already")
         node.life += 1
@@ -225,8 +226,8 @@ class SimulatedCluster(ABC, Generic[Node]):
         await node.ended.wait()
 
     async def crash(self, *nodes: Node, power_loss: bool) -> None:
-        """End processes in one instant, with no last words. With `power_loss` their hosts lose what was not
-        synced, also on nodes whose process had ended before."""
+        """End processes in one instant, without a last message. With `power_loss` their hosts lose all
+        unsynced data, also on nodes whose process had ended before."""
         for node in nodes:
             self.trace.add(node.name, "loses power" if power_loss else "crashes")
             if node.up:
@@ -250,7 +251,8 @@ class SimulatedCluster(ABC, Generic[Node]):
     # After the faults
 
     def heal(self) -> None:
-        """Undo what faults left behind, except that nodes are down. Silent connections stay silent."""
+        """End all faults of network, disks and clocks. Nodes that are down stay down, and silent connections
+        stay silent."""
         self.trace.add("cluster", "heals")
         self.network.heal()
         for source in self.nodes:

@@ -147,7 +147,7 @@ class VoterFaults(Generic[Host]):
                 await self._cluster.scheduler.wait_passes(leader.name, 1)
 
     def lost_ones(self, leader: Host) -> list[ReplicaKey]:
-        """Voters, by what `leader` knows, whose disks are lost: their nodes have others now."""
+        """Return the voters, as `leader` knows them, whose disks are lost: their nodes have other disks now."""
         quorum = leader.electorate
         if quorum is None:
             return []
@@ -156,7 +156,7 @@ class VoterFaults(Generic[Host]):
         return [key for key in keys if key.directory_id not in (None, current[key.id])]
 
     def remove_lost(self) -> None:
-        """Take the vote of a lost disk away, if there is one and somebody to ask."""
+        """Remove the voter of a lost disk, if there is one and a leader to ask."""
         leader = self._cluster.leader()
         if leader is None or self.changing:
             return

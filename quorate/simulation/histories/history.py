@@ -147,7 +147,7 @@ class History:
         check_history(KnownLog(tuple(sorted(starts))), operations).require()
 
     def _check_order(self, found: dict[bytes, int]) -> None:
-        """Sweep over time: what is invoked lies above everything that was acknowledged before."""
+        """Check that each append lies above all appends that were acknowledged before it was invoked."""
         ended = sorted(
             (append for append in self.appends if append.outcome is AppendOutcome.ACKNOWLEDGED),
             key=lambda append: append.ended_at,

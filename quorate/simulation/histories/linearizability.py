@@ -16,7 +16,7 @@ AnswerIn = TypeVar("AnswerIn", contravariant=True)
 
 
 class Unknown(enum.Enum):
-    """The answer of an operation that nobody can tell the outcome of."""
+    """The answer of an operation whose outcome is unknown."""
 
     UNKNOWN = "unknown"
 

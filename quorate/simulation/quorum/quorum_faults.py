@@ -18,12 +18,12 @@ class QuorumFaults(Faults[QuorumNode]):
         self._voters = VoterFaults(
             cluster, source, port=PORT, may_go=lambda voters: not self._voter_is_lost and len(voters) >= 2
         )
-        self._do[Fault.TRANSFER] = self._transfer
-        self._do[Fault.SNAPSHOT] = self._snapshot
+        self._actions[Fault.TRANSFER] = self._transfer
+        self._actions[Fault.SNAPSHOT] = self._snapshot
         if cluster.settings.dynamic:
-            self._do[Fault.VOTERS] = self._voters.change
-            self._do[Fault.LOST_DISK] = self._lost_disk
-            self._do[Fault.DAMAGE] = self._damage_or_nothing
+            self._actions[Fault.VOTERS] = self._voters.change
+            self._actions[Fault.LOST_DISK] = self._lost_disk
+            self._actions[Fault.DAMAGE] = self._damage_or_nothing
 
     async def _transfer(self) -> None:
         leader = self._quorum.leader()
@@ -35,7 +35,7 @@ class QuorumFaults(Faults[QuorumNode]):
         )
 
     async def _snapshot(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         if node.quorum is not None and node.alive:
             quorum = node.quorum
             with self._quorum.scheduler.process(node.name):
@@ -80,7 +80,7 @@ class QuorumFaults(Faults[QuorumNode]):
             await cluster.replace_disk(node)
         finally:
             self._voters.changing = False
-        await self._last()
+        await self._sleep_duration()
         self._start(node)
 
     async def _damage_or_nothing(self) -> None:

@@ -100,7 +100,7 @@ class Scheduler(random.Random):
         """The busy time of all processes together."""
         self.longest_step_seconds = 0.0
         self._awaited: list[tuple[str, list[int], trio.Event]] = []
-        """Processes, how many of their passes are still to come, and who wants to know."""
+        """Processes with the number of their passes that are still to come, and the events to set then."""
         self._passes = 0
         self._pass_time = -1.0
         self._scope = trio.CancelScope()
@@ -210,7 +210,7 @@ class Scheduler(random.Random):
         return True
 
     def stuck(self, reason: str) -> None:
-        """Note where everybody waits, and cancel the program."""
+        """Note where each task waits, and cancel the program."""
         if self._ended:
             # trio's own last tasks may wait for its wake-up socket, which is quicker than any deadline.
             return

@@ -190,8 +190,7 @@ class SimulatedDisk:
         return volume
 
     def mount(self, path: str, volume: "Volume") -> None:
-        """Put back what `unmount` took from there, in the place of whatever is there now. No process may
-        run."""
+        """Put back a folder that `unmount` took from there, in place of the present one. No process may run."""
         self.unmount(path)
         self._names.update(volume.names)
         self._durable_names.update(volume.durable_names)
@@ -284,7 +283,7 @@ class SimulatedDisk:
         self._change(Renamed(old, new), new)
 
     def _rename_folders(self, change: FolderRenamed) -> None:
-        """Move what is pending in a renamed folder along with it: its files stay the same ones."""
+        """Move the pending changes of a renamed folder along with it: its files stay the same."""
         self._folders = {change.path_after(folder) for folder in self._folders}
         pending = {folder: self._name_changes[folder] for folder in sorted(self._name_changes)}
         for folder, changes in pending.items():

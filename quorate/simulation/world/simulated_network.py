@@ -49,7 +49,7 @@ class SimulatedNetwork:
         self.room: int | None = None
         """The number of further connections that listeners allow. None is unlimited."""
         self.on_receive: Callable[[str, str, bytes], None] | None = None
-        """Called for what a receiver gets: source, target, bytes. For traces."""
+        """Called with the source, the target and the bytes that a receiver gets. For traces."""
 
     def for_node(self, name: str) -> "NodeNetwork":
         """Return the network as the node sees it."""
@@ -58,11 +58,11 @@ class SimulatedNetwork:
     # Faults
 
     def set_link(self, source: str, target: str, quality: LinkQuality) -> None:
-        """Latency and rate of what `source` sends to `target` from now on."""
+        """Set the latency and rate of the link from `source` to `target`, from now on."""
         self._links[source, target] = quality
 
     def block(self, source: str, target: str) -> None:
-        """Hold back what `source` sends to `target`, bytes on their way included."""
+        """Hold back all bytes from `source` to `target`, those on their way included."""
         self._blocked[source, target] = None
 
     def partition(self, left: Sequence[str], right: Sequence[str]) -> None:

@@ -26,8 +26,8 @@ from tests.simulator.administration.intents import Intent
 class Answer(enum.Enum):
     DONE = "done"
     ALREADY = "already so"
-    """Refused because there was nothing to do, as by an earlier attempt that the broker made: the image was
-    as was asked for, whoever had changed it."""
+    """Refused because there was nothing to do, perhaps after an earlier attempt of the broker: the image was
+    as requested, by any call."""
     REFUSED = "refused"
     UNKNOWN = "unknown"
     """No answer, or one that does not tell."""

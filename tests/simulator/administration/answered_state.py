@@ -44,7 +44,7 @@ class KeptRecords:
         self._kept.append(_Acknowledged(offset, value))
 
     def deleting(self, below: int) -> None:
-        """A request to delete records begins, whatever its answer."""
+        """Note that a request to delete records begins."""
         self._asked_to_delete_below = max(self._asked_to_delete_below, below)
 
     def not_deleted(self) -> None:
@@ -62,14 +62,14 @@ class KeptRecords:
         self.starts_may_differ = False
 
     def differ(self, one: "Held", other: "Held") -> bool:
-        """Return whether two replicas differ in what they must have in common."""
+        """Return whether two replicas differ in records that both must hold."""
         if not self.starts_may_differ:
             return one != other
         start = max(one.log_start_offset, other.log_start_offset)
         return one.starting_at(start) != other.starting_at(start)
 
     def wrong(self, held: "Held") -> Iterator[str]:
-        """Say what is wrong with a replica that holds this."""
+        """Yield the faults of a replica that holds these records."""
         values = dict(held.records)
         if held.log_start_offset < self.deleted_below:
             yield (

@@ -1,4 +1,4 @@
-"""The rules that committed metadata keeps, whatever administrators ask for, and that brokers keep by it."""
+"""The rules that committed metadata keeps under all requests of administrators, and the brokers with it."""
 
 import uuid
 from collections.abc import Callable, Sequence

@@ -54,7 +54,7 @@ def create_topic(
     assignments: Sequence[Sequence[int]] = (),
     configs: Mapping[str, str] | None = None,
 ) -> Intent:
-    """`replication_factor`: what it comes to, also where `assignments` say so."""
+    """`replication_factor`: the resulting one, also where `assignments` state it."""
     wanted = dict(configs or {})
     resource = ConfigResource(ConfigType.TOPIC, name)
 
@@ -118,7 +118,7 @@ def shrink_topic(name: str, *, count: int) -> Intent:
 
 
 def reassign(name: str, partition_id: int, replicas: tuple[int, ...] | None) -> Intent:
-    """`replicas`: None for the cancellation of what is under way."""
+    """`replicas`: None cancels the reassignment under way."""
 
     def holds(image: MetadataImage) -> bool:
         topic = image.topic(name)

@@ -41,7 +41,7 @@ ROT_CONFIGS: Final = MappingProxyType({"segment.bytes": "400", "index.interval.b
 ROT_VALUES: Final = MappingProxyType(
     {"quorate.log.scrub.interval.ms": "1000", "log.flush.offset.checkpoint.interval.ms": "500"}
 )
-"""Settings of brokers that soon trust what they have, and look at it often."""
+"""Settings of brokers that soon advance their recovery points, and scrub often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class RotSettings:
     """A run in which bits flip."""
 
     mends_itself: bool
-    """`quorate.replica.refetch.damaged`; otherwise an operator has each damaged replica fetched anew."""
+    """`quorate.replica.refetch.damaged`; otherwise an operator has each damaged replica fetched again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class BitRot:
         return False
 
     async def mend(self) -> None:
-        """Have what is damaged fetched anew, until cancelled."""
+        """Have damaged replicas fetched again, until cancelled."""
         while True:
             await trio.sleep(self._random.uniform(0.2, 1.0))
             if self._is_rotten():

@@ -1,4 +1,4 @@
-"""An administrator of a simulated broker cluster, who creates and deletes topics while things go wrong."""
+"""An administrator of a simulated broker cluster that creates and deletes topics under faults."""
 
 import enum
 import random
@@ -62,7 +62,7 @@ class Administrator(Clients[BrokerCluster]):
 
     async def _settled(self) -> None:
         """Wait until no broker is registered with a lost directory, or losing its registration. A partition
-        that was created on such a broker alone would wait for what it lost, and rightly so."""
+        that was created on this broker alone would wait for the lost directory, and rightly so."""
         while not self._cluster.may_create():  # noqa: ASYNC110
             await trio.sleep(0.1)
 
@@ -109,8 +109,8 @@ class Administrator(Clients[BrokerCluster]):
             await trio.sleep(0.2)
 
     async def check(self, *, within_s: float) -> None:
-        """Every node comes to have what was created, and nothing of what was deleted, not even on its disk.
-        Raises `SafetyViolation`."""
+        """Check that every node comes to have all topics that were created, and no trace of those that were
+        deleted, not even on its disk. Raises `SafetyViolation`."""
         if not await holds_within(within_s, lambda: not list(self._wrong())):
             raise SafetyViolation(
                 f"TopicsAreAsAnswered: {within_s:g} s after the last fault {list(self._wrong())}"

@@ -120,7 +120,8 @@ class BrokerHost(VotingNode):
         }
 
     def duplicates(self) -> Iterator[str]:
-        """Yield the folders that are in both of its directories, of which it can't tell the replica."""
+        """Yield the partitions with a folder in both of its directories, where it can't tell which is the
+        replica."""
         if len(self.log_dirs) == 2:
             yield from duplicates(self.disk, *self.log_dirs)
 
@@ -218,7 +219,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         self.creating = 0
         """Topics whose creation was asked for and not answered yet."""
         self.unregistering = 0
-        """Brokers whose registration an operator asked to remove, and no answer said what came of it."""
+        """The number of brokers whose removal an operator asked for, without a known outcome yet."""
         self.has_flipped = False
         """A bit has flipped at rest (`BitRot`)."""
         self.fenced_dead = 0
@@ -229,7 +230,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         return self.nodes
 
     def _logged(self, event: str, fields: LogEntry) -> None:
-        """Check the line against what is so."""
+        """Check the line against the state of the cluster."""
         if event == ROLE_CHANGED:
             self._role_changed(fields)
         elif event == FENCING_THE_DEAD:

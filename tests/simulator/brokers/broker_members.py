@@ -56,7 +56,7 @@ class _Generation:
 
 
 class _NoCoordinatorError(Exception):
-    """Nobody is named: ask again."""
+    """The broker names no coordinator: ask again."""
 
 
 class _CoordinatorLostError(Exception):

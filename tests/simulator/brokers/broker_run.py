@@ -64,7 +64,8 @@ BROKER_FAULTS = (
     Fault.CLOCK_JUMP,
     Fault.RESIGN,
 )
-"""Partition data is not synced on append: what only syncs protect is beyond the budget."""
+"""The faults of brokers. Partition data is not synced on append, so faults against which only syncs protect
+are beyond the budget."""
 
 DIRECTORY_FAULTS = (Fault.LOST_DIRECTORY, Fault.ABSENT_DIRECTORY, Fault.DIRECTORY_TWICE)
 """Additional faults, where brokers have two directories of log.dirs."""
@@ -83,8 +84,10 @@ class BrokerFaults(Faults[BrokerHost]):
         super().__init__(cluster, settings, source)
         self._brokers = cluster
         self._may_lose = budget.take
-        self.directories = DirectoryFaults(cluster, source, budget, choose=self._some, last=self._last)
-        self._do |= {
+        self.directories = DirectoryFaults(
+            cluster, source, budget, choose=self._draw_node, sleep_duration=self._sleep_duration
+        )
+        self._actions |= {
             Fault.LOST_DIRECTORY: self.directories.lose,
             Fault.ABSENT_DIRECTORY: self.directories.take_away,
             Fault.DIRECTORY_TWICE: self.directories.mount_twice,
@@ -101,17 +104,17 @@ class BrokerFaults(Faults[BrokerHost]):
             cluster,
             self.voters,
             source,
-            choose=self._some,
+            choose=self._draw_node,
             may_lose=lambda node: budget.is_spare(node) and budget.take(node),
-            last=self._last,
+            sleep_duration=self._sleep_duration,
         )
         if cluster.settings.voters_in is not VotersIn.CONFIGURATION:
-            self._do[Fault.VOTERS] = self.voters.change
-            self._do[Fault.LOST_DISK] = self.disks.lose
+            self._actions[Fault.VOTERS] = self.voters.change
+            self._actions[Fault.LOST_DISK] = self.disks.lose
 
     def add(self, fault: Fault, do: Callable[[], Awaitable[None]]) -> None:
-        """Do `fault` so, in the place of what it is for any cluster."""
-        self._do[fault] = do
+        """Carry out `fault` by this action, in place of the one for any cluster."""
+        self._actions[fault] = do
 
     async def repair(self) -> None:
         """Let every broker vote again once all is healed. Raises `LivenessViolation`."""
@@ -122,22 +125,22 @@ class BrokerFaults(Faults[BrokerHost]):
             await self.voters.all_vote()
 
     async def _sync_error(self) -> None:
-        if self._may_lose(node := self._some()):
+        if self._may_lose(node := self._draw_node()):
             self._fail_disk(node)
 
     async def _power_loss(self) -> None:
-        if self._may_lose(node := self._some()):
+        if self._may_lose(node := self._draw_node()):
             await self._cut_power(node)
 
     async def _crash_then_power_loss(self) -> None:
-        node = self._some()
+        node = self._draw_node()
         await self._cluster.crash(node, power_loss=False)
         if self._random.random() < 0.5:
             self._start(node)
         await trio.sleep(self._random.random() * self._random.choice((0.02, 0.5, 3.0)))
         if self._may_lose(node):
             await self._cluster.crash(node, power_loss=True)
-        await self._last()
+        await self._sleep_duration()
         self._start(node)
 
 

@@ -1,4 +1,4 @@
-"""A scenario of a broker cluster, step by step, beside producers and consumers who never rest."""
+"""A scenario of a broker cluster, step by step, beside producers and consumers that never rest."""
 
 import random
 from collections.abc import Awaitable, Callable, Mapping

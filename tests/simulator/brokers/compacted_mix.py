@@ -1,4 +1,4 @@
-"""A compacted topic in the mix of a broker cluster's run: its clients, and who moves its replicas."""
+"""A compacted topic in the run of a broker cluster: its clients, and the movers of its replicas."""
 
 import random
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ class CompactedMix:
                 nursery.start_soon(self.mover.run)
 
     def finish(self) -> None:
-        """Let all of them end what they have begun."""
+        """Let all of them complete the work that they have begun."""
         self.clients.finish()
         if self.reassigner is not None:
             self.reassigner.finish()

@@ -82,7 +82,8 @@ class _Missed:
 
 
 class CompactedTopic(PartitionClients):
-    """`finish` lets the producers complete what they have begun. Consumers read on until cancelled."""
+    """`finish` lets the producers complete the batches that they have begun. Consumers read on until
+    cancelled."""
 
     def __init__(self, cluster: BrokerCluster, settings: CompactedSettings, source: random.Random) -> None:
         super().__init__(cluster, COMPACTED, source)

@@ -35,20 +35,20 @@ class DirectoryFaults:
         budget: LossBudget,
         *,
         choose: Callable[[], BrokerHost],
-        last: Callable[[], Awaitable[None]],
+        sleep_duration: Callable[[], Awaitable[None]],
     ) -> None:
         self._cluster = cluster
         self._random = source
         self._choose = choose
         self._budget = budget
-        self._last = last
+        self._sleep_duration = sleep_duration
 
     async def lose(self) -> None:
         """A disk fails for good, and a new one is put in its place."""
         node = await self._down()
         if node is not None and self._budget.is_spare(node) and self._budget.take(node):
             node.disk.unmount(MORE)
-            await self._last()
+            await self._sleep_duration()
         self._start(node)
 
     async def take_away(self) -> None:
@@ -60,7 +60,7 @@ class DirectoryFaults:
         node.away = node.disk.unmount(MORE)
         node.log_dirs = (FOLDER,)
         self._start(node)
-        await self._last()
+        await self._sleep_duration()
         await trio.sleep(self._random.random() * 3)
         await self.restore(node)
 

@@ -34,7 +34,7 @@ class LostDisks:
         *,
         choose: Callable[[], BrokerHost],
         may_lose: Callable[[BrokerHost], bool],
-        last: Callable[[], Awaitable[None]],
+        sleep_duration: Callable[[], Awaitable[None]],
     ) -> None:
         """`may_lose`: whether the partitions can do without what the node has; that is taken then."""
         self._cluster = cluster
@@ -42,7 +42,7 @@ class LostDisks:
         self._random = source
         self._choose = choose
         self._may_lose = may_lose
-        self._last = last
+        self._sleep_duration = sleep_duration
 
     @property
     def voter_is_lost(self) -> bool:
@@ -74,7 +74,7 @@ class LostDisks:
                 self._voters.changing = False
             await self._cluster.crash(*crashed, power_loss=False)
         if behind is None:
-            await self._last()
+            await self._sleep_duration()
         else:
             self._join_up(behind)
         self._start(node)
@@ -82,7 +82,7 @@ class LostDisks:
             await trio.sleep(self._random.random())
             self._start(each)
         if self._random.random() < 0.5:
-            await self._last()
+            await self._sleep_duration()
             self._voters.remove_lost()
 
     def _join_up(self, behind: BrokerHost) -> None:

@@ -59,7 +59,7 @@ class CoreClients:
     _finished: bool = False
 
     def __post_init__(self) -> None:
-        self.swarm.on_step_effect.append(self._see)
+        self.swarm.on_step_effect.append(self._observe)
         self.swarm.plan(0, self._append)
         self.swarm.plan(0, self._read)
 
@@ -113,7 +113,7 @@ class CoreClients:
 
     # --- answers ---
 
-    def _see(self, machine: CoreNode, effect: Effect) -> None:
+    def _observe(self, machine: CoreNode, effect: Effect) -> None:
         match effect:
             case AppendProposal():
                 call = self._by_proposal[effect.proposal]

@@ -40,7 +40,7 @@ class CoreFaults:
         self.counts: dict[CoreFault, int] = {}
         self._asked = 0
         self._over = False
-        self._do: Final[dict[CoreFault, Callable[[random.Random], None]]] = {
+        self._actions: Final[dict[CoreFault, Callable[[random.Random], None]]] = {
             CoreFault.PARTITION: self._partition,
             CoreFault.ONE_WAY: self._one_way,
             CoreFault.FLAPPING: self._flapping,
@@ -60,8 +60,8 @@ class CoreFaults:
             CoreFault.RESIGN: self._resign,
             CoreFault.TRANSFER: self._transfer,
         }
-        self._kinds = [kind for kind in swarm.settings.kinds if kind in self._do]
-        swarm.on_step_effect.append(self._see)
+        self._kinds = [kind for kind in swarm.settings.kinds if kind in self._actions]
+        swarm.on_step_effect.append(self._observe)
         if self._kinds:
             self._plan_next()
 
@@ -81,7 +81,7 @@ class CoreFaults:
             return
         self.counts[kind] = self.counts.get(kind, 0) + 1
         swarm.trace(f"fault: {kind.value}")
-        self._do[kind](source)
+        self._actions[kind](source)
 
     def heal(self) -> None:
         """End all cuts, slowness, pauses, full disks and downtimes, except for nodes that are down for
@@ -118,14 +118,14 @@ class CoreFaults:
 
     # --- helpers ---
 
-    def _some(self, source: random.Random) -> NodeId:
+    def _draw_node(self, source: random.Random) -> NodeId:
         """Draw a node, mostly the leader: that is where it hurts."""
         leader = self._swarm.leader()
         if leader is not None and source.random() < 0.4:
             return leader
         return source.choice(list(self._swarm.nodes))
 
-    def _lasts_ms(self, source: random.Random) -> int:
+    def _draw_duration_ms(self, source: random.Random) -> int:
         return 1 + int(source.expovariate(1 / self._swarm.settings.duration_ms))
 
     def _cut(self, links: list[tuple[NodeId, NodeId]], for_ms: int) -> None:
@@ -149,50 +149,52 @@ class CoreFaults:
         cut = source.randint(0, len(nodes) - 1)
         left, right = nodes[:cut], nodes[cut:]
         links = [(a, b) for a in left for b in right] + [(b, a) for a in left for b in right]
-        self._cut(links, self._lasts_ms(source))
+        self._cut(links, self._draw_duration_ms(source))
 
     def _one_way(self, source: random.Random) -> None:
-        node = self._some(source)
+        node = self._draw_node(source)
         others = [other for other in self._swarm.nodes if other != node]
         if source.random() < 0.5:
             others = others[:1]
         deaf = source.random() < 0.5
-        self._cut([(other, node) if deaf else (node, other) for other in others], self._lasts_ms(source))
+        self._cut(
+            [(other, node) if deaf else (node, other) for other in others], self._draw_duration_ms(source)
+        )
 
     def _flapping(self, source: random.Random) -> None:
-        node, other = self._some(source), source.choice(list(self._swarm.nodes))
+        node, other = self._draw_node(source), source.choice(list(self._swarm.nodes))
         links = [(node, other), (other, node)]
         for _ in range(source.randint(3, 12)):
-            self._swarm.plan(self._lasts_ms(source), self._cut, links, source.randint(1, 200))
+            self._swarm.plan(self._draw_duration_ms(source), self._cut, links, source.randint(1, 200))
 
     def _broken_connection(self, source: random.Random) -> None:
-        node = self._some(source)
+        node = self._draw_node(source)
         if node in self._swarm.running:
             self._swarm.step(node, Unreachable(source.choice(list(self._swarm.nodes))))
 
     def _slow_node(self, source: random.Random) -> None:
-        node = self._some(source)
+        node = self._draw_node(source)
         self._swarm.slow[node] = source.choice((5, 50))
-        self._swarm.plan(self._lasts_ms(source), self._swarm.slow.pop, node, None)
+        self._swarm.plan(self._draw_duration_ms(source), self._swarm.slow.pop, node, None)
 
     def _pause(self, source: random.Random) -> None:
-        node = self._some(source)
+        node = self._draw_node(source)
         if node in self._swarm.running:
             self._swarm.pause(node)
-            self._swarm.plan(self._lasts_ms(source), self._swarm.resume, node)
+            self._swarm.plan(self._draw_duration_ms(source), self._swarm.resume, node)
 
     # --- processes, hosts and disks ---
 
     def _crash(self, source: random.Random) -> None:
-        node = self._some(source)
+        node = self._draw_node(source)
         if self._swarm.nodes[node].core is not None:
             self._swarm.crash(node)
-            self._swarm.start_soon(node, self._lasts_ms(source))
+            self._swarm.start_soon(node, self._draw_duration_ms(source))
 
     def _power_loss(self, source: random.Random) -> None:
-        node = self._some(source)
+        node = self._draw_node(source)
         self._swarm.lose_power(node)
-        self._swarm.start_soon(node, self._lasts_ms(source))
+        self._swarm.start_soon(node, self._draw_duration_ms(source))
 
     def _blackout(self, source: random.Random) -> None:
         for node in self._swarm.nodes:
@@ -200,18 +202,18 @@ class CoreFaults:
             self._swarm.start_soon(node, source.randint(0, 200))
 
     def _write_error(self, source: random.Random) -> None:
-        self._swarm.failing[self._some(source)] = CoreFault.WRITE_ERROR
+        self._swarm.failing[self._draw_node(source)] = CoreFault.WRITE_ERROR
 
     def _sync_error(self, source: random.Random) -> None:
-        self._swarm.failing[self._some(source)] = CoreFault.SYNC_ERROR
+        self._swarm.failing[self._draw_node(source)] = CoreFault.SYNC_ERROR
 
     def _full_disk(self, source: random.Random) -> None:
-        node = self._some(source)
+        node = self._draw_node(source)
         self._swarm.failing[node] = CoreFault.FULL_DISK
-        self._swarm.plan(self._lasts_ms(source), self._swarm.failing.pop, node, None)
+        self._swarm.plan(self._draw_duration_ms(source), self._swarm.failing.pop, node, None)
 
     def _bit_flip(self, source: random.Random) -> None:
-        swarm, node = self._swarm, self._some(source)
+        swarm, node = self._swarm, self._draw_node(source)
         machine = swarm.nodes[node]
         if machine.disk.synced == 0 or node in swarm.retired or not self._may_lose(machine.key):
             return
@@ -224,7 +226,7 @@ class CoreFaults:
         swarm.lost_keys.append(machine.key)
 
     def _lost_disk(self, source: random.Random) -> None:
-        node = self._some(source)
+        node = self._draw_node(source)
         if node not in self._swarm.retired and self._may_lose(self._swarm.nodes[node].key):
             self._replace(node, source)
 
@@ -234,7 +236,7 @@ class CoreFaults:
         swarm.wipe(node)
         swarm.invariants.check_durability(swarm.nodes[node])
         swarm.trace(f"node {node} has a new disk, {swarm.nodes[node].key.directory_id}")
-        swarm.start_soon(node, self._lasts_ms(source))
+        swarm.start_soon(node, self._draw_duration_ms(source))
 
     # --- what operators ask for ---
 
@@ -255,7 +257,7 @@ class CoreFaults:
             self._swarm.step(node, TransferLeadership(source.choice(list(self._swarm.nodes))))
 
     def _snapshot(self, source: random.Random) -> None:
-        node = self._some(source)
+        node = self._draw_node(source)
         if node in self._swarm.running:
             self._swarm.take_snapshot(node)
             if node in self._swarm.running and source.random() < 0.6:
@@ -309,7 +311,7 @@ class CoreFaults:
         self.ask(node, RemoveVoter(lost_voters[0]))
         return False
 
-    def _see(self, machine: CoreNode, effect: Effect) -> None:
+    def _observe(self, machine: CoreNode, effect: Effect) -> None:
         if isinstance(effect, TransferEnded) or (
             isinstance(effect, RoleChanged) and effect.role is not Role.LEADER
         ):

@@ -328,11 +328,11 @@ class CoreSwarm(CoreWorld):
 
     # --- effects ---
 
-    def _do(self, machine: CoreNode, effect: Effect) -> None:
+    def _carry_out_one(self, machine: CoreNode, effect: Effect) -> None:
         kind = type(effect)
         if kind in _APPENDS:
             self._fail_append(machine)
-        super()._do(machine, effect)
+        super()._carry_out_one(machine, effect)
         if isinstance(effect, AppendVoters):
             offset = Offset(len(machine.disk.entries) - 1)
             self.voter_sets.append((offset, effect.voters))

@@ -130,7 +130,7 @@ class CoreWorld:
     # --- what can be made to happen ---
 
     def start(self, node: NodeId) -> tuple[Effect, ...]:
-        """Start it, or restart it from its disk. What recovery read is durable before the first step."""
+        """Start a node, or restart it from its disk. Recovered data is durable before the first step."""
         machine = self.nodes[node]
         machine.disk.synced = machine.disk.end_offset
         machine.incarnation += 1
@@ -161,7 +161,7 @@ class CoreWorld:
             self._carry_out(machine, effects)
         else:
             for effect in effects[:effects_done]:
-                self._do(machine, effect)
+                self._carry_out_one(machine, effect)
         return effects
 
     def crash(self, node: NodeId, *, keep: int | None = None) -> None:
@@ -191,8 +191,8 @@ class CoreWorld:
         return name if name >= 0 else tuple(self.nodes)[-2 - name]
 
     def _bootstrap_of(self, node: NodeId) -> tuple[Endpoint, ...]:
-        """The first voters. Who comes back with a new disk gets all nodes: maybe none of the first is a
-        voter any more."""
+        """Return the bootstrap servers of a node: the first voters. A node with a new disk gets all nodes,
+        because perhaps none of the first voters is one now."""
         if not self.bootstrap or node not in self.wiped:
             return self.bootstrap
         return tuple(endpoint_of(each) for each in self.nodes)
@@ -294,16 +294,16 @@ class CoreWorld:
 
     def _carry_out(self, machine: CoreNode, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            self._do(machine, effect)
+            self._carry_out_one(machine, effect)
         self.invariants.stepped(machine, voters_changed=self._voters_changed)
         self._voters_changed = False
 
-    def _do(self, machine: CoreNode, effect: Effect) -> None:
+    def _carry_out_one(self, machine: CoreNode, effect: Effect) -> None:
         if self.on_effect is not None:
             self.on_effect(machine.id, effect)
         if type(effect) in _VOTERS_MAY_CHANGE:
             self._voters_changed = True
-        self._interpreters[machine.id].do(effect)
+        self._interpreters[machine.id].carry_out(effect)
 
     def send(self, message: Message) -> None:
         self.in_flight.append(self._addressed(message))

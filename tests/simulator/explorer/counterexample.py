@@ -9,7 +9,7 @@ from tests.simulator.explorer.model import Action, Broken, Model, State, Violati
 
 
 def lines_of(model: Model[Action], violation: Violation[Action]) -> Iterator[str]:
-    """Yield a line for each action, and for what it changes."""
+    """Yield a line for each action, and for each change that it makes."""
     yield f"BROKEN: {violation.invariant}"
     if not violation.path:
         yield f"It happens on the way to {model.beginning}."

@@ -1,4 +1,4 @@
-"""A model to explore: its states, the actions in each, and what both are called."""
+"""A model to explore: its states, the actions in each, and the words for both."""
 
 import enum
 from abc import ABC, abstractmethod
@@ -50,7 +50,7 @@ class Table(Generic[T]):
         return number
 
     def mapped(self, change: Callable[[T], T]) -> Memo[int, int]:
-        """Return the numbers of what `change` makes of each thing, by its number."""
+        """Return, for each thing's number, the number of the thing that `change` makes of it."""
         return Memo(lambda number: self.number(change(self[number])))
 
     def __getitem__(self, number: int) -> T:
@@ -119,15 +119,15 @@ class Model(ABC, Generic[Action]):
         return None
 
     def violations_of_all(self) -> Iterator[tuple[str, Action, Callable[[State], bool]]]:
-        """Yield what shows only when all states are known: the invariant, an action that breaks it, and a
-        function that returns whether it does in a state."""
+        """Yield the violations that show only when all states are known: the invariant, an action that breaks
+        it, and a function that returns whether it does in a state."""
         yield from ()
 
     # --- in words ---
 
     @property
     def beginning(self) -> str:
-        """Return what the initial state is called."""
+        """Return the name of the initial state."""
         return "the initial state"
 
     @abstractmethod

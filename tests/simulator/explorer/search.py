@@ -33,9 +33,8 @@ def explore(
     progress: Callable[[int, int, int], None] | None = None,
     symmetric: bool = True,
 ) -> Found[Action]:
-    """Visit what can be reached. `progress` gets (states, transitions, depth) after each level.
-
-    Memory: about 300 bytes per state, and what the model keeps in its tables."""
+    """Visit all reachable states. `progress` gets (states, transitions, depth) after each level. A state
+    takes about 300 bytes of memory, besides the model's tables."""
 
     async def search() -> Found[Action]:
         try:

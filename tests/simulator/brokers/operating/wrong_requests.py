@@ -2,7 +2,7 @@
 nothing."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -56,10 +56,11 @@ async def ask_wrongly(operator: OperatorClient) -> None:
         )
 
 
-Cases = Mapping[str, tuple[ErrorCode, Send]]
+Cases = dict[str, tuple[ErrorCode, Send]]
+"""Requests by what they ask for, each with the code that it must be answered with."""
 
 
-def wrong_creations(name: str) -> dict[str, tuple[ErrorCode, Send]]:
+def wrong_creations(name: str) -> Cases:
     """Wrong requests for a topic of that name, and one that is right and only validates, with the code of
     each."""
     right = NewTopic(name=name, partitions=1, replication_factor=2)
@@ -101,7 +102,7 @@ def _creation(topic: NewTopic, *, validate_only: bool = False) -> Send:
     return partial(requests.create_topic, topic=topic, validate_only=validate_only)
 
 
-def wrong_in_general() -> dict[str, tuple[ErrorCode, Send]]:
+def wrong_in_general() -> Cases:
     """Wrong requests that need no topic."""
     missing = ErrorCode.unknown_topic_or_partition
     nobody = ConfigResource(ConfigType.BROKER, str(_NOBODY))
@@ -183,7 +184,7 @@ def wrong_in_general() -> dict[str, tuple[ErrorCode, Send]]:
     }
 
 
-def wrong_of(topic: OwnTopic) -> dict[str, tuple[ErrorCode, Send]]:
+def wrong_of(topic: OwnTopic) -> Cases:
     """Wrong requests for a topic that is there."""
     name = topic.name
     assignment = ErrorCode.invalid_replica_assignment

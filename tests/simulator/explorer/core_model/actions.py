@@ -131,7 +131,7 @@ class Transitions:
         self.crashed = Memo(self._crash)
         """The machine after a crash that keeps so many batches: (machine, batches)."""
         self.stale = self.packets.mapped(_as_stale)
-        """The packet as one that nobody waits for."""
+        """The packet as one whose sender waits for no answer."""
         self.own_events = Memo(self._own_events)
         """The events of a machine as `enabled`, but for a leader's requests."""
 
@@ -190,7 +190,7 @@ class Transitions:
     def _crash_point(
         self, crash_point: CrashPoint
     ) -> tuple[NodeDisk, tuple[int, ...], tuple[Observation, ...]]:
-        """Return the crash's result. Nobody waits for the answers to a crashed node's requests."""
+        """Return the crash's result. Requests of a crashed node get no awaited answer."""
         sent = (
             self.stale[self.packets.number(packet)]
             if isinstance(packet.message, Request)

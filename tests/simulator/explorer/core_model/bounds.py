@@ -12,7 +12,7 @@ class Budget(enum.IntEnum):
     """The events that may happen a limited number of times on the way to any state."""
 
     CRASHES = 0
-    """Processes killed; what was written survives. Also between two effects of a step."""
+    """Processes killed, also between two effects of a step. Written data survives."""
     POWER_LOSSES = 1
     """Nodes that lose their unsynced data, or the end of it."""
     LOSSES = 2

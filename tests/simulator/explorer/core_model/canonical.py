@@ -51,7 +51,8 @@ def _with_correlation(message: Message, in_flight: Mapping[NodeId, int]) -> Mess
 
 
 def settle(core: Core, before: Mapping[NodeId, int]) -> tuple[NodeId, ...]:
-    """Number what is in flight; return the peers whose request of before the step is in flight no more."""
+    """Number the requests in flight. Return the peers whose request from before the step is no longer in
+    flight."""
     node = core._node
     forgotten = tuple(sorted(peer for peer in before if node.in_flight.get(peer) != CURRENT))
     for peer in node.in_flight:

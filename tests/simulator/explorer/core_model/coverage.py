@@ -52,8 +52,6 @@ LOCAL: Final = (
 )
 KINDS: Final = (*MESSAGES, *TIMERS, *LOCAL)
 
-ELECTING: Final = (Role.PROSPECTIVE, Role.CANDIDATE)
-
 UNREACHABLE: Final[Mapping[Pair, str]] = {
     **{
         (role, _timer(kind)): "only a leader arms it, and who stops leading cancels it"

@@ -23,7 +23,7 @@ from tests.simulator.explorer.core_model.machine import (
 
 @dataclass(frozen=True, slots=True)
 class ReadIndexCall:
-    """A read index that somebody asked for."""
+    """A request for a read index."""
 
     node: NodeId
     read_round: int
@@ -38,14 +38,14 @@ class Past:
     committed: History = ()
     """The longest prefix that any node ever called committed."""
     leaders: tuple[tuple[Epoch, NodeId], ...] = ()
-    """The leaders of epochs in which somebody may still lead or follow, in order."""
+    """The leaders of epochs in which a node may still lead or follow, in order."""
     reads: tuple[ReadIndexCall, ...] = ()
 
 
 def seen(
     past: Past, node: int, observations: Sequence[Observation], machines: Sequence[Machine], static: VoterSet
 ) -> Past:
-    """The past after `machines[node]` did what `observations` say. Raises SafetyViolation."""
+    """Return the past after these observations of `machines[node]`. Raises SafetyViolation."""
     machine = machines[node]
     key = machine.key.id
     for observation in observations:

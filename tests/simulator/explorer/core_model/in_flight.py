@@ -1,4 +1,4 @@
-"""Messages under way: what becomes of them when nobody waits any more."""
+"""Messages under way, and their fate when their sender stops waiting."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.simulator.explorer.model import Memo
 
 
 class InFlight(Transitions):
-    """`reduce`: leave out answers that nobody waits for."""
+    """`reduce`: leave out answers that no node waits for."""
 
     def __init__(self, bound: Bound, *, core: CoreFactory = Core, reduce: bool = True) -> None:
         super().__init__(bound, core=core)
@@ -28,7 +28,7 @@ class InFlight(Transitions):
         return self._index[self.packets[packet].message.destination]
 
     def settled(self, packets: list[int]) -> list[int]:
-        """Drop the answers that nobody waits for, which do nothing (see `heeded_answers`)."""
+        """Drop the answers that no node waits for, which do nothing (see `heeded_answers`)."""
         if not self.reduce:
             return packets
         return [packet for packet in packets if not _is_stale_answer(self.packets[packet])]
@@ -36,7 +36,7 @@ class InFlight(Transitions):
     def forget(
         self, node: int, peers: tuple[NodeId, ...], packets: list[int], machines: list[int]
     ) -> list[int]:
-        """The node waits no more for what it asked these peers."""
+        """Mark the node's requests to these peers as no longer awaited."""
         here = self.names[node]
         after = []
         for packet in packets:
@@ -76,8 +76,8 @@ class InFlight(Transitions):
         return here not in self._parked_at[machines[self._index[there]]]
 
     def heeded_answers(self) -> Iterator[tuple[int, Action]]:
-        """Machines that heed an answer which they don't wait for. There must be none: it is what makes it
-        right to leave such answers out. To be asked when all states are known."""
+        """Yield the machines that act on an answer for which they don't wait. There must be none, because
+        such answers are left out. Call it when all states are known."""
         stale = [
             (number, self.destination(number))
             for number in range(len(self.packets))

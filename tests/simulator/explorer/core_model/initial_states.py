@@ -132,7 +132,7 @@ def rivals(director: Director) -> None:
 
 
 def elected(director: Director) -> None:
-    """The first node leads epoch 1; everybody has its LeaderChange record and waits for more."""
+    """The first node leads epoch 1. Every node has its LeaderChange record and waits for more."""
     cold(director)
     director.settle()
     if director.role(0) is not Role.LEADER:  # a sole voter needs no timer
@@ -142,7 +142,7 @@ def elected(director: Director) -> None:
 
 
 def premature(director: Director) -> None:
-    """The first node led epoch 1, but nobody has its LeaderChange record, and it is down; the second asks
+    """The first node led epoch 1 and is down. No other node has its LeaderChange record, and the second asks
     for votes."""
     cold(director)
     director.settle()
@@ -173,8 +173,8 @@ def short_candidate(director: Director) -> None:
 
 
 def wooed(director: Director) -> None:
-    """The leader has a new record that nobody else has; the second node has lost touch with it, and the
-    last asks that one for its vote."""
+    """The leader alone has a new record. The second node has lost touch with it, and the last one asks the
+    second for its vote."""
     elected(director)
     director.lose_touch(1)
     director.fire(director.last, TimerKind.FETCH)
@@ -182,7 +182,7 @@ def wooed(director: Director) -> None:
 
 
 def diverged(director: Director) -> None:
-    """The first node led epoch 1, appended records that nobody else got, and is down; the second asks for
+    """The first node led epoch 1, appended records that no other node got, and is down. The second asks for
     votes."""
     elected(director)
     director.propose(0)
@@ -234,7 +234,7 @@ def dynamic(director: Director) -> None:
 
 
 def undone_change(director: Director) -> None:
-    """Start as diverged, but the record that nobody else got is a change of the voters."""
+    """Start as diverged, but the record that no other node got is a change of the voters."""
     dynamic(director)
     director.happens(0, ChangeVoters(0, RemoveVoter(director.world.voter(director.world.names[-1]).key)))
     director.settle(0)

@@ -54,7 +54,7 @@ TRANSITIONS: Final[Mapping[Role, tuple[Role, ...]]] = {
     Role.RESIGNED: (Role.UNATTACHED, Role.FOLLOWER),
 }
 """The table of docs/reference/kraft-rules.md#roles, independent of the core's own. Every role may also begin
-anew."""
+again."""
 
 
 @dataclass(slots=True)

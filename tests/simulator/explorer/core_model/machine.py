@@ -199,7 +199,7 @@ class StepOutcome:
     sent: tuple[Packet, ...] = ()
     observations: tuple[Observation, ...] = ()
     forgotten: tuple[NodeId, ...] = ()
-    """Peers whose answers to what was asked before are not waited for any more."""
+    """Peers whose answers to earlier requests are no longer awaited."""
     crash_points: tuple[CrashPoint, ...] = ()
     effects: tuple[Effect, ...] = ()
     broken: str = ""

@@ -1,4 +1,4 @@
-"""Nodes under other names: whatever names a node, said again with the names exchanged."""
+"""Nodes under other names: all values that name a node, with the names exchanged."""
 
 from collections.abc import Mapping
 from dataclasses import replace

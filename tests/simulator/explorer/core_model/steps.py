@@ -23,11 +23,11 @@ from tests.simulator.explorer.core_model.interpreter import Interpreter
 from tests.simulator.explorer.core_model.machine import Machine, Packet, StepOutcome
 
 Make = Callable[[Machine], Core]
-"""A core from what is stored."""
+"""Makes a core from a machine's stored data."""
 
 
 def start(machine: Machine, make: Make) -> StepOutcome:
-    """Start it, or restart it. What recovery read is synced before the first step."""
+    """Start or restart a machine. Recovered data is synced before the first step."""
     disk = machine.disk
     disk = replace(disk, synced=disk.end_offset)
     core = make(replace(machine, disk=disk))
@@ -102,7 +102,7 @@ def _carry_out(
                     f"the high watermark goes up, not from {high_watermark} to {effect.high_watermark}",
                 )
                 high_watermark = effect.high_watermark
-            interpreter.do(effect)
+            interpreter.carry_out(effect)
         interpreter.check(before)
     except (SafetyViolation, InvariantError) as violation:
         return StepOutcome(machine, effects=effects, broken=str(violation))

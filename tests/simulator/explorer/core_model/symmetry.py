@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.simulator.explorer.core_model.world import World
 
 _BY_ITSELF = ("lose", "crash", "power")
-"""Events that happen to a node whatever the core says."""
+"""Events that happen to a node without its core."""
 
 
 class Symmetry:

@@ -64,7 +64,7 @@ class World(InFlight):
     # --- the beginning ---
 
     def down(self) -> State:
-        """Everybody is down, with empty disks; and no bound counts yet."""
+        """Return the state in which every node is down, with an empty disk. No bound counts yet."""
         self.epoch_max = self.batches_max = self.in_flight_max = 10**6
         machines = tuple(
             self.machines.number(Machine(ReplicaKey(each, DIRECTORY), None, NodeDisk()))
@@ -89,7 +89,7 @@ class World(InFlight):
         return [(number, self.packets[number]) for number in state[self._end :]]
 
     def happens(self, state: State, node: int, event: Event) -> State:
-        """Apply one event, whatever the budgets. For initial states. Raises Broken."""
+        """Apply one event at no cost to the budgets. For initial states. Raises Broken."""
         number = self.events.number(event)
         transition = self.stepped[state[_MACHINES + node], number]
         return self._after(Action("step", node, number), state, transition)
@@ -107,7 +107,7 @@ class World(InFlight):
     def _after(
         self, action: Action, state: State, transition: Transition, *, taken: int | None = None
     ) -> State:
-        return next(self._went(action, state, transition, state[0], taken=taken))[1]
+        return next(self._apply(action, state, transition, state[0], taken=taken))[1]
 
     def falls(self, state: State, node: int) -> State:
         """A process crash. For initial states."""
@@ -143,10 +143,10 @@ class World(InFlight):
                 continue
             transition = self.received[number, packet]
             action = Action("deliver", node, packet)
-            yield from self._went(action, state, transition, budgets, taken=packet)
+            yield from self._apply(action, state, transition, budgets, taken=packet)
             if left[Budget.DUPLICATES]:
                 spent = self._spent[budgets, Budget.DUPLICATES]
-                yield from self._went(Action("repeat", node, packet), state, transition, spent)
+                yield from self._apply(Action("repeat", node, packet), state, transition, spent)
             if can_crash and transition.crash_points:
                 yield from self._crashes_midway(action, state, transition, taken=packet)
 
@@ -154,7 +154,7 @@ class World(InFlight):
             each = self.machines[number]
             if each.core is None:
                 transition, action = self.started[number], Action("start", node)
-                yield from self._went(action, state, transition, budgets)
+                yield from self._apply(action, state, transition, budgets)
                 if can_crash and transition.crash_points:
                     yield from self._crashes_midway(action, state, transition)
                 continue
@@ -166,7 +166,7 @@ class World(InFlight):
                 spent = budgets if cost == FREE else self._spent[budgets, cost]
                 action = Action("step", node, event)
                 transition = self.stepped[number, event]
-                yield from self._went(action, state, transition, spent)
+                yield from self._apply(action, state, transition, spent)
                 if can_crash and transition.crash_points and spent == budgets:
                     yield from self._crashes_midway(action, state, transition)
             if can_crash:
@@ -181,7 +181,7 @@ class World(InFlight):
                     yield Action("power", node, keep=keep), self._fallen(state, node, down, spent)
 
     def enabled(self, number: int, left: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-        """(event, cost) of what may happen to a machine by itself."""
+        """Yield (event, cost) for the events that may happen to a machine by itself."""
         yield from self.own_events[number]
         if self.machines[number].up.role is Role.LEADER:
             if left[Budget.APPENDS]:
@@ -205,7 +205,7 @@ class World(InFlight):
 
     # --- what it comes to ---
 
-    def _went(
+    def _apply(
         self,
         action: Action,
         state: State,
@@ -236,7 +236,7 @@ class World(InFlight):
             if isinstance(event, ReadIndex):
                 asked = invariants.asked_to_read(self.pasts[past], self.names[node], event.read_round)
                 past = self.pasts.number(asked)
-        past = self._see(action, past, transition.observations, machines, state[_MACHINES + node])
+        past = self._observe(action, past, transition.observations, machines, state[_MACHINES + node])
         packets.sort()
         yield action, (budgets, past, *machines, *packets)
 
@@ -263,7 +263,7 @@ class World(InFlight):
             machines, packets = self._parts(state, without=taken)
             disk = replace(disk, synced=disk.end_offset)
             down = machines[node] = self.machines.number(self.machines[number].down(disk))
-            past = self._see(here, state[1], observations, machines, number)
+            past = self._observe(here, state[1], observations, machines, number)
             fallen = self._fallen((budgets, past, *machines, *packets, *sent), node, down, budgets)
             if len(fallen) - self._end > self.in_flight_max or self._is_high(down):
                 self.cut += 1
@@ -289,7 +289,7 @@ class World(InFlight):
         machines, packets = self._parts(state, without=packet)
         return (budgets, state[1], *machines, *packets)
 
-    def _see(
+    def _observe(
         self,
         action: Action,
         past: int,

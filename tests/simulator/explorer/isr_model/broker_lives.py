@@ -1,4 +1,4 @@
-"""Brokers and the controller: registrations, heartbeats, and what the controller waits for."""
+"""Brokers and the controller: registrations, heartbeats, and the marks for which the controller waits."""
 
 from dataclasses import replace
 
@@ -139,7 +139,7 @@ def _mark(scene: Scene, broker_id: int, mark: int) -> None:
 
 
 def forget_mark(scene: Scene, broker_id: int, *, everything: bool = False) -> None:
-    """The controller forgets for what it lets the broker wait, or all that it waits for."""
+    """Drop the broker's own mark, or all of its marks: the controller waits for them no longer."""
 
     def unmarked(machine: ExploredBroker) -> ExploredBroker:
         if machine.process is None or not machine.process.owed:

@@ -67,7 +67,7 @@ _MAX_BYTES: Final = 1 << 20
 
 class _Replica(PartitionReplica):
     async def load_producers(self) -> None:
-        """Nobody produces idempotently here."""
+        """Do nothing: no producer here is idempotent."""
 
 
 class _Unsent:
@@ -82,7 +82,7 @@ def _uncut(partition: PartitionReplica, offset: Offset) -> AbstractAsyncContextM
 
 
 class StepClock(trio.abc.Clock):
-    """Trio's clock while states are explored: it says what the step at hand says."""
+    """Trio's clock while states are explored: its time is that of the step at hand."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -112,7 +112,7 @@ class BrokerSteps:
         self._min_isrs = Memo(self._min_isr)
         """min.insync.replicas in an image."""
         self._contexts = Memo(self._context)
-        """What the replica of a broker has while its newest image is this one: (broker, image)."""
+        """The context of a broker's replica with this newest image: (broker, image)."""
         self._failures = Failures()
         self._failures.subscribe(Failure, _no_failure)
 
@@ -187,7 +187,7 @@ class BrokerSteps:
     # Following
 
     def ask(self, machine: ExploredBroker) -> tuple[ExploredBroker, tuple[int, FetchPartition]]:
-        """Send the next fetch; to whom, and what it asks for."""
+        """Send the next fetch. Return the leader and the request."""
         process, replica = self._begin(machine)
         role = process.role
         assert isinstance(role, FollowerState)
@@ -387,7 +387,7 @@ class BrokerSteps:
         return replace(machine, folders=folders, process=process)
 
     def killed(self, machine: ExploredBroker) -> ExploredBroker:
-        """Kill the process. The page cache outlives it, checkpoints have what they had."""
+        """Kill the process. The page cache outlives it, and checkpoints keep their content."""
         folders = machine.written_back(high_watermark=False, synced=False)
         return replace(machine, folders=folders, process=None)
 

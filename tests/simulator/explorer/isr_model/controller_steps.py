@@ -50,7 +50,7 @@ _SIZE = 128
 
 
 class _RecordedChores(Chores):
-    """Notes what was begun, so that it can be begun again on another image."""
+    """Notes the chores that were begun, to begin them again on another image."""
 
     def __init__(self, image: MetadataImage, calls: tuple[Call, ...]) -> None:
         super().__init__(image, static={}, size=_SIZE)
@@ -138,7 +138,7 @@ class ControllerSteps:
     """Pure: every method decides from the state that it is given."""
 
     def __init__(self, images: Images, *, at_once: bool) -> None:
-        """`at_once`: what an operation leaves to be done is done in its step, as in a small cluster."""
+        """`at_once`: the chores of an operation are done in its step, as in a small cluster."""
         self._images = images
         self._at_once = at_once
 
@@ -147,7 +147,7 @@ class ControllerSteps:
         return self._images[state.image]
 
     def _append(self, state: ControlState, groups: Groups, *, departure: Departure | None = None) -> Decision:
-        """Commit the groups, and begin what follows from them."""
+        """Commit the groups, and begin the chores that follow."""
         tenure = _Tenure(self._images, state)
         tenure.append(groups)
         if departure is not None:
@@ -165,7 +165,7 @@ class ControllerSteps:
         return tenure.decision()
 
     def take_over(self, state: ControlState) -> Decision:
-        """Another controller becomes active. Of chores it knows what the metadata says."""
+        """Another controller becomes active. It knows only the chores that the metadata shows."""
         tenure = _Tenure(self._images, ControlState(state.image))
         tenure.chores.repair()
         if self._at_once:

@@ -80,7 +80,7 @@ class Process:
         return replace(self, role=_copied_role(self.role), log=None if self.log is None else self.log.copy())
 
     def key(self) -> tuple[object, ...]:
-        """Return what tells it from processes that behave differently."""
+        """Return a key that equals those of processes that behave alike."""
         log = self.log
         return (
             self.incarnation,
@@ -167,8 +167,7 @@ def with_folder(
 
 
 def _copied_role(role: LeaderState | FollowerState | None) -> LeaderState | FollowerState | None:
-    """Return a role of its own. What is immutable in it, a pending proposal above all, stays the same
-    object."""
+    """Return a copy of the role. Its immutable parts, a pending proposal above all, stay the same objects."""
     if role is None:
         return None
     twin = copy.copy(role)

@@ -24,7 +24,7 @@ _RESOURCE: Final = ConfigResource(ConfigType.TOPIC, TOPIC)
 
 
 def incarnation_id(broker_id: int, life: int) -> uuid.UUID:
-    """Return what a process registers as."""
+    """Return the incarnation id with which a process registers."""
     return uuid.UUID(int=(1 << 64) + 1000 * broker_id + life)
 
 

@@ -26,7 +26,7 @@ class IsrAction(NamedTuple):
 
 
 def possible_actions(scene: Scene) -> Iterator[IsrAction]:
-    """Yield what may happen. Some of it comes to nothing."""
+    """Yield the possible actions. Some of them change nothing."""
     left, image, bound = scene.left, scene.image, scene.tables.bound
     if not scene.controlling.calls:
         waiting = [number for number in scene.packets if is_parked(scene.tables.packets[number])]

@@ -29,7 +29,7 @@ class Budget(enum.IntEnum):
     GIVEN_UP = 7
     """Connections that break: no answer comes, and the request may still arrive, or has."""
     TAKEOVERS = 8
-    """Controllers that take over, and know of chores what the metadata says."""
+    """Controllers that take over, and know only the chores that the metadata shows."""
     UNREGISTRATIONS = 9
     REASSIGNMENTS = 10
     """New targets, and cancellations."""
@@ -39,7 +39,7 @@ class Budget(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrBound:
-    """An exhaustive exploration: what it begins with, and all that may follow within these limits."""
+    """An exhaustive exploration: an initial state, and all that may follow within these limits."""
 
     budgets: tuple[int, ...] = counts_of(Budget, {})
     brokers: int = 3

@@ -20,13 +20,14 @@ class IsrPast(NamedTuple):
 
     committed: Values = ()
     floor: int = 0
-    """The leader epoch of the last unclean election: what leaders of older epochs commit then is lost."""
+    """The leader epoch of the last unclean election. Records that leaders of older epochs commit afterwards
+    are lost."""
     hurt: tuple[tuple[int, int], ...] = ()
-    """(broker, life) of brokers whose disk has lost something in or after that life of theirs: nobody can
-    know it until a later one registers."""
+    """(broker, life) of brokers whose disk has lost something in or after that life. The controller can't
+    know it until a later life registers."""
     spoiled: frozenset[int] = frozenset()
-    """Brokers that have lost, or may have lost, what they had when they joined the ISR, or that an operator
-    unregistered: nobody else has to count on them."""
+    """Brokers that may have lost records that they had when they joined the ISR, or that an operator
+    unregistered. The others must not count on them."""
 
     def damaged(self, broker_id: int, life: int) -> "IsrPast":
         """The broker's disk has lost something, or its directory is not there, in or after its last life."""
@@ -38,14 +39,14 @@ class IsrPast(NamedTuple):
         return self._replace(spoiled=self.spoiled | {broker_id})
 
     def registered(self, broker_id: int, life: int) -> "IsrPast":
-        """A life of the broker has registered: what it lacked when it began is known, or has to be."""
+        """A life of the broker has registered. Losses from before it began are known, or have to be."""
         return self._replace(
             hurt=tuple(each for each in self.hurt if each[0] != broker_id or each[1] >= life)
         )
 
 
 def sure(state: PartitionState) -> frozenset[int]:
-    """Return who is sure to have everything that is committed, as the controller sees it."""
+    """Return the brokers that are sure to have all committed records, as the controller sees it."""
     return frozenset((*state.isr, *state.elr))
 
 
@@ -80,7 +81,7 @@ def moved(
 
 
 def exposed(past: IsrPast, machine: ExploredBroker) -> IsrPast:
-    """Take in what a leader's high watermark exposes. Raises `SafetyViolation`."""
+    """Take in the records that a leader's high watermark exposes. Raises `SafetyViolation`."""
     process = machine.process
     if process is None or process.log is None or not isinstance(process.role, LeaderState):
         return past

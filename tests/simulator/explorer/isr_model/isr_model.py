@@ -1,4 +1,5 @@
-"""The whole in the explorer: a controller, brokers, what is between them, and what comes of each action."""
+"""The transition system of the ISR protocol: a controller, brokers, the packets between them, and the result
+of each action."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -62,7 +63,7 @@ class IsrModel(Model[IsrAction]):
         return self.bound.steps
 
     def begin(self) -> State:
-        """Return the first state: all is well, and everybody knows it."""
+        """Return the initial state: all is well, and every node knows it."""
         bound, tables = self.bound, self.tables
         image = first_image(
             brokers=tables.ids,
@@ -105,7 +106,7 @@ class IsrModel(Model[IsrAction]):
         for action in tuple(possible_actions(self.tables.scene(state))):
             scene = self.tables.scene(state)
             try:
-                if not await self._do(scene, action):
+                if not await self._act(scene, action):
                     continue
                 _tidy(scene)
                 if not scene.check():
@@ -120,7 +121,7 @@ class IsrModel(Model[IsrAction]):
                 found.append((action, after))
         return found
 
-    async def _do(self, scene: Scene, action: IsrAction) -> bool:
+    async def _act(self, scene: Scene, action: IsrAction) -> bool:
         """Change the scene. Return False if nothing happens."""
         each, steps, controller = action.broker, self.tables.steps, self.tables.controller
         match action.what:
@@ -279,7 +280,7 @@ class IsrModel(Model[IsrAction]):
 
 
 def _give_up(scene: Scene, packet: Packet) -> None:
-    """Whoever waits for it doesn't any more. A request may still arrive."""
+    """The waiting side gives up. A request may still arrive."""
     steps = scene.tables.steps
     match packet:
         case FetchUnderWay(follower):
@@ -304,7 +305,7 @@ def _is_later(broker: BrokerState, life: int) -> bool:
 
 
 def _tidy(scene: Scene) -> None:
-    """Let packets go that can do nothing any more, and mark those that nobody waits for."""
+    """Drop packets that can do nothing any more, and mark those that are no longer awaited."""
     kept: list[int] = []
     for number in scene.packets:
         packet = scene.tables.packets[number]

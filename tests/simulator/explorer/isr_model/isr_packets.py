@@ -1,4 +1,4 @@
-"""The requests and answers between brokers and the controller, and those who wait for them."""
+"""The requests and answers between brokers and the controller, and the brokers that wait for them."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -75,7 +75,7 @@ def is_parked(packet: Packet) -> bool:
 
 
 def waits_for(packet: Packet) -> int:
-    """Return the broker that waits for it, or for an answer to it; 0: nobody does."""
+    """Return the broker that waits for it, or for an answer to it; 0 for none."""
     match packet:
         case FetchAnswer():
             return packet.follower

@@ -1,4 +1,5 @@
-"""A partition's log in memory, with what a replica asks of it and the shipped cache of leader epochs."""
+"""A partition's log in memory, with the operations that a replica uses and the shipped cache of leader
+epochs."""
 
 import functools
 from collections.abc import Sequence
@@ -52,7 +53,7 @@ class MemoryLog(Log):
 
     @classmethod
     def opened(cls, values: Values, *, high_watermark: int) -> "MemoryLog":
-        """Open what is on a disk. Epochs without a record are forgotten, as recovery does."""
+        """Open the log on a disk. Epochs without a record are forgotten, as recovery does."""
         epochs = EpochCache()
         for offset, each in enumerate(values):
             epochs.assign(each.epoch, offset)

@@ -120,11 +120,11 @@ class Scene:
         self.left = (*self.left[:what], self.left[what] - 1, *self.left[what + 1 :])
 
     def past_becomes(self, change: Callable[[IsrPast], IsrPast]) -> None:
-        """Note what the invariants ask."""
+        """Change the facts that the invariants remember."""
         self.past = self.tables.pasts.number(change(self.tables.pasts[self.past]))
 
     def step(self, broker_id: int, what: object, act: Callable[[ExploredBroker], ExploredBroker]) -> None:
-        """Let a broker take a step, which `what` tells from every other step."""
+        """Let a broker take a step. `what` distinguishes it from every other step."""
         key = (self.brokers[broker_id], what)
         after = self.tables.stepped.get(key)
         if after is None:
@@ -152,7 +152,7 @@ class Scene:
         return result[1]
 
     def decide(self, what: object, act: Callable[[ControlState], Decision]) -> Decision:
-        """Let the controller take a step, and tell every broker what is committed."""
+        """Let the controller take a step, and send the committed images to every broker."""
         tables, key = self.tables, (self.control, what)
         found = tables.decisions.get(key)
         if found is None:
@@ -170,8 +170,8 @@ class Scene:
         return decision
 
     def check(self) -> bool:
-        """Take in what leaders expose, and check the invariants. Return False if it is out of bounds. Raises
-        `SafetyViolation`."""
+        """Take in the records that leaders expose, and check the invariants. Return False if the state is out
+        of bounds. Raises `SafetyViolation`."""
         checked = self.tables.checked
         key = (self.past, self.controlling.image, *self.brokers.values())
         past = checked.get(key)
