@@ -3,21 +3,18 @@ clients ask for something at once."""
 
 import random
 from collections import Counter
-from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import pytest
 import trio
-from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.kafka_client import open_client
+from quorate.broker.admin import topics
 from quorate.runtime import Address
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.world import Scheduler, Trace, logs_into, run
 from quorate.simulation.world.simulated_network import SimulatedNetwork, SimulatedStream
 from tests.simulator.brokers.broker_cluster import AGAIN, BrokerCluster, BrokerClusterSettings
+from tests.simulator.brokers.one_broker import open_one
 
 Pair = tuple[str, str]
 MOST = 5
@@ -29,17 +26,8 @@ PARTITIONS = 6
 
 async def create(cluster: BrokerCluster, name: str, *, partitions: int) -> None:
     """Over a connection of its own, to the first broker."""
-    network = cluster.network.for_node("client")
-    async with open_client(network, cluster.nodes[0].address, timeout_s=100) as client:
-        topic = {
-            "name": name,
-            "num_partitions": partitions,
-            "replication_factor": 3,
-            "assignments": (),
-            "configs": (),
-        }
-        answer: Any = await client.call(ApiKey.CREATE_TOPICS, topics=[topic], timeout=timedelta(seconds=30))
-        assert answer.topics[0].error_code is ErrorCode.none, answer
+    async with open_one(cluster, cluster.nodes[0], "client", timeout_s=30, margin_s=70) as admin:
+        await topics.create_topic(admin, name, partitions=partitions, replication_factor=3)
 
 
 def test_brokers_hold_a_bounded_number_of_connections_to_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

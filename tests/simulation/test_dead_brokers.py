@@ -1,6 +1,7 @@
 """A broker whose process was killed is fenced at once. One that may live isn't, whatever breaks."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
 from tests.simulator.brokers.broker_cluster import BrokerHost
 from tests.simulator.brokers.broker_members import GROUP, GroupMembers
 from tests.simulator.brokers.broker_scenario import BrokerScene, Scenario, run_scenario
+from tests.simulator.brokers.one_broker import open_one
 
 CLIENTS = BrokerClientSettings(idempotent=1, plain=0, consumers=1)
 SESSION_S = 9.0
@@ -217,20 +219,24 @@ def test_without_the_confirmation_a_broker_that_is_killed_waits_for_its_session(
     run_scenario(1, scenario, clients=CLIENTS, partitions=2, values=values)
 
 
-async def metadata_of(scene: BrokerScene, asked: BrokerHost, *, topics: object) -> tuple[int, set[int]]:
-    """The leader of the topic's first partition, -1 if it wasn't asked for, and the brokers, as told."""
-    network = scene.cluster.network.for_node("asker")
-    async with open_client(network, asked.address, timeout_s=10) as client:
-        answer: Any = await client.call(ApiKey.METADATA, topics=topics)
+async def metadata_of(
+    scene: BrokerScene, asked: BrokerHost, *, topics: Sequence[str] | None
+) -> tuple[int, set[int]]:
+    """Return the leader of the topic's first partition, -1 if it wasn't asked for, and the brokers, by the
+    answer of one broker."""
+    async with open_one(scene.cluster, asked, "asker", timeout_s=10) as admin:
+        answer = await admin.metadata(topics)
     leaders = [part.leader_id for topic in answer.topics for part in topic.partitions if topic.name == TOPIC]
     return (leaders or [-1])[0], {each.node_id for each in answer.brokers}
 
 
-TOLD: list[object] = [None, [{"name": TOPIC, "topic_id": None}]]
+TOLD = [None, [TOPIC]]
 
 
 @pytest.mark.parametrize("topics", TOLD)
-def test_a_client_is_told_of_the_next_leader_not_of_the_one_that_was_just_killed(topics: object) -> None:
+def test_a_client_is_told_of_the_next_leader_not_of_the_one_that_was_just_killed(
+    topics: Sequence[str] | None,
+) -> None:
     async def scenario(scene: BrokerScene) -> None:
         await trio.sleep(3)
         victim = scene.leader_of(0)
@@ -322,10 +328,9 @@ GROUPS = [["readers"], [f"group-{number}" for number in range(150)]]
 
 
 async def coordinators_of(scene: BrokerScene, asked: BrokerHost, groups: list[str]) -> dict[str, int]:
-    """Who coordinates each group, -1 for nobody, as told."""
-    network = scene.cluster.network.for_node("asker")
-    async with open_client(network, asked.address, timeout_s=10) as client:
-        answer: Any = await client.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=groups)
+    """Return the coordinator of each group, -1 for none, by the answer of one broker."""
+    async with open_one(scene.cluster, asked, "asker", timeout_s=10) as admin:
+        answer: Any = await admin.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=groups)
     return {each.key: each.node_id for each in answer.coordinators}
 
 
