@@ -146,6 +146,11 @@ class VoterFaults(Generic[Host]):
             while quorum.next_offset <= quorum.log.end_offset:
                 await self._cluster.scheduler.wait_passes(leader.name, 1)
 
+    def all_know_the_voters(self) -> bool:
+        """Return whether no earlier or later set of voters may decide anything."""
+        sets = [None if each.electorate is None else each.electorate.voters for each in self._cluster.nodes]
+        return sets[0] is not None and all(each == sets[0] for each in sets)
+
     def lost_ones(self, leader: Host) -> list[ReplicaKey]:
         """Return the voters, as `leader` knows them, whose disks are lost: their nodes have other disks now."""
         quorum = leader.electorate

@@ -58,14 +58,7 @@ class QuorumFaults(Faults[QuorumNode]):
         leader = self._quorum.leader()
         if leader is None or leader.quorum is None or any(node.damaged for node in self._quorum.nodes):
             return True
-        lost = self._quorum.lost_directories
-        return any(voter.key.directory_id in lost for voter in leader.quorum.voters)
-
-    @property
-    def _all_know_the_voters(self) -> bool:
-        """Return whether no earlier or later set of voters may decide anything."""
-        sets = [node.quorum.voters if node.quorum is not None else None for node in self._quorum.nodes]
-        return all(each is not None and each == sets[0] for each in sets)
+        return bool(self._voters.lost_ones(leader))
 
     async def _lost_disk(self) -> None:
         cluster, node = self._quorum, self._random.choice(self._quorum.nodes)
@@ -73,7 +66,7 @@ class QuorumFaults(Faults[QuorumNode]):
         if leader is None or leader.quorum is None or self._voters.changing or self._voter_is_lost:
             return
         voters = leader.quorum.voters
-        if not self._all_know_the_voters or (len(voters) < 3 and node.id in voters):
+        if not self._voters.all_know_the_voters() or (len(voters) < 3 and node.id in voters):
             return
         self._voters.changing = True
         try:
@@ -87,7 +80,7 @@ class QuorumFaults(Faults[QuorumNode]):
         leader = self._quorum.leader()
         if leader is None or leader.quorum is None or self._voters.changing or self._voter_is_lost:
             return
-        if self._all_know_the_voters and len(leader.quorum.voters) >= 3:
+        if self._voters.all_know_the_voters() and len(leader.quorum.voters) >= 3:
             await self._damage()
 
     async def repair(self) -> None:
@@ -95,8 +88,7 @@ class QuorumFaults(Faults[QuorumNode]):
         while True:
             leader = self._quorum.leader()
             if leader is not None and leader.quorum is not None:
-                lost = self._quorum.lost_directories
-                lost_keys = [each.key for each in leader.quorum.voters if each.key.directory_id in lost]
+                lost_keys = self._voters.lost_ones(leader)
                 if not lost_keys:
                     return
                 self._voters.remove(leader, lost_keys[0])

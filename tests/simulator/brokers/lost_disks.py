@@ -108,9 +108,8 @@ class LostDisks:
         if leader is None or self._voters.changing or node.log_dirs != self._cluster.settings.log_dirs:
             return False
         voters = leader.serving.quorum.voters
-        views = [None if each.electorate is None else each.electorate.voters for each in self._cluster.nodes]
         return (
             not self.voter_is_lost
-            and all(view == voters for view in views)
+            and self._voters.all_know_the_voters()
             and (len(voters) >= 3 or node.id not in voters)
         )
