@@ -152,7 +152,7 @@ class VoterFaults(Generic[Host]):
         return sets[0] is not None and all(each == sets[0] for each in sets)
 
     def lost_ones(self, leader: Host) -> list[ReplicaKey]:
-        """Return the voters, as `leader` knows them, whose disks are lost: their nodes have other disks now."""
+        """Return the voters, as `leader` knows them, whose disks are lost and replaced by others."""
         quorum = leader.electorate
         if quorum is None:
             return []

@@ -38,7 +38,7 @@ class Journal:
         applied: Callable[[CommittedBatch], None],
         loaded: Callable[[Sequence[tuple[int, bytes]]], None] = lambda _: None,
     ) -> None:
-        """`applied` is called with each batch, `loaded` with the records of a snapshot that became the state."""
+        """`applied` is called with each batch, `loaded` with the records of a snapshot that is installed."""
         self._applied = applied
         self._loaded = loaded
         self.entries: list[tuple[int, bytes]] = []

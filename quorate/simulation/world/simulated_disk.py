@@ -190,7 +190,7 @@ class SimulatedDisk:
         return volume
 
     def mount(self, path: str, volume: "Volume") -> None:
-        """Put back a folder that `unmount` took from there, in place of the present one. No process may run."""
+        """Put a folder that `unmount` took away in the place of the present one. No process may run."""
         self.unmount(path)
         self._names.update(volume.names)
         self._durable_names.update(volume.durable_names)

@@ -57,7 +57,7 @@ class BrokerClientSettings:
 
 
 class BrokerClients(PartitionClients):
-    """`finish` lets producers complete the batches that they have begun. Consumers read on until cancelled."""
+    """`finish` lets producers complete the batches that they began. Consumers read on until cancelled."""
 
     def __init__(self, cluster: BrokerCluster, settings: BrokerClientSettings, source: random.Random) -> None:
         super().__init__(cluster, TOPIC, source)
