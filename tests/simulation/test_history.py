@@ -54,6 +54,18 @@ def test_an_append_is_whole_or_missing() -> None:
             history.check(torn)
 
 
+def test_the_end_of_an_append_of_unknown_outcome_may_be_missing_where_there_are_no_batches() -> None:
+    history = History(whole=False)
+    history.invoke("client", [b"a", b"b"], 0.0)
+    history.check([(4, b"a")])
+    with pytest.raises(SafetyViolation, match="torn apart"):
+        history.check([(4, b"a"), (6, b"b")])
+    acknowledged(history, b"c", 5, 1.0, 2.0)
+    history.appends[-1].records = [b"c", b"d"]
+    with pytest.raises(SafetyViolation, match="torn apart"):
+        history.check([(4, b"a"), (5, b"c")])
+
+
 def test_an_append_acknowledged_before_another_began_precedes_it() -> None:
     history = History()
     acknowledged(history, b"a", 2, 0.0, 1.0)

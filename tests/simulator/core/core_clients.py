@@ -1,6 +1,5 @@
 """Clients of simulated cores: they append and read, and record the answers."""
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from quorate.raft.core import (
@@ -13,9 +12,7 @@ from quorate.raft.core import (
     Role,
     RoleChanged,
 )
-from quorate.simulation.histories import Operation, check_history
-from quorate.simulation.histories.models import AppendBatch, KnownLog, Read
-from quorate.simulation.violations import SafetyViolation
+from quorate.simulation.histories import AppendCall, AppendOutcome, ClientRead, History
 from quorate.types import NodeId, Offset
 from tests.simulator.core.core_node import CoreNode
 from tests.simulator.core.core_swarm import CoreSwarm
@@ -23,37 +20,34 @@ from tests.simulator.core.core_swarm import CoreSwarm
 
 @dataclass(slots=True)
 class Call:
-    """A call of a client. `invoked_at` and `ended_at` count steps: no two events share one."""
+    """A call of a client. `invoked_at` counts steps: no two events share one."""
 
     client: str
     node: NodeId
     incarnation: int
     invoked_at: int
-    first_value: int = -1
-    count: int = 0
-    """The number of records; 0 is a read."""
-    base_offset: Offset | None = None
-    epoch: int = 0
-    ended_at: int | None = None
-    failed: bool = False
-    read_to: int | None = None
-    """The end of the records that a read saw."""
+    append: AppendCall | None
+    """The append; None for a read."""
     needs: Offset | None = None
     """The high watermark at which a read may be answered."""
 
 
 @dataclass(slots=True)
 class CoreClients:
-    """Ask whoever believes to lead, one call at a time each (a new client for each call that is stuck)."""
+    """Ask the nodes that believe to lead, one call at a time each (a new client for each call that is
+    stuck)."""
 
     swarm: CoreSwarm
-    calls: list[Call] = field(default_factory=list)
+    history: History = field(default_factory=lambda: History(whole=False))
+    """Cores know no batches: of one that was not acknowledged, the end may be lost."""
     open: list[Call] = field(default_factory=list)
     """The calls not answered yet."""
     busy: dict[NodeId, None] = field(default_factory=dict)
     """Nodes that may not be asked to append, because they transfer leadership."""
+    _calls: int = 0
+    _refused: int = 0
     _read_rounds: int = 0
-    _by_proposal: dict[int, Call] = field(default_factory=dict)
+    _by_proposal: dict[int, tuple[Call, AppendCall]] = field(default_factory=dict)
     _by_round: dict[tuple[NodeId, int], Call] = field(default_factory=dict)
     _moment: int = 0
     _finished: bool = False
@@ -77,9 +71,10 @@ class CoreClients:
         node = self._target()
         if node is None or node in self.busy:
             return
-        count = swarm.random.randint(1, 3)
-        call = self._begin(node, count)
-        self._by_proposal[call.first_value] = call
+        count, first = swarm.random.randint(1, 3), swarm.next_value
+        records = [b"%d" % value for value in range(first, first + count)]
+        append = self.history.invoke(f"client-{self._calls}", records, self._moment + 1)
+        self._by_proposal[first] = self._begin(node, append), append
         swarm.propose(node, count)
 
     def _read(self) -> None:
@@ -91,7 +86,7 @@ class CoreClients:
         if node is None:
             return
         self._read_rounds += 1
-        self._by_round[node, self._read_rounds] = self._begin(node, 0)
+        self._by_round[node, self._read_rounds] = self._begin(node, None)
         swarm.read_index(node, self._read_rounds)
 
     def _target(self) -> NodeId | None:
@@ -102,12 +97,11 @@ class CoreClients:
             return self.swarm.random.choice(leading)
         return self.swarm.random.choice(running) if running else None
 
-    def _begin(self, node: NodeId, count: int) -> Call:
+    def _begin(self, node: NodeId, append: AppendCall | None) -> Call:
         self._moment += 1
-        machine = self.swarm.nodes[node]
-        call = Call(f"client-{len(self.calls)}", node, machine.incarnation, self._moment)
-        call.first_value, call.count = self.swarm.next_value, count
-        self.calls.append(call)
+        incarnation = self.swarm.nodes[node].incarnation
+        call = Call(f"client-{self._calls}", node, incarnation, self._moment, append)
+        self._calls += 1
         self.open.append(call)
         return call
 
@@ -116,16 +110,18 @@ class CoreClients:
     def _observe(self, machine: CoreNode, effect: Effect) -> None:
         match effect:
             case AppendProposal():
-                call = self._by_proposal[effect.proposal]
-                call.base_offset, call.epoch = effect.base_offset, effect.epoch
+                _, append = self._by_proposal[effect.proposal]
+                append.base_offset, append.epoch = effect.base_offset, effect.epoch
             case RejectProposal():
-                self._end(self._by_proposal[effect.proposal], failed=True)
+                call, append = self._by_proposal[effect.proposal]
+                self._refuse(call)
+                self.history.fail(append, self._moment)
             case HighWatermarkAdvanced():
                 self._committed(machine, effect.high_watermark)
             case RoleChanged() if effect.role is not Role.LEADER:
                 # Another leader may or may not commit the records of a former one.
                 for call in self._calls_of(machine):
-                    if call.count and call.base_offset is not None:
+                    if call.append is not None and call.append.base_offset >= 0:
                         self._forget(call)
             case ReadIndexConfirmed():
                 for call in self._asked_up_to(machine, effect.read_round):
@@ -133,7 +129,7 @@ class CoreClients:
                 self._committed(machine, machine.high_watermark or Offset(0))
             case ReadIndexFailed():
                 for call in self._asked_up_to(machine, effect.read_round):
-                    self._end(call, failed=True)
+                    self._refuse(call)
             case _:
                 pass
 
@@ -150,23 +146,29 @@ class CoreClients:
 
     def _committed(self, machine: CoreNode, high_watermark: Offset) -> None:
         for call in self._calls_of(machine):
-            if call.count:
-                if call.base_offset is not None and call.base_offset + call.count <= high_watermark:
+            append = call.append
+            if append is None:
+                if call.needs is not None and call.needs <= high_watermark:
                     self._end(call)
-            elif call.needs is not None and call.needs <= high_watermark:
-                call.read_to = high_watermark
+                    read = ClientRead(call.client, call.invoked_at, self._moment, high_watermark)
+                    self.history.reads.append(read)
+            elif 0 <= append.base_offset <= high_watermark - len(append.records):
                 self._end(call)
+                self.history.acknowledge(append, append.base_offset, append.epoch, self._moment)
 
-    def _end(self, call: Call, *, failed: bool = False) -> None:
+    def _refuse(self, call: Call) -> None:
+        self._refused += 1
+        self._end(call)
+
+    def _end(self, call: Call) -> None:
         self._moment += 1
-        call.ended_at, call.failed = self._moment, failed
         self._forget(call)
 
     def _forget(self, call: Call) -> None:
         if call in self.open:
             self.open.remove(call)
 
-    # --- what is checked ---
+    # --- checks ---
 
     def stuck(self) -> list[Call]:
         """Return the calls that wait at a process that still lives. Those of dead ones get no answer."""
@@ -178,64 +180,13 @@ class CoreClients:
         ]
 
     def check(self) -> None:
-        """Every answer fits the committed log, and some order of all calls explains them."""
-        committed = self.swarm.committed
-        offsets = {entry.value: offset for offset, entry in enumerate(committed) if entry.value >= 0}
-        operations = []
-        for call in self.calls:
-            operation = self._operation(call, offsets)
-            if operation is not None:
-                operations.append(operation)
-        starts = sorted(
-            operation.answer
-            for operation in operations
-            if isinstance(operation.request, AppendBatch) and isinstance(operation.answer, int)
-        )
-        check_history(KnownLog(tuple(starts)), operations).require()
-
-    def _operation(
-        self, call: Call, offsets: dict[int, int]
-    ) -> Operation[AppendBatch | Read, Hashable] | None:
-        ended_at = None if call.failed else call.ended_at
-        request: AppendBatch | Read
-        answer: int
-        if call.count:
-            found = [offsets.get(call.first_value + index) for index in range(call.count)]
-            if call.failed and any(offset is not None for offset in found):
-                raise SafetyViolation(f"refused but appended at {found}: {call}")
-            base = found[0]
-            if ended_at is not None and (base is None or base != call.base_offset):
-                raise SafetyViolation(f"acknowledged, but lost or elsewhere, at {found}: {call}")
-            if base is None:
-                return None
-            there = [offset for offset in found if offset is not None]
-            # Cores know no batches: of one that was not acknowledged, the end may be lost.
-            if there != list(range(base, base + len(there))) or (ended_at is not None and None in found):
-                raise SafetyViolation(f"torn apart, at {found}: {call}")
-            request, answer = AppendBatch(), base
-        elif ended_at is None or call.read_to is None:
-            return None
-        else:
-            request, answer = Read(), call.read_to
-        if ended_at is None:
-            # It took effect there: the log says so.
-            return Operation(client=call.client, request=request, answer=answer, invoked_at=call.invoked_at)
-        return Operation(
-            client=call.client,
-            request=request,
-            answer=answer,
-            invoked_at=call.invoked_at,
-            returned_at=ended_at,
-        )
+        """Every answer fits the committed log, and some order of all calls explains them. Raises
+        `SafetyViolation`."""
+        committed = enumerate(self.swarm.committed)
+        self.history.check((offset, b"%d" % entry.value) for offset, entry in committed if entry.value >= 0)
 
     def count(self) -> dict[str, int]:
         """Return the number of calls by outcome."""
-        counts = {"appended": 0, "read": 0, "refused": 0, "unknown": 0}
-        for call in self.calls:
-            if call.failed:
-                counts["refused"] += 1
-            elif call.ended_at is None:
-                counts["unknown"] += 1
-            else:
-                counts["appended" if call.count else "read"] += 1
-        return counts
+        appended, read = self.history.count(AppendOutcome.ACKNOWLEDGED), len(self.history.reads)
+        unknown = self._calls - appended - read - self._refused
+        return {"appended": appended, "read": read, "refused": self._refused, "unknown": unknown}
