@@ -51,25 +51,25 @@ def renamed(core: Core, to: Renaming) -> Core:
 
 
 def _node(node: NodeState, to: Renaming) -> None:
-    node.key = to.key(node.key)
+    node.key = to.of(node.key)
     node.id = node.key.id
-    node.endpoint = to.endpoint(node.endpoint)
-    node.election = to.election(node.election)
+    node.endpoint = to.of(node.endpoint)
+    node.election = to.of(node.election)
     node.leader = to.node_if_any(node.leader)
-    node.leader_endpoint = to.endpoint(node.leader_endpoint)
-    node.heard_of = to.heard_of(node.heard_of)
+    node.leader_endpoint = to.of(node.leader_endpoint)
+    if node.heard_of is not None:
+        node.heard_of = to.node(node.heard_of[0]), to.of(node.heard_of[1])
     node.in_flight = {to.node(peer): asked for peer, asked in node.in_flight.items()}
     node.paused = {to.node(peer): failed for peer, failed in node.paused.items()}
-    if node.incoming is not None and node.incoming.voters is not None:
-        node.incoming.voters = to.voters(node.incoming.voters)
+    if node.incoming is not None:
+        node.incoming.voters = to.of(node.incoming.voters)
     _history(node.log.voters, to)
     node.look_up_voters()
 
 
 def _history(history: VoterHistory, to: Renaming) -> None:
-    history._static = to.voters(history._static)
-    entries = [to.voters_at(entry) for entry in history._entries]
-    history._entries = [entry for entry in entries if entry is not None]
+    history._static = to.of(history._static)
+    history._entries = [to.of(entry) for entry in history._entries]
 
 
 def _ballot(ballot: Ballot, to: Renaming) -> None:
@@ -90,8 +90,7 @@ def _replicas(replicas: Replicas, node: NodeState, to: Renaming) -> None:
 
 
 def _replica(replica: ReplicaProgress, to: Renaming) -> None:
-    replica.key = to.key(replica.key)
-    replica.fetched_as = to.key_if_any(replica.fetched_as)
-    replica.fetch_wait = to.timer(replica.fetch_wait)
-    if replica.parked is not None:
-        replica.parked = to.fetch(replica.parked)
+    replica.key = to.of(replica.key)
+    replica.fetched_as = to.of(replica.fetched_as)
+    replica.fetch_wait = to.of(replica.fetch_wait)
+    replica.parked = to.of(replica.parked)

@@ -14,6 +14,7 @@ names.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -88,9 +89,9 @@ class _Renamed:
         )
         to = self._to
         self._machines = world.machines.mapped(self._machine)
-        self._packets = world.packets.mapped(to.packet)
-        self._events = world.events.mapped(to.event)
-        self._pasts = world.pasts.mapped(to.past)
+        self._packets = world.packets.mapped(to.of)
+        self._events = world.events.mapped(to.of)
+        self._pasts = world.pasts.mapped(to.of)
 
     def state(self, state: State) -> State:
         after = 2 + self._nodes
@@ -102,17 +103,8 @@ class _Renamed:
         return sorted(self._packets[number] for number in numbers)
 
     def _machine(self, machine: Machine) -> Machine:
-        to = self._to
-        return Machine(
-            key=to.key(machine.key),
-            core=None if machine.core is None else renamed(machine.core, to),
-            disk=to.disk(machine.disk),
-            timers=frozenset(map(to.timer, machine.timers)),
-            syncs=machine.syncs,
-            partial=None if machine.partial is None else to.snapshot(machine.partial),
-            position=machine.position,
-            checking=machine.checking,
-        )
+        core = None if machine.core is None else renamed(machine.core, self._to)
+        return replace(self._to.of(replace(machine, core=None)), core=core)
 
     def keeps(self, what: str, number: int, event: int) -> bool:
         """Return whether the machine's namesake does the same, in the other names."""
@@ -140,10 +132,10 @@ class _Renamed:
         return (
             self._machines[transition.machine] == other.machine
             and self._renamed_packets(transition.sent) == sorted(other.sent)
-            and tuple(map(to.observation, transition.observations)) == other.observations
+            and tuple(map(to.of, transition.observations)) == other.observations
             and set(map(to.node, transition.forgotten)) == set(other.forgotten)
             and [
-                (to.disk(disk), self._renamed_packets(sent), tuple(map(to.observation, observations)))
+                (to.of(disk), self._renamed_packets(sent), tuple(map(to.of, observations)))
                 for disk, sent, observations in transition.crash_points
             ]
             == [(disk, sorted(sent), observations) for disk, sent, observations in other.crash_points]
