@@ -3,7 +3,8 @@
 import copy
 import math
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from quorate.broker.metadata import PartitionState
@@ -81,32 +82,23 @@ class Process:
 
     def key(self) -> tuple[object, ...]:
         """Return a key that equals those of processes that behave alike."""
-        log = self.log
+        role, log, question = self.role, self.log, self.question
         return (
-            self.incarnation,
-            self.proof,
-            self.epoch,
-            self.view,
-            self.inbox,
-            self.state,
-            _role_key(self.role, self.now),
+            *_PLAIN_FIELDS(self),
+            _role_key(role, self.now),
             None if log is None else (log.values, log.epochs, log.high_watermark),
-            self.where,
-            self.failed,
-            self.failure,
-            self.stuck,
-            self.asked,
-            self.question,
-            self.question is not None
-            and isinstance(self.role, LeaderState)
-            and self.role.isr.pending is self.question,
-            self.stopping,
-            self.owed,
+            question is not None and isinstance(role, LeaderState) and role.isr.pending is question,
         )
 
     def owes(self, mark: int) -> int | None:
         """Return how many images it has to act upon before the mark is reached; None: there is none."""
         return dict(self.owed).get(mark)
+
+
+_PLAIN_FIELDS: Final = attrgetter(
+    *(each.name for each in fields(Process) if each.name not in ("role", "log", "now"))
+)
+"""Returns all that a process holds and that says by its value how the process behaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
