@@ -1,9 +1,9 @@
 """Nodes in this process, on real sockets and folders."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import pytest
 import trio
@@ -14,7 +14,7 @@ from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.cli.node.free_ports import free_ports
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address
-from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
 from quorate.types import NodeId
 
 
@@ -113,15 +113,20 @@ class Nodes:
             for node in list(self.servers):
                 nursery.start_soon(self.stop, node)
 
-    @asynccontextmanager
-    async def client(self, node: int) -> AsyncIterator[WireClient]:
-        network = real_runtime(sync=SyncStrategy.INLINE).network
-        async with open_client(network, self.address(node), timeout_s=10) as client:
-            yield client
+    def client(self, node: int, *, client_id: str = "quorate") -> AbstractAsyncContextManager[WireClient]:
+        """A connection to a broker."""
+        return open_client(RealNetwork(), self.address(node), client_id=client_id, timeout_s=20)
+
+    def controller_client(self, node: int) -> AbstractAsyncContextManager[WireClient]:
+        """A connection to the listener of a controller."""
+        return open_client(RealNetwork(), self.controller_address(node), timeout_s=10)
+
+
+MakeNodes: TypeAlias = Callable[..., Awaitable[Nodes]]
 
 
 @pytest.fixture
-async def make_nodes(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+async def make_nodes(tmp_path: Path) -> AsyncIterator[MakeNodes]:
     """`await make_nodes(3, **{"key": "value"})` starts a cluster and waits until it serves."""
     async with trio.open_nursery() as nursery:
         made: list[Nodes] = []
@@ -139,3 +144,16 @@ async def make_nodes(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
             for nodes in made:
                 await nodes.stop_all()
         nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def nodes(make_nodes: MakeNodes) -> Nodes:
+    """One node that serves."""
+    return await make_nodes(1)
+
+
+@pytest.fixture
+async def client(nodes: Nodes) -> AsyncIterator[WireClient]:
+    """A connection to the broker of `nodes`."""
+    async with nodes.client(1) as client:
+        yield client

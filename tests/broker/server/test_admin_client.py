@@ -1,11 +1,9 @@
 """The admin client from outside: each request of it, at the node that answers it."""
 
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
-import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.admin import (
@@ -30,17 +28,8 @@ from quorate.broker.admin.topics import NewTopic
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
-
-MakeNodes = Callable[..., Any]
-
-
-async def see(holds: Callable[[], Any]) -> None:
-    """Wait until an awaited value is true: brokers apply metadata one after the other."""
-    with trio.fail_after(20):
-        while True:
-            if await holds():
-                return
-            await trio.sleep(0.05)
+from tests.broker.server.client_requests import until
+from tests.broker.server.conftest import MakeNodes, Nodes
 
 
 async def test_every_request_is_answered_by_the_right_node(make_nodes: MakeNodes) -> None:
@@ -64,14 +53,14 @@ async def _topics(admin: AdminClient) -> None:
     async def is_known() -> bool:
         return await topics.topic_names(admin) == ["orders"]
 
-    await see(is_known)
+    await until(is_known)
     await topics.create_partitions(admin, "orders", count=3, assignment=[[1]])
 
     async def has_three() -> bool:
         (described,) = await topics.describe_topics(admin, "orders")
         return [int(each.leader_id) for each in described.partitions] == [1, 2, 1]
 
-    await see(has_three)
+    await until(has_three)
     assert [each.state for each in await topics.topic_states(admin, "orders")] == ["OnlinePartition"] * 3
     wanted = [NewTopic(name=name, partitions=1, replication_factor=1) for name in ("short-lived", "orders")]
     assert all(
@@ -122,13 +111,13 @@ async def _settings(admin: AdminClient) -> None:
     async def is_set() -> bool:
         return await own(topic) == {"retention.ms": "1000"}
 
-    await see(is_set)
+    await until(is_set)
     await configs.alter_configs(admin, topic, {"segment.ms": "2000"}, replaces=True)
 
     async def is_replaced() -> bool:
         return await own(topic) == {"segment.ms": "2000"}
 
-    await see(is_replaced)
+    await until(is_replaced)
     await configs.alter_configs(admin, topic, {"segment.ms": None})
     # Each broker answers for its own loggers.
     for broker in ("1", "2"):
@@ -145,7 +134,7 @@ async def _settings(admin: AdminClient) -> None:
             {"producer_byte_rate": 1000.0}
         ]
 
-    await see(has_quota)
+    await until(has_quota)
     await quotas.alter_quotas(admin, owner, {"producer_byte_rate": None})
 
 
@@ -201,8 +190,7 @@ async def _groups(admin: AdminClient) -> None:
     assert await groups.describe_group(admin, "billing") is None
 
 
-async def test_a_connection_that_broke_is_opened_again(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_a_connection_that_broke_is_opened_again(nodes: Nodes) -> None:
     async with open_admin(RealNetwork(), [nodes.address(1)]) as admin:
         (address,) = (await admin.addresses()).values()
         first = await admin.to(address)

@@ -2,7 +2,7 @@
 fault, and nothing half done."""
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
@@ -18,8 +18,9 @@ from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.kafka_client import WireClient
+from tests.broker.server.client_requests import wait_coordinated
+from tests.broker.server.conftest import MakeNodes
 
-MakeNodes = Callable[..., Any]
 Fields = dict[str, Any]
 
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -295,13 +296,7 @@ async def administered(make_nodes: MakeNodes) -> AsyncIterator[tuple[Any, WireCl
         ):
             answer = await client.call(CREATE, **made)
             assert {error for error, _ in outcomes(answer)} == {ErrorCode.none}
-        with trio.fail_after(20):
-            while True:
-                answer = await client.call(ApiKey.DELETE_GROUPS, groups_names=("nobody",))
-                if {error for error, _ in outcomes(answer)} == {ErrorCode.group_id_not_found}:
-                    break
-                await client.call(ApiKey.FIND_COORDINATOR, coordinator_keys=("nobody",))
-                await trio.sleep(0.02)
+        await wait_coordinated(client, "nobody")
         yield server, client
 
 

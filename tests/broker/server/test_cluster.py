@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from surviving_consumer import messages
 
-MakeNodes = Callable[..., Any]
+from tests.broker.server.conftest import MakeNodes, Nodes
 
 
 def produce_all(bootstrap: str, topic: str, values: list[bytes]) -> None:
@@ -45,8 +45,7 @@ def in_thread(work: Callable[..., Any], *args: object) -> Any:
     return trio.to_thread.run_sync(work, *args)
 
 
-async def test_kafka_python_produces_and_consumes_with_a_group(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_kafka_python_produces_and_consumes_with_a_group(nodes: Nodes) -> None:
     values = [b"v%d" % n for n in range(100)]
     with trio.fail_after(40):
         await in_thread(produce_all, nodes.bootstrap, "t", values)
@@ -75,8 +74,7 @@ def aio_round(bootstrap: str) -> list[bytes]:
     return asyncio.run(run())
 
 
-async def test_aiokafka_produces_and_consumes_with_a_group(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_aiokafka_produces_and_consumes_with_a_group(nodes: Nodes) -> None:
     with trio.fail_after(40):
         assert await in_thread(aio_round, nodes.bootstrap) == [b"v%d" % n for n in range(20)]
 

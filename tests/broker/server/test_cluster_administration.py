@@ -1,6 +1,5 @@
 """Requests about the cluster as a whole: its brokers and its features."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +8,10 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs import build, request_type, response_type
 from quorate.broker.wire.kafka_client import WireClient
+from tests.broker.server.client_requests import ask, create
+from tests.broker.server.conftest import MakeNodes
 
-MakeNodes = Callable[..., Any]
 BROKERS, CONTROLLERS = 1, 2
 
 
@@ -44,14 +43,10 @@ async def test_fenced_brokers_are_shown_to_who_asks_and_an_unregistered_one_to_n
         assert again.error_message == "Broker ID 3 is not currently registered."
 
 
-async def test_the_operations_on_the_cluster_are_named_to_who_asks(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        for asked, bits in ((True, 8096), (False, -(1 << 31))):
-            answer: Any = await client.call(
-                ApiKey.DESCRIBE_CLUSTER, include_cluster_authorized_operations=asked
-            )
-            assert answer.cluster_authorized_operations == bits
+async def test_the_operations_on_the_cluster_are_named_to_who_asks(client: WireClient) -> None:
+    for asked, bits in ((True, 8096), (False, -(1 << 31))):
+        answer: Any = await client.call(ApiKey.DESCRIBE_CLUSTER, include_cluster_authorized_operations=asked)
+        assert answer.cluster_authorized_operations == bits
 
 
 def update(name: str, level: int, how: int = 1) -> dict[str, object]:
@@ -89,13 +84,11 @@ async def test_the_quorums_voters_move_into_the_log_by_kraft_version(make_nodes:
     ],
 )
 async def test_a_refused_feature_is_named_with_the_reason(
-    make_nodes: MakeNodes, refused: dict[str, object], why: str
+    client: WireClient, refused: dict[str, object], why: str
 ) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        answer = await features(client, refused)
-        assert answer.error_code is ErrorCode.invalid_update_version
-        assert why in answer.error_message
+    answer = await features(client, refused)
+    assert answer.error_code is ErrorCode.invalid_update_version
+    assert why in answer.error_message
 
 
 PREFERRED, UNCLEAN = 0, 1
@@ -104,13 +97,11 @@ PREFERRED, UNCLEAN = 0, 1
 async def elect(client: WireClient, election_type: int, *, version: int = 2, **topics: list[int]) -> Any:
     """Rows as {topic: {partition: error}}; of all partitions if no topic is named."""
     named = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
-    request = build(
-        request_type(ApiKey.ELECT_LEADERS, version),
-        **({} if version == 0 else {"election_type": election_type}),
-        topic_partitions=named or None,
-        timeout=timedelta(seconds=10),
+    kind = {} if version == 0 else {"election_type": election_type}
+    time = timedelta(seconds=10)
+    answer = await ask(
+        client, ApiKey.ELECT_LEADERS, version, topic_partitions=named or None, timeout=time, **kind
     )
-    answer: Any = await client.send(request, response_type(ApiKey.ELECT_LEADERS, version))
     assert getattr(answer, "error_code", ErrorCode.none) is ErrorCode.none
     return {
         row.topic: {each.partition_id: each.error_code.name for each in row.partition_result}
@@ -121,21 +112,8 @@ async def elect(client: WireClient, election_type: int, *, version: int = 2, **t
 async def test_a_broker_that_is_back_leads_again_when_it_is_asked_for(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:
-        for name in ("moved", "still"):
-            await client.call(
-                ApiKey.CREATE_TOPICS,
-                topics=[
-                    {
-                        "name": name,
-                        "num_partitions": -1,
-                        "replication_factor": -1,
-                        "assignments": [
-                            {"partition_index": 0, "broker_ids": [3, 1] if name == "moved" else [1, 3]}
-                        ],
-                    }
-                ],
-                timeout=timedelta(seconds=10),
-            )
+        await create(client, "moved", assignments=[[3, 1]], timeout_s=10)
+        await create(client, "still", assignments=[[1, 3]], timeout_s=10)
         metadata = nodes.servers[1].metadata
 
         def moved() -> Any:

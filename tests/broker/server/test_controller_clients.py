@@ -1,9 +1,6 @@
 """Kafka's clients on the controller listener (KIP-919)."""
 
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
 import trio
@@ -12,27 +9,19 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import CONTROLLER_APIS
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.log.batches.batch import read_batches
-from quorate.runtime.real import SyncStrategy, real_runtime
-from tests.broker.server.test_apis import create, fetch
+from quorate.runtime.real import RealNetwork
+from tests.broker.server.client_requests import create, fetch
+from tests.broker.server.conftest import MakeNodes, Nodes
 
-MakeNodes = Callable[..., Any]
 BROKERS, CONTROLLERS = 1, 2
-
-
-@asynccontextmanager
-async def to_controller(nodes: Any, number: int) -> AsyncIterator[WireClient]:
-    network = real_runtime(sync=SyncStrategy.INLINE).network
-    async with open_client(network, nodes.controller_address(number), timeout_s=10) as client:
-        yield client
 
 
 async def test_every_controller_describes_the_controllers_and_the_quorum(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(3)
     leader = nodes.servers[1].quorum.leader
     for number in (1, 2, 3):
-        async with to_controller(nodes, number) as client:
+        async with nodes.controller_client(number) as client:
             cluster: Any = await client.call(ApiKey.DESCRIBE_CLUSTER, endpoint_type=CONTROLLERS)
             assert cluster.error_code is ErrorCode.none
             assert cluster.cluster_id == nodes.servers[1].cluster_id
@@ -47,9 +36,8 @@ async def test_every_controller_describes_the_controllers_and_the_quorum(make_no
             assert {each.replica_id for each in partition.current_voters} == {1, 2, 3}
 
 
-async def test_a_question_about_brokers_is_refused_there(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with to_controller(nodes, 1) as client:
+async def test_a_question_about_brokers_is_refused_there(nodes: Nodes) -> None:
+    async with nodes.controller_client(1) as client:
         answer: Any = await client.call(ApiKey.DESCRIBE_CLUSTER, endpoint_type=BROKERS)
         assert answer.error_code is ErrorCode.mismatched_endpoint_type
         assert "bootstrap.servers" in answer.error_message
@@ -57,16 +45,12 @@ async def test_a_question_about_brokers_is_refused_there(make_nodes: MakeNodes) 
         assert answer.error_code is ErrorCode.unsupported_endpoint_type
 
 
-async def test_only_what_controllers_have_is_offered_and_the_rest_closes_the_connection(
-    make_nodes: MakeNodes,
-) -> None:
-    nodes = await make_nodes(1)
-    async with to_controller(nodes, 1) as client:
+async def test_only_what_controllers_have_is_offered_and_the_rest_closes_the_connection(nodes: Nodes) -> None:
+    async with nodes.controller_client(1) as client:
         versions: Any = await client.call(ApiKey.API_VERSIONS)
         assert {each.api_key for each in versions.api_keys} == {ApiKey.API_VERSIONS, *CONTROLLER_APIS}
         assert {each.name for each in versions.supported_features} >= {"metadata.version", "kraft.version"}
-    network = real_runtime(sync=SyncStrategy.INLINE).network
-    stream = await network.connect(nodes.controller_address(1))
+    stream = await RealNetwork().connect(nodes.controller_address(1))
     with trio.fail_after(5):
         # Metadata 12 with the client id "c", of no topics.
         body = b"\x00\x03\x00\x0c\x00\x00\x00\x01\x00\x01c\x00\x01\x00\x00\x00"
@@ -74,16 +58,16 @@ async def test_only_what_controllers_have_is_offered_and_the_rest_closes_the_con
         assert await stream.receive_some() == b"", "Metadata is the brokers'"
     stream.close()
     # The quorum's own connections are as they were.
-    async with to_controller(nodes, 1) as client:
+    async with nodes.controller_client(1) as client:
         assert await client.call(ApiKey.API_VERSIONS)
 
 
 async def test_every_controller_serves_the_metadata_log_and_no_other(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(2)
     async with nodes.client(1) as client:
-        await create(client, "t")
+        await create(client)
     for number in (1, 2):
-        async with to_controller(nodes, number) as client:
+        async with nodes.controller_client(number) as client:
             part = await fetch(client, "__cluster_metadata", 0)
             assert part.error is ErrorCode.none
             batches = read_batches(b"".join(part.records))
@@ -118,24 +102,16 @@ async def test_an_administrators_request_to_any_controller_is_carried_out(make_n
     nodes = await make_nodes(3)
     await nodes.stop(3)
     follower = next(each for each in (1, 2) if each != nodes.servers[1].quorum.leader)
-    async with to_controller(nodes, follower) as client:
+    async with nodes.controller_client(follower) as client:
         gone: Any = await client.call(ApiKey.UNREGISTER_BROKER, broker_id=3)
     assert gone.error_code is ErrorCode.none
     with trio.fail_after(10):
         await nodes.servers[1].metadata.wait_until(lambda image: image.broker(3) is None)
 
 
-async def test_a_broker_assigns_its_replicas_to_directories(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_a_broker_assigns_its_replicas_to_directories(nodes: Nodes) -> None:
     async with nodes.client(1) as client:
-        created: Any = await client.call(
-            ApiKey.CREATE_TOPICS,
-            topics=[
-                {"name": "t", "num_partitions": 2, "replication_factor": 1, "assignments": (), "configs": ()}
-            ],
-            timeout=timedelta(seconds=5),
-        )
-    topic_id = created.topics[0].topic_id
+        topic_id = (await create(client, partitions=2)).topic_id
     broker = nodes.servers[1].metadata.image.broker(1)
     (home,) = broker.log_dirs
     elsewhere = uuid.UUID(int=1 << 90)
@@ -169,7 +145,7 @@ async def test_a_broker_assigns_its_replicas_to_directories(make_nodes: MakeNode
         ]
         return answer.error_code, errors
 
-    async with to_controller(nodes, 1) as client:
+    async with nodes.controller_client(1) as client:
         assert await assign((home, topic_id, [0])) == (ErrorCode.none, [ErrorCode.none])
         assert (await assign((home, topic_id, [0]), epoch=7))[0] is ErrorCode.stale_broker_epoch
         assert (await assign((home, topic_id, [0]), broker_id=9))[0] is ErrorCode.broker_id_not_registered
@@ -196,15 +172,13 @@ async def test_a_broker_assigns_its_replicas_to_directories(make_nodes: MakeNode
         await metadata.wait_until(corrected)
 
 
-async def test_bytes_of_neither_protocol_are_closed_at_once(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    network = real_runtime(sync=SyncStrategy.INLINE).network
+async def test_bytes_of_neither_protocol_are_closed_at_once(nodes: Nodes) -> None:
     for data in (
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x16\x03\x01\x02\x00",
         b"\x00\x00\x00\x08\xff\xff\xff\xff" + b"\xff" * 4,
     ):
-        stream = await network.connect(nodes.controller_address(1))
+        stream = await RealNetwork().connect(nodes.controller_address(1))
         with trio.fail_after(5):
             await stream.send([data])
             assert await stream.receive_some() == b""

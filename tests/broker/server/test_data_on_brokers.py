@@ -1,6 +1,6 @@
 """What an administrator asks of the data on brokers, through our own client."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,29 +10,10 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.codecs.entities import build, request_type, response_type
-from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.kafka_client import WireClient
 from quorate.log.batches.records import build_batch
-
-MakeNodes = Callable[..., Any]
-
-
-async def create(client: WireClient, name: str, *, partitions: int = 1, **configs: str) -> None:
-    response: Any = await client.call(
-        ApiKey.CREATE_TOPICS,
-        topics=[
-            {
-                "name": name,
-                "num_partitions": partitions,
-                "replication_factor": 1,
-                "assignments": (),
-                "configs": [{"name": key.replace("_", "."), "value": configs[key]} for key in configs],
-            }
-        ],
-        timeout=timedelta(seconds=5),
-    )
-    assert response.topics[0].error_code is ErrorCode.none, response
+from tests.broker.server.client_requests import ask, create, produce_request
+from tests.broker.server.conftest import MakeNodes
 
 
 async def produce(
@@ -47,24 +28,19 @@ async def produce(
         producer_epoch=min(0, producer),
         base_sequence=sequence,
     )
-    parts = [ProducePartition(0, memoryview(data))]
-    request = ProduceRequest(version=9, acks=-1, timeout_ms=5000, topics=[ProduceTopic(topic, parts)])
-    assert (await client.produce(request))[0].partitions[0].error is ErrorCode.none
+    (answer,) = await client.produce(produce_request(topic, data))
+    assert answer.partitions[0].error is ErrorCode.none
 
 
 async def delete(
     client: WireClient, *asked: tuple[str, int, int], version: int = 2
 ) -> dict[tuple[str, int], Any]:
     """(topic, partition, offset) to ask for; the results by (topic, partition)."""
-    request = build(
-        request_type(ApiKey.DELETE_RECORDS, version),
-        topics=[
-            {"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]}
-            for topic, partition, offset in asked
-        ],
-        timeout=timedelta(seconds=5),
-    )
-    response: Any = await client.send(request, response_type(ApiKey.DELETE_RECORDS, version))
+    topics = [
+        {"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]}
+        for topic, partition, offset in asked
+    ]
+    response = await ask(client, ApiKey.DELETE_RECORDS, version, topics=topics, timeout=timedelta(seconds=5))
     return {
         (topic.name, part.partition_index): (part.error_code, part.low_watermark)
         for topic in response.topics
@@ -74,46 +50,43 @@ async def delete(
 
 @pytest.mark.parametrize("version", (0, 1, 2))
 async def test_records_below_an_offset_are_deleted_and_each_refusal_is_kafkas(
-    make_nodes: MakeNodes, version: int
+    client: WireClient, version: int
 ) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        await create(client, "t", partitions=2)
-        await create(client, "compacted", cleanup_policy="compact")
-        await produce(client, "t", b"a", b"b", b"c")
-        group: Any = await client.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
-        assert group.coordinators
-        answers = await delete(
-            client,
-            ("t", 0, 2),
-            ("t", 1, -1),
-            ("t", 2, 0),
-            ("nothing", 0, 0),
-            ("__consumer_offsets", 0, 0),
-            ("__cluster_metadata", 0, 0),
-            ("compacted", 0, 0),
-            version=version,
-        )
-        assert answers == {
-            ("t", 0): (ErrorCode.none, 2),
-            ("t", 1): (ErrorCode.none, 0),
-            ("t", 2): (ErrorCode.unknown_topic_or_partition, -1),
-            ("nothing", 0): (ErrorCode.unknown_topic_or_partition, -1),
-            ("__consumer_offsets", 0): (ErrorCode.invalid_topic_exception, -1),
-            ("__cluster_metadata", 0): (ErrorCode.unknown_topic_or_partition, -1),
-            ("compacted", 0): (ErrorCode.policy_violation, -1),
-        }
-        assert await delete(client, ("t", 0, 4), version=version) == {
-            ("t", 0): (ErrorCode.offset_out_of_range, -1)
-        }
-        # The last one of a partition named twice counts, and each has one result.
-        assert await delete(client, ("t", 0, 4), ("t", 0, -1)) == {("t", 0): (ErrorCode.none, 3)}
-        assert await delete(client) == {}
+    await create(client, partitions=2)
+    await create(client, "compacted", cleanup_policy="compact")
+    await produce(client, "t", b"a", b"b", b"c")
+    group: Any = await client.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
+    assert group.coordinators
+    answers = await delete(
+        client,
+        ("t", 0, 2),
+        ("t", 1, -1),
+        ("t", 2, 0),
+        ("nothing", 0, 0),
+        ("__consumer_offsets", 0, 0),
+        ("__cluster_metadata", 0, 0),
+        ("compacted", 0, 0),
+        version=version,
+    )
+    assert answers == {
+        ("t", 0): (ErrorCode.none, 2),
+        ("t", 1): (ErrorCode.none, 0),
+        ("t", 2): (ErrorCode.unknown_topic_or_partition, -1),
+        ("nothing", 0): (ErrorCode.unknown_topic_or_partition, -1),
+        ("__consumer_offsets", 0): (ErrorCode.invalid_topic_exception, -1),
+        ("__cluster_metadata", 0): (ErrorCode.unknown_topic_or_partition, -1),
+        ("compacted", 0): (ErrorCode.policy_violation, -1),
+    }
+    assert await delete(client, ("t", 0, 4), version=version) == {
+        ("t", 0): (ErrorCode.offset_out_of_range, -1)
+    }
+    # The last one of a partition named twice counts, and each has one result.
+    assert await delete(client, ("t", 0, 4), ("t", 0, -1)) == {("t", 0): (ErrorCode.none, 3)}
+    assert await delete(client) == {}
 
 
 async def describe(client: WireClient, topics: object = None, version: int = 5) -> Any:
-    request = build(request_type(ApiKey.DESCRIBE_LOG_DIRS, version), topics=topics)
-    return await client.send(request, response_type(ApiKey.DESCRIBE_LOG_DIRS, version))
+    return await ask(client, ApiKey.DESCRIBE_LOG_DIRS, version, topics=topics)
 
 
 def replicas(response: Any) -> Iterator[tuple[str, str, int]]:
@@ -127,7 +100,7 @@ async def test_each_directory_is_described_with_its_replicas(make_nodes: MakeNod
     first, second = str(tmp_path / "node-1"), str(tmp_path / "second")
     nodes = await make_nodes(1, {"log.dirs": f"{first},{second}"})
     async with nodes.client(1) as client:
-        await create(client, "t", partitions=4)
+        await create(client, partitions=4)
         await produce(client, "t", b"x" * 1000)
         for version in range(1, 6):
             response = await describe(client, version=version)
@@ -160,7 +133,7 @@ async def test_a_directory_that_is_gone_says_so_and_has_nothing(
     bad.write_text("a file, and no folder")
     nodes = await make_nodes(1, {"log.dirs": f"{first},{bad}"})
     async with nodes.client(1) as client:
-        await create(client, "t")
+        await create(client)
         response = await describe(client)
     states = {each.log_dir: each for each in response.results}
     assert states[first].error_code is ErrorCode.none
@@ -171,13 +144,8 @@ async def test_a_directory_that_is_gone_says_so_and_has_nothing(
 
 async def move(client: WireClient, *asked: tuple[str, str, int], version: int = 2) -> dict[Any, ErrorCode]:
     """(path, topic, partition) to ask for; the errors by (topic, partition)."""
-    request = build(
-        request_type(ApiKey.ALTER_REPLICA_LOG_DIRS, version),
-        dirs=[
-            {"path": path, "topics": [{"name": name, "partitions": [index]}]} for path, name, index in asked
-        ],
-    )
-    response: Any = await client.send(request, response_type(ApiKey.ALTER_REPLICA_LOG_DIRS, version))
+    dirs = [{"path": path, "topics": [{"name": name, "partitions": [index]}]} for path, name, index in asked]
+    response = await ask(client, ApiKey.ALTER_REPLICA_LOG_DIRS, version, dirs=dirs)
     return {
         (topic.topic_name, part.partition_index): part.error_code
         for topic in response.results
@@ -207,7 +175,7 @@ async def test_a_replica_moves_to_another_directory_and_is_described_on_its_way(
     first, second = str(tmp_path / "node-1"), str(tmp_path / "second")
     nodes = await make_nodes(1, {"log.dirs": f"{first},{second}"})
     async with nodes.client(1) as client:
-        await create(client, "t")
+        await create(client)
         await copied_at(client, 1_000)
         for _ in range(4):
             await produce(client, "t", b"x" * 200_000)
@@ -238,21 +206,8 @@ async def test_moves_that_can_not_be_are_refused_one_by_one(make_nodes: MakeNode
     nodes = await make_nodes(2, {})
     home = str(tmp_path / "node-1")
     async with nodes.client(1) as client:
-        response: Any = await client.call(
-            ApiKey.CREATE_TOPICS,
-            topics=[
-                {
-                    "name": name,
-                    "num_partitions": -1,
-                    "replication_factor": -1,
-                    "assignments": [{"partition_index": 0, "broker_ids": [broker]}],
-                    "configs": (),
-                }
-                for name, broker in (("here", 1), ("there", 2))
-            ],
-            timeout=timedelta(seconds=5),
-        )
-        assert {each.error_code for each in response.topics} == {ErrorCode.none}
+        await create(client, "here", assignments=[[1]])
+        await create(client, "there", assignments=[[2]])
         assert await move(
             client,
             (home, "here", 0),
@@ -282,31 +237,29 @@ async def producers(client: WireClient, topic: str, *partitions: int) -> dict[in
     return {each.partition_index: each for each in response.topics[0].partitions}
 
 
-async def test_the_idempotent_producers_of_a_replica_are_described(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        await create(client, "t", partitions=2)
-        await produce(client, "t", b"a", b"b", producer=7, sequence=0)
-        await produce(client, "t", b"c", producer=7, sequence=2)
-        await produce(client, "t", b"d", producer=3, sequence=5)
-        await produce(client, "t", b"e")
-        found = await producers(client, "t", 0, 1, 2)
-        assert [
-            (each.producer_id, each.producer_epoch, each.last_sequence, each.current_txn_start_offset)
-            for each in found[0].active_producers
-        ] == [(7, 0, 2, -1), (3, 0, 5, -1)]
-        assert all(each.last_timestamp > 1_600_000_000_000 for each in found[0].active_producers)
-        assert (found[1].error_code, found[1].active_producers) == (ErrorCode.none, ())
-        assert found[2].error_code is ErrorCode.unknown_topic_or_partition
-        assert found[2].error_message
-        assert (await producers(client, "nothing", 0))[0].error_code is ErrorCode.unknown_topic_or_partition
-        assert (await producers(client, "a/b", 0))[0].error_code is ErrorCode.invalid_topic_exception
+async def test_the_idempotent_producers_of_a_replica_are_described(client: WireClient) -> None:
+    await create(client, partitions=2)
+    await produce(client, "t", b"a", b"b", producer=7, sequence=0)
+    await produce(client, "t", b"c", producer=7, sequence=2)
+    await produce(client, "t", b"d", producer=3, sequence=5)
+    await produce(client, "t", b"e")
+    found = await producers(client, "t", 0, 1, 2)
+    assert [
+        (each.producer_id, each.producer_epoch, each.last_sequence, each.current_txn_start_offset)
+        for each in found[0].active_producers
+    ] == [(7, 0, 2, -1), (3, 0, 5, -1)]
+    assert all(each.last_timestamp > 1_600_000_000_000 for each in found[0].active_producers)
+    assert (found[1].error_code, found[1].active_producers) == (ErrorCode.none, ())
+    assert found[2].error_code is ErrorCode.unknown_topic_or_partition
+    assert found[2].error_message
+    assert (await producers(client, "nothing", 0))[0].error_code is ErrorCode.unknown_topic_or_partition
+    assert (await producers(client, "a/b", 0))[0].error_code is ErrorCode.invalid_topic_exception
 
 
 async def test_a_broker_without_the_replica_describes_no_producers(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:
-        await create(client, "t")
+        await create(client)
     answers = []
     for node in (1, 2, 3):
         async with nodes.client(node) as client:

@@ -6,7 +6,6 @@ Three simulated nodes in virtual time.
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,14 +15,13 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.server import BrokerServer
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.log.batches.records import build_batch
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address, NetworkError
 from quorate.simulation.world.simulated_network import SimulatedNetwork
 from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import NodeId
+from tests.broker.server.client_requests import batch, create, produce_request
 
 NODES = (1, 2, 3)
 
@@ -118,23 +116,6 @@ async def test_a_client_that_is_there_before_the_cluster_is_never_shown_an_empty
     assert len(seen) == 2 * 200 * len(NODES)
 
 
-def record() -> memoryview:
-    return memoryview(build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"v"]))
-
-
-async def create(client: WireClient, name: str, partitions: int, *, timeout: float = 5) -> ErrorCode:
-    response: Any = await client.call(
-        ApiKey.CREATE_TOPICS,
-        topics=[
-            {"name": name, "num_partitions": partitions, "replication_factor": 3}
-            | {"assignments": (), "configs": ()}
-        ],
-        timeout=timedelta(seconds=timeout),
-    )
-    code: ErrorCode = response.topics[0].error_code
-    return code
-
-
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_topic_that_create_topics_has_answered_can_be_produced_to_at_once(
     autojump_clock: object, seed: int
@@ -146,7 +127,7 @@ async def test_a_topic_that_create_topics_has_answered_can_be_produced_to_at_onc
             for turn in range(12):
                 through = NODES[turn % 3]
                 async with cluster.client(through) as client:
-                    assert await create(client, f"t{turn}", 6) is ErrorCode.none
+                    await create(client, f"t{turn}", partitions=6, replicas=3)
                     metadata: Any = await client.call(
                         ApiKey.METADATA,
                         topics=[{"name": f"t{turn}"}],
@@ -160,12 +141,7 @@ async def test_a_topic_that_create_topics_has_answered_can_be_produced_to_at_onc
 
 async def produced(cluster: Cluster, node: int, topic: str, partition: int) -> ErrorCode:
     """Of one try."""
-    request = ProduceRequest(
-        version=9,
-        acks=1,
-        timeout_ms=1000,
-        topics=[ProduceTopic(topic, [ProducePartition(partition, record())])],
-    )
+    request = produce_request(topic, batch(b"v"), partition=partition, acks=1, timeout_ms=1000)
     async with cluster.client(node) as client:
         return (await client.produce(request))[0].partitions[0].error
 
@@ -184,5 +160,5 @@ async def test_a_leader_that_does_not_answer_delays_a_creation_no_longer_than_it
             )
             async with cluster.client(leader) as client:
                 began = trio.current_time()
-                assert await create(client, "t", 6, timeout=1.0) is ErrorCode.none
+                await create(client, partitions=6, replicas=3, timeout_s=1)
                 assert trio.current_time() - began <= 1.1

@@ -1,6 +1,5 @@
 """Requests that a broker forwards to the active controller are answered as by the controller's own node."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -8,9 +7,9 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.entities import build, request_type, response_type
+from tests.broker.server.client_requests import ask
+from tests.broker.server.conftest import MakeNodes
 
-MakeNodes = Callable[..., Any]
 LONG = "x" * 32_767
 TIME = timedelta(seconds=30)
 """Ample for an election that a busy machine causes."""
@@ -111,11 +110,10 @@ async def test_a_wrong_request_is_answered_by_each_broker_alike(make_nodes: Make
         await its_client.call(CREATE, topics=[topic("there")], timeout=TIME)
         for what, api, version, values in REQUESTS:
             fields = values | ({} if api in NO_TIMEOUT else {"timeout": TIME})
-            request = build(request_type(api, version), **fields)
             answers: list[Any] = []
             for each in (its_client, client):
                 with trio.fail_after(20):
-                    answers.append(await each.send(request, response_type(api, version)))
+                    answers.append(await ask(each, api, version, **fields))
             assert answers[0] == answers[1], what
             told = repr(answers[0])
             assert ErrorCode.unknown_server_error.name not in told, what

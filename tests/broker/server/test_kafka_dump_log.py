@@ -4,22 +4,19 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.kafka_client import WireClient
 from quorate.log.batches.records import build_batch
+from tests.broker.server.client_requests import create, produce_request
+from tests.broker.server.conftest import Nodes
 
 pytestmark = pytest.mark.slow
 
-MakeNodes = Callable[..., Any]
 DumpLog = Callable[..., subprocess.CompletedProcess[str]]
 KAFKA = "4.1.0"
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -72,15 +69,7 @@ def passes(done: subprocess.CompletedProcess[str]) -> bool:
 
 async def fill(client: WireClient) -> None:
     """Two segments with sparse indexes, and timestamps that go back and forth."""
-    configs = {"segment.bytes": "100000", "index.interval.bytes": "500"}
-    await client.call(
-        ApiKey.CREATE_TOPICS,
-        topics=[
-            {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": ()}
-            | {"configs": [{"name": name, "value": value} for name, value in configs.items()]}
-        ],
-        timeout=timedelta(seconds=10),
-    )
+    await create(client, segment_bytes="100000", index_interval_bytes="500", timeout_s=10)
     for number in range(400):
         data = build_batch(
             base_offset=0,
@@ -88,16 +77,13 @@ async def fill(client: WireClient) -> None:
             timestamp_ms=FIRST_STAMP_MS + number * 100 + (number * 37 % 50) * 10,
             values=[b"x" * 100] * (1 + number % 5),
         )
-        topic = ProduceTopic("t", [ProducePartition(0, memoryview(data))])
-        request = ProduceRequest(version=9, acks=-1, timeout_ms=5000, topics=[topic])
-        produced = (await client.produce(request))[0].partitions[0]
+        produced = (await client.produce(produce_request("t", data)))[0].partitions[0]
         assert produced.error is ErrorCode.none
 
 
 @pytest.fixture
-async def folders(make_nodes: MakeNodes, tmp_path: Path) -> tuple[Path, Path]:
+async def folders(nodes: Nodes, tmp_path: Path) -> tuple[Path, Path]:
     """A node's folder as it was while the node ran, and after its orderly end."""
-    nodes = await make_nodes(1)
     async with nodes.client(1) as client:
         with trio.fail_after(60):
             await fill(client)

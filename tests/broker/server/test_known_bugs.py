@@ -1,6 +1,5 @@
 """What went wrong with whole brokers elsewhere."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.replication.storage.proofs import CLEAN_SHUTDOWN
 from quorate.broker.wire.api import ApiKey
 from quorate.runtime.network import NetworkError
+from tests.broker.server.conftest import MakeNodes
 
-MakeNodes = Callable[..., Any]
 JOINING = {
     "group_id": "g",
     "session_timeout": timedelta(seconds=30),

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -11,14 +10,11 @@ from captured_logs import captured_logs
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.replication.storage.proofs import CLEAN_SHUTDOWN
-from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
-from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.error_code import ErrorCode
-from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import DiskLockedError
 from quorate.runtime.real import SyncStrategy, real_runtime
-
-MakeNodes = Callable[..., Any]
+from tests.broker.server.client_requests import batch, fetch, produce, values_of
+from tests.broker.server.conftest import MakeNodes, Nodes
 
 
 def active(broker_id: int, *, after_epoch: int = -1) -> Callable[[MetadataImage], bool]:
@@ -29,8 +25,7 @@ def active(broker_id: int, *, after_epoch: int = -1) -> Callable[[MetadataImage]
     return holds
 
 
-async def test_a_broker_that_was_unregistered_registers_again(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_a_broker_that_was_unregistered_registers_again(nodes: Nodes) -> None:
     server = nodes.servers[1]
     epoch = server.metadata.image.broker(1).epoch
     answer = await server.controller.controller.answer(UnregisterBrokerRequest(broker_id=1))
@@ -40,39 +35,22 @@ async def test_a_broker_that_was_unregistered_registers_again(make_nodes: MakeNo
     assert server.broker.lifecycle.broker_epoch == server.metadata.image.broker(1).epoch
 
 
-async def test_an_orderly_restart_proves_itself_and_keeps_the_records(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_an_orderly_restart_proves_itself_and_keeps_the_records(nodes: Nodes) -> None:
     async with nodes.client(1) as client:
         await nodes.servers[1].broker.lifecycle.wait_unfenced()
-        batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"kept"])
-        topic = ProduceTopic("t", [ProducePartition(0, memoryview(batch))])
         await client.call(3, topics=[{"name": "t", "topic_id": None}], allow_auto_topic_creation=True)
-        with trio.fail_after(5):
-            while True:
-                produced = await client.produce(
-                    ProduceRequest(version=9, acks=-1, timeout_ms=1000, topics=[topic])
-                )
-                if produced[0].partitions[0].error == 0:
-                    break
-                await trio.sleep(0.01)
+        assert (await produce(client, "t", batch(b"kept"))).error == 0
     epoch = nodes.servers[1].broker.lifecycle.broker_epoch
     await nodes.stop(1)
     server = await nodes.start(1)
     assert server.broker.replicas.directories.proof.broker_epoch == epoch
     await server.wait_ready()
     async with nodes.client(1) as client:
-        request = KafkaFetchRequest(
-            version=12,
-            max_wait_ms=1000,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            topics=[FetchTopic("t", None, [FetchPartition(0)])],
-        )
         with trio.fail_after(5):
-            part = (await client.fetch(request)).topics[0].partitions[0]
+            part = await fetch(client, "t", 0, max_wait_ms=1000)
             while not part.records:  # the leader may still be opening its log
-                part = (await client.fetch(request)).topics[0].partitions[0]
-        assert b"kept" in b"".join(part.records)
+                part = await fetch(client, "t", 0, max_wait_ms=1000)
+    assert values_of(part) == [b"kept"]
 
 
 async def test_a_crashed_broker_comes_back_without_proof_and_under_a_new_epoch(

@@ -1,9 +1,8 @@
 """A large replica that moves between directories lets others run, by the processor's time of the loop's
 thread."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -18,11 +17,11 @@ from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
 from quorate.runtime.real import RealDisk, SyncStrategy
 from quorate.types import Offset
-from tests.broker.server.test_apis import create
+from tests.broker.server.client_requests import create
+from tests.broker.server.conftest import MakeNodes
 from tests.broker.server.test_data_on_brokers import describe, move, replicas
 
 pytestmark = pytest.mark.real_time
-MakeNodes = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +90,7 @@ async def test_a_broker_that_moves_a_large_replica_has_no_gap(make_nodes: MakeNo
     paths = {str(tmp_path / "node-1"), str(tmp_path / "second")}
     nodes = await make_nodes(1, {"log.dirs": ",".join(sorted(paths)), "log.segment.bytes": "8388608"})
     async with nodes.client(1) as client:
-        await create(client, "t")
+        await create(client)
         await trio.to_thread.run_sync(lambda: fill(nodes.bootstrap, records=60_000))
         (source,) = {path for path, _, _ in replicas(await describe(client))}
         (target,) = paths - {source}

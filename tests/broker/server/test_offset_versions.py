@@ -1,42 +1,16 @@
 """OffsetCommit and OffsetFetch in every version, by names of topics and by their ids."""
 
 import uuid
-from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
-import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.codecs.entities import build, request_type, response_type
+from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient
+from tests.broker.server.client_requests import ask, create, versions, wait_coordinated
 
-MakeNodes = Callable[..., Any]
 BY_ID = 10
-
-
-async def ask(client: WireClient, api: ApiKey, version: int, **values: object) -> Any:
-    request = build(request_type(api, version), **values)
-    return await client.send(request, response_type(api, version))
-
-
-async def ready(client: WireClient) -> uuid.UUID:
-    """Create a topic, and wait for the coordinator of the group."""
-    topics = [{"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}]
-    created: Any = await client.call(ApiKey.CREATE_TOPICS, topics=topics, timeout=timedelta(seconds=5))
-    with trio.fail_after(20):
-        while True:
-            found = await ask(client, ApiKey.FIND_COORDINATOR, 6, coordinator_keys=["g"])
-            listed = await ask(client, ApiKey.LIST_GROUPS, 5)
-            if found.coordinators[0].error_code is listed.error_code is ErrorCode.none:
-                return uuid.UUID(str(created.topics[0].topic_id))
-            await trio.sleep(0.02)
-
-
-def versions(api: ApiKey) -> range:
-    return range(APIS[api].min_version, APIS[api].max_version + 1)
 
 
 async def commit(
@@ -68,44 +42,43 @@ async def fetch(client: WireClient, version: int, topic: dict[str, object] | Non
     return None
 
 
-async def test_offsets_are_committed_and_fetched_in_every_version(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        topic_id = await ready(client)
-
-        def topic(version: int) -> dict[str, object]:
-            return {"topic_id": topic_id} if version >= BY_ID else {"name": "t"}
-
-        for written in versions(ApiKey.OFFSET_COMMIT):
-            assert await commit(client, written, topic(written), written) is ErrorCode.none
-            for read in versions(ApiKey.OFFSET_FETCH):
-                for asked in (topic(read), None) if read >= 2 else (topic(read),):
-                    found = await fetch(client, read, asked)
-                    assert (found.committed_offset, found.error_code) == (written, ErrorCode.none)
+async def ready(client: WireClient) -> uuid.UUID:
+    """Create a topic, wait for the coordinator of the group, and return the topic's id."""
+    created = await create(client)
+    await wait_coordinated(client, "g")
+    return uuid.UUID(str(created.topic_id))
 
 
-async def test_an_id_that_no_topic_has_is_named_in_the_answer(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        await ready(client)
-        for unknown in (uuid.UUID(int=77), None):
-            asked: dict[str, object] = {"topic_id": unknown}
-            assert await commit(client, BY_ID, asked, 3) is ErrorCode.unknown_topic_id
-            found = await fetch(client, BY_ID, asked)
-            assert (found.error_code, found.committed_offset) == (ErrorCode.unknown_topic_id, -1)
-        assert await commit(client, 9, {"name": "no"}, 3) is ErrorCode.unknown_topic_or_partition
+async def test_offsets_are_committed_and_fetched_in_every_version(client: WireClient) -> None:
+    topic_id = await ready(client)
+
+    def topic(version: int) -> dict[str, object]:
+        return {"topic_id": topic_id} if version >= BY_ID else {"name": "t"}
+
+    for written in versions(ApiKey.OFFSET_COMMIT):
+        assert await commit(client, written, topic(written), written) is ErrorCode.none
+        for read in versions(ApiKey.OFFSET_FETCH):
+            for asked in (topic(read), None) if read >= 2 else (topic(read),):
+                found = await fetch(client, read, asked)
+                assert (found.committed_offset, found.error_code) == (written, ErrorCode.none)
+
+
+async def test_an_id_that_no_topic_has_is_named_in_the_answer(client: WireClient) -> None:
+    await ready(client)
+    for unknown in (uuid.UUID(int=77), None):
+        asked: dict[str, object] = {"topic_id": unknown}
+        assert await commit(client, BY_ID, asked, 3) is ErrorCode.unknown_topic_id
+        found = await fetch(client, BY_ID, asked)
+        assert (found.error_code, found.committed_offset) == (ErrorCode.unknown_topic_id, -1)
+    assert await commit(client, 9, {"name": "no"}, 3) is ErrorCode.unknown_topic_or_partition
 
 
 @pytest.mark.parametrize(
     ("version", "expected"), [(8, ErrorCode.illegal_generation), (9, ErrorCode.group_id_not_found)]
 )
 async def test_a_member_of_a_group_that_is_gone_is_told_so_if_it_can_understand(
-    make_nodes: MakeNodes, version: int, expected: ErrorCode
+    client: WireClient, version: int, expected: ErrorCode
 ) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        await ready(client)
-        refused = await commit(
-            client, version, {"name": "t"}, 3, member_id="m", generation_id_or_member_epoch=4
-        )
-        assert refused is expected
+    await ready(client)
+    refused = await commit(client, version, {"name": "t"}, 3, member_id="m", generation_id_or_member_epoch=4)
+    assert refused is expected

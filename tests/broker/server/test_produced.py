@@ -20,12 +20,12 @@ from kafka import KafkaConsumer, KafkaProducer
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.kafka_bytes import varint
 from quorate.log.batches.batch import seal
 from quorate.runtime.network import NetworkError
+from tests.broker.server.client_requests import produce_request
+from tests.broker.server.conftest import Nodes
 
-MakeNodes = Callable[..., Any]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COUNT = 300
 
@@ -117,9 +117,8 @@ async def in_thread(work: Callable[..., Any], *args: object) -> Any:
     return await trio.to_thread.run_sync(work, *args)
 
 
-async def test_stock_clients_produce_in_every_codec_and_read_it_back(make_nodes: MakeNodes) -> None:
+async def test_stock_clients_produce_in_every_codec_and_read_it_back(nodes: Nodes) -> None:
     """kafka-python needs packages that are not here for all but gzip."""
-    nodes = await make_nodes(1)
     with trio.fail_after(120):
         await in_thread(create, nodes.bootstrap, "t")
         sent = []
@@ -135,8 +134,7 @@ async def test_stock_clients_produce_in_every_codec_and_read_it_back(make_nodes:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_a_topics_compression_is_what_clients_read(make_nodes: MakeNodes, codec: str) -> None:
-    nodes = await make_nodes(1)
+async def test_a_topics_compression_is_what_clients_read(nodes: Nodes, codec: str) -> None:
     wanted = "uncompressed" if codec == "none" else codec
     with trio.fail_after(90):
         await in_thread(create, nodes.bootstrap, "t", {"compression.type": wanted})
@@ -151,8 +149,7 @@ async def test_a_topics_compression_is_what_clients_read(make_nodes: MakeNodes, 
             assert await in_thread(read_by_kafka_python, nodes.bootstrap, "t", len(sent)) == sent
 
 
-async def test_log_append_time_is_in_the_answer_and_in_what_is_read(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_log_append_time_is_in_the_answer_and_in_what_is_read(nodes: Nodes) -> None:
     with trio.fail_after(60):
         await in_thread(create, nodes.bootstrap, "own", {"message.timestamp.type": "LogAppendTime"})
         await in_thread(create, nodes.bootstrap, "theirs")
@@ -190,9 +187,8 @@ def one_record() -> bytes:
     return varint(len(body)) + body
 
 
-async def test_a_batch_that_lies_is_refused_and_stops_no_consumer(make_nodes: MakeNodes) -> None:
+async def test_a_batch_that_lies_is_refused_and_stops_no_consumer(nodes: Nodes) -> None:
     """Version 7 has no place for the words; version 8 names the records (KIP-467)."""
-    nodes = await make_nodes(1)
     one = one_record()
     lies = (
         (lying(one, count=1, attributes=7), ErrorCode.unsupported_compression_type),
@@ -208,12 +204,7 @@ async def test_a_batch_that_lies_is_refused_and_stops_no_consumer(make_nodes: Ma
         async with nodes.client(1) as client:
             for data, error in lies:
                 for version in (3, 7, 8, 11):
-                    request = ProduceRequest(
-                        version=version,
-                        acks=-1,
-                        timeout_ms=5000,
-                        topics=[ProduceTopic("t", [ProducePartition(0, memoryview(data))])],
-                    )
+                    request = produce_request("t", data, version=version)
                     answer = (await client.produce(request))[0].partitions[0]
                     assert answer.error is error
                     assert answer.base_offset == -1
@@ -224,10 +215,9 @@ async def test_a_batch_that_lies_is_refused_and_stops_no_consumer(make_nodes: Ma
         assert [(message.offset(), message.value()) for message in got] == [(0, b"before"), (1, b"after")]
 
 
-async def test_acks_0_to_a_broker_that_can_not_append_closes_the_connection(make_nodes: MakeNodes) -> None:
+async def test_acks_0_to_a_broker_that_can_not_append_closes_the_connection(nodes: Nodes) -> None:
     """So that a client that is told nothing looks for the leader: after a pause of its leader one sent 1,691
     records in 40 s to where nobody kept them."""
-    nodes = await make_nodes(1)
     good = lying(one_record(), count=1)
     with trio.fail_after(60):
         await in_thread(create, nodes.bootstrap, "t")
@@ -238,14 +228,8 @@ async def test_acks_0_to_a_broker_that_can_not_append_closes_the_connection(make
             ("unknown", good, True),
             ("__consumer_offsets", good, True),
         ):
-            request = ProduceRequest(
-                version=9,
-                acks=0,
-                timeout_ms=5000,
-                topics=[ProduceTopic(topic, [ProducePartition(0, memoryview(data))])],
-            )
             async with nodes.client(1) as client:
-                await client.produce(request)
+                await client.produce(produce_request(topic, data, acks=0))
                 if closes:
                     with pytest.raises(NetworkError):
                         await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")

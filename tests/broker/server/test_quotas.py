@@ -1,7 +1,5 @@
 """Quotas of clients over the wire, and clients that are slowed down to them."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -13,12 +11,11 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.metadata import CONTROLLER_MUTATION_RATE
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
-from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.kafka_client import WireClient
 from quorate.runtime import NetworkError
-from quorate.runtime.real import SyncStrategy, real_runtime
-from tests.broker.server.test_apis import batch, create, produce, values_of
+from tests.broker.server.client_requests import batch, create, produce, values_of
+from tests.broker.server.conftest import MakeNodes, Nodes
 
-MakeNodes = Callable[..., Any]
 EXACT, DEFAULT, ANY = 0, 1, 2
 
 
@@ -57,32 +54,30 @@ async def describe(
     }
 
 
-async def test_quotas_are_described_as_the_filter_wants_them(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        for entity in (
-            {"user": "ann"},
-            {"user": "ann", "client-id": "app"},
-            {"user": None},
-            {"client-id": "app"},
-        ):
-            altered = await alter(client, entity, producer_byte_rate=10.0, consumer_byte_rate=50.0)
-            assert altered.error_code is ErrorCode.none, altered.error_message
-        ann, both, anybody, app = (
-            (("user", "ann"),),
-            (("user", "ann"), ("client-id", "app")),
-            (("user", None),),
-            (("client-id", "app"),),
-        )
-        everything = await describe(client)
-        assert set(everything) == {ann, both, anybody, app}
-        assert everything[both] == {"producer_byte_rate": 10.0, "consumer_byte_rate": 50.0}
-        assert set(await describe(client, ("user", EXACT, "ann"))) == {ann, both}
-        assert set(await describe(client, ("user", EXACT, "ann"), strict=True)) == {ann}
-        assert set(await describe(client, ("user", DEFAULT, None))) == {anybody}
-        assert set(await describe(client, ("user", ANY, None), ("client-id", ANY, None))) == {both}
-        await alter(client, {"user": "ann"}, producer_byte_rate=None, consumer_byte_rate=None)
-        assert set(await describe(client, ("user", EXACT, "ann"))) == {both}
+async def test_quotas_are_described_as_the_filter_wants_them(client: WireClient) -> None:
+    for entity in (
+        {"user": "ann"},
+        {"user": "ann", "client-id": "app"},
+        {"user": None},
+        {"client-id": "app"},
+    ):
+        altered = await alter(client, entity, producer_byte_rate=10.0, consumer_byte_rate=50.0)
+        assert altered.error_code is ErrorCode.none, altered.error_message
+    ann, both, anybody, app = (
+        (("user", "ann"),),
+        (("user", "ann"), ("client-id", "app")),
+        (("user", None),),
+        (("client-id", "app"),),
+    )
+    everything = await describe(client)
+    assert set(everything) == {ann, both, anybody, app}
+    assert everything[both] == {"producer_byte_rate": 10.0, "consumer_byte_rate": 50.0}
+    assert set(await describe(client, ("user", EXACT, "ann"))) == {ann, both}
+    assert set(await describe(client, ("user", EXACT, "ann"), strict=True)) == {ann}
+    assert set(await describe(client, ("user", DEFAULT, None))) == {anybody}
+    assert set(await describe(client, ("user", ANY, None), ("client-id", ANY, None))) == {both}
+    await alter(client, {"user": "ann"}, producer_byte_rate=None, consumer_byte_rate=None)
+    assert set(await describe(client, ("user", EXACT, "ann"))) == {both}
 
 
 @pytest.mark.parametrize(
@@ -98,55 +93,48 @@ async def test_quotas_are_described_as_the_filter_wants_them(make_nodes: MakeNod
     ],
 )
 async def test_a_filter_that_is_none_is_refused_whole(
-    make_nodes: MakeNodes, components: list[tuple[str, int, str | None]], code: ErrorCode
+    client: WireClient, components: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        answer: Any = await client.call(
-            ApiKey.DESCRIBE_CLIENT_QUOTAS,
-            components=[
-                {"entity_type": kind, "match_type": how, "match": name} for kind, how, name in components
-            ],
-        )
-        assert (answer.error_code, answer.entries) == (code, None)
-        assert answer.error_message
+    answer: Any = await client.call(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        components=[
+            {"entity_type": kind, "match_type": how, "match": name} for kind, how, name in components
+        ],
+    )
+    assert (answer.error_code, answer.entries) == (code, None)
+    assert answer.error_message
 
 
-async def test_a_refused_quota_says_why(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        refused = await alter(client, {"user": "ann"}, producer_byte_rate=-1.0)
-        assert refused.error_code is ErrorCode.invalid_request
-        assert refused.error_message == (
-            "producer_byte_rate is -1; it must be greater than 0. Remove it for no limit."
-        )
-        assert [(part.entity_type, part.entity_name) for part in refused.entity] == [("user", "ann")]
-        infinite = await alter(client, {"user": "ann"}, producer_byte_rate=float("inf"))
-        assert infinite.error_code is ErrorCode.invalid_request
+async def test_a_refused_quota_says_why(client: WireClient) -> None:
+    refused = await alter(client, {"user": "ann"}, producer_byte_rate=-1.0)
+    assert refused.error_code is ErrorCode.invalid_request
+    assert refused.error_message == (
+        "producer_byte_rate is -1; it must be greater than 0. Remove it for no limit."
+    )
+    assert [(part.entity_type, part.entity_name) for part in refused.entity] == [("user", "ann")]
+    infinite = await alter(client, {"user": "ann"}, producer_byte_rate=float("inf"))
+    assert infinite.error_code is ErrorCode.invalid_request
 
 
-async def test_an_address_that_connects_too_quickly_is_closed(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        altered = await alter(client, {"ip": "127.0.0.1"}, connection_creation_rate=1)
-        assert altered.error_code is ErrorCode.none, altered.error_message
-        assert await describe(client, ("ip", ANY, None)) == {
-            (("ip", "127.0.0.1"),): {"connection_creation_rate": 1.0}
-        }
-        opened = 0
-        with pytest.raises(NetworkError):
-            for _ in range(20):
-                async with nodes.client(1):
-                    opened += 1
-        assert 10 <= opened <= 12, f"{opened} connections at once, of 10"
-        await alter(client, {"ip": "127.0.0.1"}, connection_creation_rate=None)
-        async with nodes.client(1):
-            pass
+async def test_an_address_that_connects_too_quickly_is_closed(nodes: Nodes, client: WireClient) -> None:
+    altered = await alter(client, {"ip": "127.0.0.1"}, connection_creation_rate=1)
+    assert altered.error_code is ErrorCode.none, altered.error_message
+    assert await describe(client, ("ip", ANY, None)) == {
+        (("ip", "127.0.0.1"),): {"connection_creation_rate": 1.0}
+    }
+    opened = 0
+    with pytest.raises(NetworkError):
+        for _ in range(20):
+            async with nodes.client(1):
+                opened += 1
+    assert 10 <= opened <= 12, f"{opened} connections at once, of 10"
+    await alter(client, {"ip": "127.0.0.1"}, connection_creation_rate=None)
+    async with nodes.client(1):
+        pass
 
 
-async def test_topics_above_a_clients_rate_are_refused_with_the_time_to_wait(make_nodes: MakeNodes) -> None:
+async def test_topics_above_a_clients_rate_are_refused_with_the_time_to_wait(client: WireClient) -> None:
     """By the version of the request: an older one has its wish, and its connection waits."""
-    nodes = await make_nodes(1)
 
     async def create_topic(client: WireClient, name: str, *, at_most: int) -> tuple[ErrorCode, float]:
         answer: Any = await client.call(
@@ -157,17 +145,16 @@ async def test_topics_above_a_clients_rate_are_refused_with_the_time_to_wait(mak
         )
         return answer.topics[0].error_code, answer.throttle_time.total_seconds()
 
-    async with nodes.client(1) as client:
-        altered = await alter(client, {"user": "ANONYMOUS"}, controller_mutation_rate=1)
-        assert altered.error_code is ErrorCode.none, altered.error_message
-        code, told = await create_topic(client, "a", at_most=7)
-        assert (code, told) == (ErrorCode.none, 0.0), "the one that goes over the burst of 11"
-        code, told = await create_topic(client, "b", at_most=7)
-        assert code is ErrorCode.throttling_quota_exceeded and 0 < told <= 1
-        began = trio.current_time()
-        code, waited = await create_topic(client, "c", at_most=5)
-        assert trio.current_time() - began >= told - 0.1, "the connection waits as the client was told"
-        assert code is ErrorCode.none and waited > 10, "an older client has its wish, and waits"
+    altered = await alter(client, {"user": "ANONYMOUS"}, controller_mutation_rate=1)
+    assert altered.error_code is ErrorCode.none, altered.error_message
+    code, told = await create_topic(client, "a", at_most=7)
+    assert (code, told) == (ErrorCode.none, 0.0), "the one that goes over the burst of 11"
+    code, told = await create_topic(client, "b", at_most=7)
+    assert code is ErrorCode.throttling_quota_exceeded and 0 < told <= 1
+    began = trio.current_time()
+    code, waited = await create_topic(client, "c", at_most=5)
+    assert trio.current_time() - began >= told - 0.1, "the connection waits as the client was told"
+    assert code is ErrorCode.none and waited > 10, "an older client has its wish, and waits"
 
 
 async def ask_for_topics(client: WireClient, *names: str) -> tuple[dict[str, ErrorCode], float]:
@@ -184,17 +171,16 @@ async def test_the_client_that_asks_for_a_topic_is_charged_for_its_creation(make
     async with nodes.client(1) as admin:
         altered = await alter(admin, {"client-id": "app"}, controller_mutation_rate=1)
         assert altered.error_code is ErrorCode.none, altered.error_message
-    network = real_runtime(sync=SyncStrategy.INLINE).network
-    async with open_client(network, nodes.address(1), client_id="app", timeout_s=10) as first:
+    async with nodes.client(1, client_id="app") as first:
         codes, told = await ask_for_topics(first, "a")
         assert codes["a"] is not unknown and told == 0.0, "the one that goes over the burst of 11"
-    async with open_client(network, nodes.address(2), client_id="app", timeout_s=10) as second:
+    async with nodes.client(2, client_id="app") as second:
         codes, told = await ask_for_topics(second, "b", "a")
         assert codes["b"] is unknown, "refused with an error that every client retries on"
         assert codes["a"] is not unknown, "a topic that is there is described all the same"
         assert 0 < told <= 1, f"the client is told to wait {told} s"
         assert nodes.servers[2].broker.throttles.throttled[CONTROLLER_MUTATION_RATE] == 1
-        async with open_client(network, nodes.address(2), client_id="other", timeout_s=10) as other:
+        async with nodes.client(2, client_id="other") as other:
             codes, told = await ask_for_topics(other, "c")
             assert codes["c"] is not unknown and told == 0.0, "another client is not charged for it"
         with trio.fail_after(10):
@@ -245,23 +231,21 @@ def asked_for(bootstrap: str, times: int) -> float:
 
 
 async def test_a_client_that_takes_more_than_its_share_of_the_loop_is_slowed_down(
-    make_nodes: MakeNodes,
+    nodes: Nodes, client: WireClient
 ) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        await create(client, "t")
-        quick = await trio.to_thread.run_sync(asked_for, nodes.bootstrap, 10)
-        altered = await alter(client, {"client-id": "busy"}, request_percentage=0.001)
-        assert altered.error_code is ErrorCode.none, altered.error_message
-        slow = await trio.to_thread.run_sync(asked_for, nodes.bootstrap, 4)
-        throttles = nodes.servers[1].broker.throttles
-        assert throttles.throttled["request_percentage"] >= 3
-        assert 2 < throttles.throttled_s["request_percentage"] <= throttles.throttled["request_percentage"]
-        assert slow > 2.0, f"4 requests took {slow:.2f} s, 10 without the quota {quick:.2f} s"
-        began = trio.current_time()
-        for _ in range(10):
-            await describe(client)
-        assert trio.current_time() - began < 1, "others are not"
+    await create(client)
+    quick = await trio.to_thread.run_sync(asked_for, nodes.bootstrap, 10)
+    altered = await alter(client, {"client-id": "busy"}, request_percentage=0.001)
+    assert altered.error_code is ErrorCode.none, altered.error_message
+    slow = await trio.to_thread.run_sync(asked_for, nodes.bootstrap, 4)
+    throttles = nodes.servers[1].broker.throttles
+    assert throttles.throttled["request_percentage"] >= 3
+    assert 2 < throttles.throttled_s["request_percentage"] <= throttles.throttled["request_percentage"]
+    assert slow > 2.0, f"4 requests took {slow:.2f} s, 10 without the quota {quick:.2f} s"
+    began = trio.current_time()
+    for _ in range(10):
+        await describe(client)
+    assert trio.current_time() - began < 1, "others are not"
 
 
 QUOTA = 20_000
@@ -292,17 +276,15 @@ def produced(bootstrap: str) -> tuple[list[float], float]:
     return told, took
 
 
-async def test_a_producer_above_its_quota_is_told_and_waits(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        await create(client, "t")
-        await alter(client, {"client-id": "greedy"}, producer_byte_rate=QUOTA)
-        told, took = await trio.to_thread.run_sync(produced, nodes.bootstrap)
-        assert any(0.5 < each < 1.1 for each in told), f"told {told}"
-        assert took > 0.5, f"the next record took {took:.2f} s"
-        await alter(client, {"client-id": "greedy"}, producer_byte_rate=None)
-        told, took = await trio.to_thread.run_sync(produced, nodes.bootstrap)
-        assert not any(told), f"told {told} without a quota"
+async def test_a_producer_above_its_quota_is_told_and_waits(nodes: Nodes, client: WireClient) -> None:
+    await create(client)
+    await alter(client, {"client-id": "greedy"}, producer_byte_rate=QUOTA)
+    told, took = await trio.to_thread.run_sync(produced, nodes.bootstrap)
+    assert any(0.5 < each < 1.1 for each in told), f"told {told}"
+    assert took > 0.5, f"the next record took {took:.2f} s"
+    await alter(client, {"client-id": "greedy"}, producer_byte_rate=None)
+    told, took = await trio.to_thread.run_sync(produced, nodes.bootstrap)
+    assert not any(told), f"told {told} without a quota"
 
 
 def consumed(bootstrap: str, size: int) -> float:
@@ -336,26 +318,19 @@ def consumed(bootstrap: str, size: int) -> float:
         client.close()
 
 
-async def test_a_consumer_above_its_quota_waits_and_gets_everything(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_a_consumer_above_its_quota_waits_and_gets_everything(nodes: Nodes, client: WireClient) -> None:
     records = 12
-    async with nodes.client(1) as client:
-        await create(client, "t")
-        writer = Producer({"bootstrap.servers": nodes.bootstrap, "linger.ms": 0, "batch.size": 1})
-        for _ in range(records):
-            writer.produce("t", b"x" * QUOTA)
-        assert await trio.to_thread.run_sync(writer.flush, 10) == 0
-        quick = await trio.to_thread.run_sync(consumed, nodes.bootstrap, records * QUOTA)
-        await alter(client, {"client-id": "reader"}, consumer_byte_rate=QUOTA)
-        slow = await trio.to_thread.run_sync(consumed, nodes.bootstrap, records * QUOTA)
-        assert slow > 1.0, (
-            f"{records} s worth of quota, of which 10 at once, took {slow:.2f} s ({quick:.2f} s without)"
-        )
-
-
-def reader_of(nodes: Any, client_id: str, *, node: int = 1) -> AbstractAsyncContextManager[WireClient]:
-    network = real_runtime(sync=SyncStrategy.INLINE).network
-    return open_client(network, nodes.address(node), client_id=client_id, timeout_s=20)
+    await create(client)
+    writer = Producer({"bootstrap.servers": nodes.bootstrap, "linger.ms": 0, "batch.size": 1})
+    for _ in range(records):
+        writer.produce("t", b"x" * QUOTA)
+    assert await trio.to_thread.run_sync(writer.flush, 10) == 0
+    quick = await trio.to_thread.run_sync(consumed, nodes.bootstrap, records * QUOTA)
+    await alter(client, {"client-id": "reader"}, consumer_byte_rate=QUOTA)
+    slow = await trio.to_thread.run_sync(consumed, nodes.bootstrap, records * QUOTA)
+    assert slow > 1.0, (
+        f"{records} s worth of quota, of which 10 at once, took {slow:.2f} s ({quick:.2f} s without)"
+    )
 
 
 async def fetched(client: WireClient, offset: int) -> tuple[list[bytes | None], float]:
@@ -373,12 +348,11 @@ async def fetched(client: WireClient, offset: int) -> tuple[list[bytes | None], 
 
 
 @pytest.mark.bug("KAFKA-9677")
-async def test_an_answer_is_no_larger_than_the_window_of_the_quota(make_nodes: MakeNodes) -> None:
+async def test_an_answer_is_no_larger_than_the_window_of_the_quota(nodes: Nodes) -> None:
     """It was what the client asked for, and its throttle time grew with that for ever."""
-    nodes = await make_nodes(1)
     batches = 13
-    async with nodes.client(1) as client, reader_of(nodes, "reader") as reader:
-        await create(client, "t")
+    async with nodes.client(1) as client, nodes.client(1, client_id="reader") as reader:
+        await create(client)
         for _ in range(batches):
             assert (await produce(client, "t", batch(b"x" * QUOTA))).error is ErrorCode.none
         await alter(client, {"client-id": "reader"}, consumer_byte_rate=QUOTA)
@@ -397,17 +371,17 @@ async def test_an_answer_is_no_larger_than_the_window_of_the_quota(make_nodes: M
 
 
 @pytest.mark.bug("redpanda PR 18218")
-async def test_who_has_waited_as_told_waits_no_more_and_who_has_not_waits_the_rest(
-    make_nodes: MakeNodes,
-) -> None:
-    nodes = await make_nodes(1)
+async def test_who_has_waited_as_told_waits_no_more_and_who_has_not_waits_the_rest(nodes: Nodes) -> None:
     async with nodes.client(1) as client:
-        await create(client, "t")
+        await create(client)
         for _ in range(14):
             await produce(client, "t", batch(b"x" * QUOTA))
         for name in ("patient", "hasty"):
             await alter(client, {"client-id": name}, consumer_byte_rate=QUOTA)
-    async with reader_of(nodes, "patient") as patient, reader_of(nodes, "hasty") as hasty:
+    async with (
+        nodes.client(1, client_id="patient") as patient,
+        nodes.client(1, client_id="hasty") as hasty,
+    ):
         for reader in (patient, hasty):
             offset, told = 0, 0.0
             with trio.fail_after(20):
@@ -449,12 +423,12 @@ async def test_a_request_that_is_passed_on_to_the_controller_waits_for_the_longe
                 await trio.sleep(0.01)
         # One of the two brokers passes it on.
         for node in (1, 2):
-            async with reader_of(nodes, "app", node=node) as app:
+            async with nodes.client(node, client_id="app") as app:
                 assert await create_topic(app, f"first-{node}") == 1.0, "the most for request time"
         await alter(client, {"client-id": "app"}, controller_mutation_rate=1)
         told = [1.0]
         for node in (1, 2):
-            async with reader_of(nodes, "app", node=node) as app:
+            async with nodes.client(node, client_id="app") as app:
                 told.append(await create_topic(app, f"second-{node}"))
         assert told[0] <= told[1] <= told[2], f"told {told} s"
         assert told[2] > 2, "24 partitions at one a second, of which 11 at once"

@@ -1,6 +1,5 @@
 """Kafka's requests about the quorum's voters, through brokers (KIP-853)."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -13,8 +12,8 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient
 from quorate.runtime.entropy import parse_uuid
 from quorate.types import ReplicaKey
+from tests.broker.server.conftest import MakeNodes, Nodes
 
-MakeNodes = Callable[..., Any]
 STRANGER = UUID(int=99)
 
 
@@ -176,22 +175,18 @@ async def test_an_invalid_change_of_voters_is_refused_with_kafkas_code_and_chang
 
 
 async def test_a_static_set_can_not_be_changed_and_the_answer_says_what_to_do_first(
-    make_nodes: MakeNodes,
+    client: WireClient,
 ) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        answer = await remove(client, 1, STRANGER)
-        assert answer.error_code is ErrorCode.unsupported_version
-        assert "kraft.version 1" in answer.error_message
+    answer = await remove(client, 1, STRANGER)
+    assert answer.error_code is ErrorCode.unsupported_version
+    assert "kraft.version 1" in answer.error_message
 
 
-async def test_the_last_voter_stays(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_the_last_voter_stays(nodes: Nodes, client: WireClient) -> None:
     await nodes.servers[1].quorum.adopt_voters()
-    async with nodes.client(1) as client:
-        answer = await remove(client, 1, directory_of(nodes, 1))
-        assert answer.error_code is ErrorCode.voter_not_found
-        assert "last voter" in answer.error_message
+    answer = await remove(client, 1, directory_of(nodes, 1))
+    assert answer.error_code is ErrorCode.voter_not_found
+    assert "last voter" in answer.error_message
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -1,6 +1,5 @@
 """Reassignment over the wire: replicas move between real nodes, with their records."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,8 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient
 from quorate.broker.wire.newest_version import BY_NAME
-
-MakeNodes = Callable[..., Any]
-
-
-async def create(client: WireClient, *replicas: list[int]) -> None:
-    topic = {
-        "name": "t",
-        "num_partitions": -1,
-        "replication_factor": -1,
-        "assignments": [{"partition_index": i, "broker_ids": each} for i, each in enumerate(replicas)],
-        "configs": (),
-    }
-    answer: Any = await client.call(ApiKey.CREATE_TOPICS, topics=[topic], timeout=timedelta(seconds=10))
-    assert answer.topics[0].error_code is ErrorCode.none
+from tests.broker.server.client_requests import create
+from tests.broker.server.conftest import MakeNodes
 
 
 async def alter(
@@ -90,7 +77,7 @@ async def test_a_partition_moves_with_its_records_and_leaves_nothing_behind(
 ) -> None:
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:
-        await create(client, [1, 2])
+        await create(client, assignments=[[1, 2]])
         image = nodes.servers[1].metadata.image
         before = image.partition(image.topic("t").topic_id, 0)
         assert await listed(client) == {}
@@ -110,7 +97,7 @@ async def test_a_move_to_a_broker_that_is_away_is_listed_shown_and_cancelled(
 ) -> None:
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:
-        await create(client, [1, 2])
+        await create(client, assignments=[[1, 2]])
         await nodes.stop(3)
         assert await alter(client, (3, 2)) == (ErrorCode.none, None)
         assert await listed(client) == {("t", 0): ((3, 2, 1), (3,), (1,))}
@@ -138,7 +125,7 @@ async def test_a_move_outlives_its_controller_and_its_receiver_together(make_nod
     receiver = next(each for each in (1, 2, 3) if each != leader)
     asked = next(each for each in (1, 2, 3) if each not in (leader, receiver))
     async with nodes.client(asked) as client:
-        await create(client, [asked])
+        await create(client, assignments=[[asked]])
         await nodes.crash(receiver)
         assert await alter(client, (asked, receiver)) == (ErrorCode.none, None)
         await nodes.crash(leader)
@@ -155,7 +142,7 @@ async def test_a_move_outlives_its_controller_and_its_receiver_together(make_nod
 async def test_a_cancelled_move_leaves_no_stray_replica(make_nodes: MakeNodes, tmp_path: Path) -> None:
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:
-        await create(client, [1])
+        await create(client, assignments=[[1]])
         await folders(tmp_path, {1})
         # With the one that leads away, the receiver can't catch up, but it has its folder.
         await nodes.crash(1)
@@ -174,7 +161,7 @@ async def test_a_broker_that_was_away_deletes_what_was_moved_from_it(
 ) -> None:
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:
-        await create(client, [1, 2])
+        await create(client, assignments=[[1, 2]])
         await folders(tmp_path, {1, 2})
         await nodes.crash(2)
         assert await alter(client, (1, 3)) == (ErrorCode.none, None)
@@ -219,7 +206,7 @@ async def test_a_coordinator_whose_partition_moves_away_gives_its_groups_up(
     )
     async with nodes.client(1) as one, nodes.client(2) as two:
         clients = {1: one, 2: two}
-        await create(one, [1])
+        await create(one, assignments=[[1]])
         found: Any = await one.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
         with trio.fail_after(10):
             while found.coordinators[0].error_code is not ErrorCode.none:

@@ -1,7 +1,6 @@
 """What requests answer, as Kafka's own tools and clients expect it: one node, our client and others'."""
 
 import uuid
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,64 +10,45 @@ from confluent_kafka import KafkaException, Producer
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.entities import build, request_type, response_type
 from quorate.broker.wire.kafka_client import WireClient
+from tests.broker.server.client_requests import ask, create
+from tests.broker.server.conftest import MakeNodes, Nodes
 
-MakeNodes = Callable[..., Any]
 TOPIC, BROKER = 2, 4
 
 
-async def create(client: WireClient, name: str, **configs: str) -> Any:
-    response: Any = await client.call(
-        ApiKey.CREATE_TOPICS,
-        topics=[
-            {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": ()}
-            | {"configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]}
-        ],
-        timeout=timedelta(seconds=5),
+async def test_metadata_uses_the_topic_id_and_ignores_the_name_beside_it(
+    nodes: Nodes, client: WireClient
+) -> None:
+    topic_id = (await create(client)).topic_id
+    for name in ("", None, "another"):
+        asked: Any = await ask(client, ApiKey.METADATA, 12, topics=[{"topic_id": topic_id, "name": name}])
+        (found,) = asked.topics
+        assert (found.error_code, found.name) == (ErrorCode.none, "t"), f"asked with name {name!r}"
+        assert len(found.partitions) == 1
+    unknown: Any = await ask(
+        client,
+        ApiKey.METADATA,
+        12,
+        topics=[{"topic_id": uuid.UUID(int=99), "name": ""}],
+        allow_auto_topic_creation=True,
     )
-    return response.topics[0]
-
-
-async def ask(client: WireClient, api: ApiKey, version: int, **values: object) -> Any:
-    request = build(request_type(api, version), **values)
-    return await client.send(request, response_type(api, version))
-
-
-async def test_metadata_uses_the_topic_id_and_ignores_the_name_beside_it(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        topic_id = (await create(client, "t")).topic_id
-        for name in ("", None, "another"):
-            asked: Any = await ask(client, ApiKey.METADATA, 12, topics=[{"topic_id": topic_id, "name": name}])
-            (found,) = asked.topics
-            assert (found.error_code, found.name) == (ErrorCode.none, "t"), f"asked with name {name!r}"
-            assert len(found.partitions) == 1
-        unknown: Any = await ask(
-            client,
-            ApiKey.METADATA,
-            12,
-            topics=[{"topic_id": uuid.UUID(int=99), "name": ""}],
-            allow_auto_topic_creation=True,
-        )
-        assert unknown.topics[0].error_code is ErrorCode.unknown_topic_id
-        assert unknown.topics[0].name is None
-        assert nodes.servers[1].metadata.image.topic("another") is None, "a name beside an id creates nothing"
+    assert unknown.topics[0].error_code is ErrorCode.unknown_topic_id
+    assert unknown.topics[0].name is None
+    assert nodes.servers[1].metadata.image.topic("another") is None, "a name beside an id creates nothing"
 
 
 async def test_metadata_of_a_topic_with_neither_name_nor_id_is_answered_in_each_version(
-    make_nodes: MakeNodes,
+    client: WireClient,
 ) -> None:
     """A name may be null from version 10 of the request on, and from 12 of the answer: in between the answer
     could not be encoded, and the connection was closed."""
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        for version, name in (10, ""), (11, ""), (12, None):
-            answer = await ask(
-                client, ApiKey.METADATA, version, topics=[{"name": None}], allow_auto_topic_creation=True
-            )
-            (topic,) = answer.topics
-            assert (topic.error_code, topic.name) == (ErrorCode.invalid_topic_exception, name)
+    for version, name in (10, ""), (11, ""), (12, None):
+        answer = await ask(
+            client, ApiKey.METADATA, version, topics=[{"name": None}], allow_auto_topic_creation=True
+        )
+        (topic,) = answer.topics
+        assert (topic.error_code, topic.name) == (ErrorCode.invalid_topic_exception, name)
 
 
 async def described(client: WireClient, kind: int, name: str, *, synonyms: bool = True) -> dict[str, Any]:
@@ -92,7 +72,7 @@ async def test_configs_say_where_their_values_come_from(make_nodes: MakeNodes) -
         1, {"log.retention.hours": "2", "min.insync.replicas": "1", "num.partitions": "3"}
     )
     async with nodes.client(1) as client:
-        await create(client, "t", retention_ms="7")
+        await create(client, retention_ms="7")
         topic = await described(client, TOPIC, "t")
         assert places(topic["retention.ms"]) == [
             ("retention.ms", "7", 1),
@@ -116,13 +96,11 @@ async def test_configs_say_where_their_values_come_from(make_nodes: MakeNodes) -
         assert plain["retention.ms"].synonyms == ()
 
 
-async def test_a_broker_shows_its_id_and_its_listeners(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        shown = await described(client, BROKER, "1")
-        assert (shown["broker.id"].value, shown["broker.id"].config_source) == ("1", 4)
-        assert shown["advertised.listeners"].value == f"PLAINTEXT://{nodes.address(1)}"
-        assert shown["advertised.listeners"].config_source == 5
+async def test_a_broker_shows_its_id_and_its_listeners(nodes: Nodes, client: WireClient) -> None:
+    shown = await described(client, BROKER, "1")
+    assert (shown["broker.id"].value, shown["broker.id"].config_source) == ("1", 4)
+    assert shown["advertised.listeners"].value == f"PLAINTEXT://{nodes.address(1)}"
+    assert shown["advertised.listeners"].config_source == 5
 
 
 async def test_advertised_listeners_of_the_file_are_static(make_nodes: MakeNodes) -> None:
@@ -135,63 +113,55 @@ async def test_advertised_listeners_of_the_file_are_static(make_nodes: MakeNodes
         assert entry.config_source == 4
 
 
-async def test_api_versions_names_the_features_and_their_levels(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        newest: Any = await ask(
-            client, ApiKey.API_VERSIONS, 4, client_software_name="t", client_software_version="1"
-        )
-        supported = {each.name: (each.min_version, each.max_version) for each in newest.supported_features}
-        assert supported == {
-            "metadata.version": (1, 1),
-            "kraft.version": (0, 1),
-            "group.version": (0, 0),
-            "transaction.version": (0, 0),
-        }
-        assert [
-            (each.name, each.min_version_level, each.max_version_level) for each in newest.finalized_features
-        ] == [("metadata.version", 1, 1)]
-        assert newest.finalized_features_epoch == nodes.servers[1].metadata.offset
-        third: Any = await ask(
-            client, ApiKey.API_VERSIONS, 3, client_software_name="t", client_software_version="1"
-        )
-        assert [each.name for each in third.supported_features] == ["metadata.version"], (
-            "a level 0 is unreadable"
-        )
-        await create(client, "t")
-        later: Any = await ask(
-            client, ApiKey.API_VERSIONS, 4, client_software_name="t", client_software_version="1"
-        )
-        assert later.finalized_features_epoch > newest.finalized_features_epoch
+async def test_api_versions_names_the_features_and_their_levels(nodes: Nodes, client: WireClient) -> None:
+    newest: Any = await ask(
+        client, ApiKey.API_VERSIONS, 4, client_software_name="t", client_software_version="1"
+    )
+    supported = {each.name: (each.min_version, each.max_version) for each in newest.supported_features}
+    assert supported == {
+        "metadata.version": (1, 1),
+        "kraft.version": (0, 1),
+        "group.version": (0, 0),
+        "transaction.version": (0, 0),
+    }
+    assert [
+        (each.name, each.min_version_level, each.max_version_level) for each in newest.finalized_features
+    ] == [("metadata.version", 1, 1)]
+    assert newest.finalized_features_epoch == nodes.servers[1].metadata.offset
+    third: Any = await ask(
+        client, ApiKey.API_VERSIONS, 3, client_software_name="t", client_software_version="1"
+    )
+    assert [each.name for each in third.supported_features] == ["metadata.version"], "a level 0 is unreadable"
+    await create(client)
+    later: Any = await ask(
+        client, ApiKey.API_VERSIONS, 4, client_software_name="t", client_software_version="1"
+    )
+    assert later.finalized_features_epoch > newest.finalized_features_epoch
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_transactions_are_refused_for_good(make_nodes: MakeNodes, version: int) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        asked = {"coordinator_keys": ["x"]} if version >= 4 else {"key": "x"}
-        found: Any = await ask(client, ApiKey.FIND_COORDINATOR, version, key_type=1, **asked)
-        answer = found.coordinators[0] if version >= 4 else found
-        assert answer.error_code is ErrorCode.transactional_id_authorization_failed
-        assert "transactions are not served" in answer.error_message
-        drawn: Any = await ask(
-            client,
-            ApiKey.INIT_PRODUCER_ID,
-            version,
-            transactional_id="x",
-            transaction_timeout=timedelta(seconds=5),
-        )
-        assert drawn.error_code is ErrorCode.transactional_id_authorization_failed
+async def test_transactions_are_refused_for_good(client: WireClient, version: int) -> None:
+    asked = {"coordinator_keys": ["x"]} if version >= 4 else {"key": "x"}
+    found: Any = await ask(client, ApiKey.FIND_COORDINATOR, version, key_type=1, **asked)
+    answer = found.coordinators[0] if version >= 4 else found
+    assert answer.error_code is ErrorCode.transactional_id_authorization_failed
+    assert "transactions are not served" in answer.error_message
+    drawn: Any = await ask(
+        client,
+        ApiKey.INIT_PRODUCER_ID,
+        version,
+        transactional_id="x",
+        transaction_timeout=timedelta(seconds=5),
+    )
+    assert drawn.error_code is ErrorCode.transactional_id_authorization_failed
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_a_coordinator_of_an_unknown_kind_is_refused(make_nodes: MakeNodes, version: int) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
-        asked = {"coordinator_keys": ["x", "y"]} if version >= 4 else {"key": "x"}
-        found: Any = await ask(client, ApiKey.FIND_COORDINATOR, version, key_type=2, **asked)
-        answers = found.coordinators if version >= 4 else [found]
-        assert {each.error_code for each in answers} == {ErrorCode.invalid_request}
+async def test_a_coordinator_of_an_unknown_kind_is_refused(client: WireClient, version: int) -> None:
+    asked = {"coordinator_keys": ["x", "y"]} if version >= 4 else {"key": "x"}
+    found: Any = await ask(client, ApiKey.FIND_COORDINATOR, version, key_type=2, **asked)
+    answers = found.coordinators if version >= 4 else [found]
+    assert {each.error_code for each in answers} == {ErrorCode.invalid_request}
 
 
 def init_transactions(bootstrap: str) -> KafkaException:
@@ -201,10 +171,7 @@ def init_transactions(bootstrap: str) -> KafkaException:
     return caught.value
 
 
-async def test_a_transactional_producer_of_librdkafka_fails_at_once_and_says_why(
-    make_nodes: MakeNodes,
-) -> None:
-    nodes = await make_nodes(1)
+async def test_a_transactional_producer_of_librdkafka_fails_at_once_and_says_why(nodes: Nodes) -> None:
     with trio.fail_after(20):
         error = (await trio.to_thread.run_sync(init_transactions, nodes.bootstrap)).args[0]
     assert error.fatal()

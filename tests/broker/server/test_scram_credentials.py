@@ -1,17 +1,14 @@
 """Nobody has SCRAM credentials, and who asks is told so (KIP-554)."""
 
-from collections.abc import Callable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
+from tests.broker.server.conftest import Nodes
 
-MakeNodes = Callable[..., Any]
 
-
-async def test_there_are_none_and_a_user_who_is_named_is_not_found(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_there_are_none_and_a_user_who_is_named_is_not_found(nodes: Nodes) -> None:
     async with nodes.client(1) as client:
         everybody: Any = await client.call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users=None)
         assert everybody.error_code is ErrorCode.none

@@ -1,8 +1,5 @@
 """Records of the metadata log are the controller's alone."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import trio
 
@@ -14,13 +11,11 @@ from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.raft.transport.channel import Channel
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Epoch, Offset
-
-MakeNodes = Callable[..., Any]
+from tests.broker.server.conftest import Nodes
 
 
 @pytest.mark.parametrize("record", [b"\xde\xad\xbe\xef", b"", encode(NoOp())])
-async def test_an_append_from_the_network_changes_nothing(make_nodes: MakeNodes, record: bytes) -> None:
-    nodes = await make_nodes(1)
+async def test_an_append_from_the_network_changes_nothing(nodes: Nodes, record: bytes) -> None:
     server = nodes.servers[1]
     end = server.quorum.log.end_offset
     address = server.quorum.endpoint_of(1)
@@ -40,8 +35,7 @@ async def test_an_append_from_the_network_changes_nothing(make_nodes: MakeNodes,
     assert server.quorum.log.end_offset == end
 
 
-async def test_undecodable_records_are_refused_from_the_own_program_too(make_nodes: MakeNodes) -> None:
-    nodes = await make_nodes(1)
+async def test_undecodable_records_are_refused_from_the_own_program_too(nodes: Nodes) -> None:
     quorum = nodes.servers[1].quorum
     end = quorum.log.end_offset
     with pytest.raises(InvalidAppendError, match="RecordDecodeError"):
