@@ -4,6 +4,7 @@ network, under a controller that is the shipped pure functions over one image.""
 import random
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -63,6 +64,8 @@ from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 
 CLUSTER_ID = "replicas"
 DATA = "data"
+FIRST = "data/t-0/00000000000000000000.log"
+"""The first segment of partition 0 of `t`."""
 
 
 def batch(*values, producer=(-1, -1, -1), timestamp_ms=1000, control=False):
@@ -77,6 +80,32 @@ def batch(*values, producer=(-1, -1, -1), timestamp_ms=1000, control=False):
         producer_epoch=producer[1],
         base_sequence=producer[2],
     )
+
+
+@contextmanager
+def refused_with(code):
+    """The block raises a `PartitionError` with this code."""
+    with pytest.raises(PartitionError) as refused:
+        yield
+    assert refused.value.code is code
+
+
+class Answer:
+    """The answer to a request that is made in a task of its own."""
+
+    def __init__(self, nursery, ask):
+        self.result = None
+        """None until it is there."""
+        self._ask = ask
+        nursery.start_soon(self._run)
+
+    async def _run(self):
+        self.result = await self._ask()
+
+    async def is_there(self):
+        """Return whether it is, once all that follows from now has happened. No time passes meanwhile."""
+        await trio.testing.wait_all_tasks_blocked()
+        return self.result is not None
 
 
 class Controller:
@@ -423,6 +452,12 @@ class Broker:
         await pending.wait()
         return pending.results()[0]
 
+    async def produce_each(self, values, **options):
+        """Produce each value in a batch of its own. None is refused."""
+        for value in values:
+            result = await self.produced(value, **options)
+            assert not result.error, result
+
     async def deleted(self, offset, *, name="t", partition_id=0, timeout_ms=5000):
         """Delete what is below `offset`, and wait for the answer."""
         items = [DeleteRecordsItem(name, partition_id, offset)]
@@ -481,27 +516,46 @@ class Cluster:
             await self[broker_id].start()
 
     async def with_topic(self, **fields):
-        """All brokers up, one topic `t`, and everybody in its role."""
+        """All brokers up, one topic `t`, and every broker in its roles."""
         await self.start()
         self.controller.create(**fields)
-        await self.opened()
+        await self.all_opened()
 
     async def opened(self, name="t", partition_id=0):
-        """Everybody who is up and has a replica is in its role."""
+        """Every broker that is up and has a replica of the partition is in its role."""
 
         def all_open():
-            for broker in self.brokers.values():
-                state = self.controller.state(name, partition_id)
-                if not broker.running or broker.id not in state.replicas:
-                    continue
-                try:
-                    if broker.partition(name, partition_id).leader_epoch != state.leader_epoch:
-                        return False
-                except PartitionError:
-                    return False
-            return True
+            state = self.controller.state(name, partition_id)
+            return all(
+                broker.partition(name, partition_id).leader_epoch == state.leader_epoch
+                for broker in self.brokers.values()
+                if broker.running and broker.id in state.replicas
+            )
 
         await self.until(all_open)
+
+    async def all_opened(self, name="t"):
+        """Every broker that is up is in its roles in all partitions of the topic."""
+        for partition_id in range(len(self.controller.image.partitions(self.controller.topic_id(name)))):
+            await self.opened(name, partition_id)
+
+    async def lead(self, leader, *, name="t", **changes):
+        """Elect a leader, and wait until every broker is in its role."""
+        self.controller.elect(leader, name=name, **changes)
+        await self.opened(name)
+
+    async def restart(self, broker_id, *, stop=False, power=False, fence=False, **options):
+        """End a broker, in order (`stop`) or not, start it again, and wait until every broker is in its role.
+        `fence`: the controller notices a crash. `options`: those of `Broker.start`."""
+        broker = self[broker_id]
+        if stop:
+            await broker.stop()
+        else:
+            await broker.crash(power=power)
+        if fence:
+            self.controller.fence(broker_id)
+        await broker.start(**options)
+        await self.opened()
 
     async def until(self, condition, *, within_s=60.0):
         """`condition` may ask for partitions that are not open yet."""
@@ -540,12 +594,6 @@ class Cluster:
 
 
 @pytest.fixture
-def new_cluster():
-    """`Cluster` itself, for tests that run trio by themselves."""
-    return Cluster
-
-
-@pytest.fixture
 async def make_brokers(nursery):
     """A `Cluster`. Tests ask for `autojump_clock` too, by name, as pytest-trio wants it."""
     brokers = []
@@ -561,5 +609,36 @@ async def make_brokers(nursery):
 
 
 @pytest.fixture
-def produced_batch():
-    return batch
+def make_cluster(make_brokers):
+    """`await make_cluster(2)`: two brokers, and topic `t` with a replica on both. Without a number there are
+    three, and two of them have to be in sync. `log_dirs`: of broker 1. `cut_off`: brokers that never hear of
+    another one."""
+
+    async def make(brokers=3, *, min_isr=None, log_dirs=(DATA,), racks=None, cut_off=(), **options):
+        topic = {key: options.pop(key) for key in ("replicas", "isr", "partitions") if key in options}
+        min_isr = min_isr or (2 if brokers > 2 else 1)
+        cluster = make_brokers(brokers=brokers, min_isr=min_isr, **options)
+        cluster.controller.racks = racks or {}
+        for each in cluster.brokers.values():
+            await each.start(log_dirs=log_dirs if each.id == 1 else (DATA,))
+        for each in cut_off:
+            cluster.cut_off(each)
+        cluster.controller.create(**{"replicas": tuple(range(1, brokers + 1))} | topic)
+        await cluster.all_opened()
+        return cluster
+
+    return make
+
+
+async def with_old_segments(make_cluster, *, values=60, **options):
+    """Three brokers with records in closed segments of `t`, each in a batch of its own, and a scrub."""
+    cluster = await make_cluster(**({"scrub_interval_ms": 5000} | options))
+    cluster.controller.configure(segment_bytes=1000, index_interval_bytes=200)
+    await cluster[1].produce_each(f"value {number}" for number in range(values))
+    await cluster.caught_up()
+    return cluster
+
+
+def batch_size(broker):
+    """The size of the first batch in `FIRST`."""
+    return int.from_bytes(broker.disk.content(FIRST)[8:12], "big") + 12

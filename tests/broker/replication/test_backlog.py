@@ -46,10 +46,9 @@ async def test_a_large_one_lets_others_run_and_what_came_later_waits_for_it(nurs
 
 
 async def test_a_broker_takes_many_roles_in_pieces_and_says_how_far_it_got(
-    make_brokers, autojump_clock, monkeypatch: pytest.MonkeyPatch
+    make_cluster, autojump_clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2)
     manager = cluster[1].manager
     image = cluster.controller.image.copy()
     topic_id = uuid.UUID(int=77)

@@ -15,6 +15,7 @@ from quorate.log.batches.records import RecordContent, build_keyed_batch, record
 from quorate.log.checkpoints import CLEANED, UnreadableCheckpointError, load_offsets
 from quorate.runtime.disk import write_file_atomically
 from quorate.simulation.world.simulated_disk import DiskOperation
+from tests.broker.replication.conftest import Cluster
 
 PATH = f"data/{CLEANED}"
 ONE_BATCH = 100
@@ -57,21 +58,14 @@ async def held(broker, *, name="t", partition_id=0):
 
 
 @pytest.fixture
-def compacting(make_brokers):
+def compacting(make_cluster):
     """Brokers with one compacted topic."""
 
-    async def start(*, brokers=1, log_dirs=("data",), topic=None, partitions=1, **config):
-        config = {"log_cleaner_backoff_ms": 1000, "min_isr": 1} | config
-        cluster = make_brokers(brokers=brokers, **config)
-        for broker_id in cluster.brokers:
-            await cluster[broker_id].start(log_dirs=log_dirs)
-        values = {
-            "cleanup_policy": "compact",
-            "segment_bytes": ONE_BATCH,
-        } | (topic or {})
-        cluster.controller.create(replicas=tuple(cluster.brokers), partitions=partitions)
-        cluster.controller.configure(**values)
-        await cluster.opened()
+    async def start(*, brokers=1, topic=None, **config):
+        cluster = await make_cluster(brokers, **({"log_cleaner_backoff_ms": 1000} | config))
+        cluster.controller.configure(
+            **({"cleanup_policy": "compact", "segment_bytes": ONE_BATCH} | (topic or {}))
+        )
         return cluster
 
     return start
@@ -196,9 +190,7 @@ async def test_a_record_that_waited_too_long_is_compacted_though_little_is_dirty
     # Nothing is appended any more that would roll the segment.
     await trio.sleep(60)
     assert await held(cluster[1]) == ["1:a=2", "2:b=1"]
-    await cluster[1].stop()
-    await cluster[1].start()
-    await cluster.opened()
+    await cluster.restart(1, stop=True)
     await write(cluster[1], "a=3")
     assert await held(cluster[1]) == ["1:a=2", "2:b=1", "3:a=3"]
 
@@ -419,8 +411,7 @@ async def test_a_producer_goes_on_after_its_records_were_compacted_away(compacti
     await cluster[2].start()
     await cluster.opened()
     await cluster.caught_up()
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     await write(cluster[2], "k=mine again", producer=(7, 0, 6))
     repeated = cluster[2].send(keyed("k=mine", producer=(7, 0, 8)))
     assert repeated.results()[0].error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -625,20 +616,18 @@ async def test_no_pass_begins_while_a_replica_moves(compacting, autojump_clock):
     assert await held(cluster[1]) == ["19:k=19", "20:end=1", "21:end=2"]
 
 
-async def test_a_crash_at_any_time_of_a_pass_loses_no_key(new_cluster, autojump_clock):
+async def test_a_crash_at_any_time_of_a_pass_loses_no_key(autojump_clock):
     for power in (False, True):
         for delay_ms in range(0, 40, 3):
             async with trio.open_nursery() as nursery:
-                cluster = new_cluster(nursery, brokers=1, min_isr=1, log_cleaner_backoff_ms=20)
+                cluster = Cluster(nursery, brokers=1, min_isr=1, log_cleaner_backoff_ms=20)
                 await cluster.with_topic(replicas=(1,))
                 cluster.controller.configure(cleanup_policy="compact", segment_bytes=150)
                 await write(cluster[1], *(f"k{number % 4}={number}" for number in range(20)))
                 await cluster[1].partition().log.flush()
                 await cluster[1].manager._logs.store_recovery_points()
                 await trio.sleep(delay_ms / 1000)
-                await cluster[1].crash(power=power)
-                await cluster[1].start()
-                await cluster.opened()
+                await cluster.restart(1, power=power)
                 folded = {}
                 for each in await held(cluster[1]):
                     key, _, value = each.partition(":")[2].partition("=")

@@ -10,6 +10,7 @@ import trio.testing
 from quorate.broker.replication.foundation.requests import CONSUMER, FetchItem, FetchOptions
 from quorate.broker.replication.serving.partition_reader import preferred_replica
 from quorate.error_code import ErrorCode
+from tests.broker.replication.conftest import Answer
 
 RACKS = {1: "a", 2: "b", 3: "c"}
 
@@ -19,10 +20,8 @@ def here(rack=""):
     return {"any_replica": True, "rack_id": rack, "listener": "PLAINTEXT"}
 
 
-async def in_racks(make_brokers, *, racks=RACKS, chooses=True, **fields):
-    cluster = make_brokers(brokers=3, min_isr=1, reads_from_closest_replica=chooses)
-    cluster.controller.racks = dict(racks)
-    await cluster.with_topic(**fields)
+async def in_racks(make_cluster, *, racks=RACKS, chooses=True):
+    cluster = await make_cluster(min_isr=1, racks=racks, reads_from_closest_replica=chooses)
     await cluster[1].produced("a", "b")
     await cluster.caught_up()
     return cluster
@@ -32,9 +31,9 @@ async def in_racks(make_brokers, *, racks=RACKS, chooses=True, **fields):
     ("rack", "sent_to"), [("b", 2), ("c", 3), ("a", CONSUMER), ("d", CONSUMER), ("", CONSUMER)]
 )
 async def test_a_leader_names_the_replica_in_the_rack_of_the_consumer_and_sends_no_records(
-    make_brokers, autojump_clock, rack, sent_to
+    make_cluster, autojump_clock, rack, sent_to
 ):
-    cluster = await in_racks(make_brokers)
+    cluster = await in_racks(make_cluster)
     began = trio.current_time()
     told = await cluster[1].fetch(0, max_wait_ms=10_000, **here(rack))
     assert trio.current_time() == began
@@ -43,22 +42,22 @@ async def test_a_leader_names_the_replica_in_the_rack_of_the_consumer_and_sends_
 
 
 async def test_without_the_setting_nobody_is_sent_anywhere_and_no_follower_serves(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = await in_racks(make_brokers, chooses=False)
+    cluster = await in_racks(make_cluster, chooses=False)
     told = await cluster[1].fetch(0, **here("b"))
     assert (told.preferred_read_replica, told.size > 0) == (-1, True)
     assert (await cluster[2].fetch(0, **here("b"))).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_consumer_of_a_version_before_racks_reads_from_the_leader_alone(make_brokers, autojump_clock):
-    cluster = await in_racks(make_brokers)
+async def test_a_consumer_of_a_version_before_racks_reads_from_the_leader_alone(make_cluster, autojump_clock):
+    cluster = await in_racks(make_cluster)
     assert await cluster[1].consumed() == ["a", "b"]
     assert (await cluster[2].fetch(0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_of_two_in_the_rack_the_one_with_the_longer_log_is_named(make_brokers, autojump_clock):
-    cluster = await in_racks(make_brokers, racks={1: "a", 2: "b", 3: "b"})
+async def test_of_two_in_the_rack_the_one_with_the_longer_log_is_named(make_cluster, autojump_clock):
+    cluster = await in_racks(make_cluster, racks={1: "a", 2: "b", 3: "b"})
     cluster.cut_off(3)
     await trio.sleep(1)
     pending = cluster[1].produce("c")
@@ -68,8 +67,8 @@ async def test_of_two_in_the_rack_the_one_with_the_longer_log_is_named(make_brok
 
 
 @pytest.mark.bug("redpanda PR 16146")
-async def test_a_replica_that_lacks_the_offset_is_not_named(make_brokers, autojump_clock):
-    cluster = await in_racks(make_brokers)
+async def test_a_replica_that_lacks_the_offset_is_not_named(make_cluster, autojump_clock):
+    cluster = await in_racks(make_cluster)
     cluster.cut_off(2)
     await trio.sleep(1)
     cluster[1].produce("c", acks=1)
@@ -78,9 +77,9 @@ async def test_a_replica_that_lacks_the_offset_is_not_named(make_brokers, autoju
 
 
 @pytest.mark.bug("KAFKA-14372")
-async def test_a_fenced_replica_is_not_named_though_it_is_still_in_the_isr(make_brokers, autojump_clock):
+async def test_a_fenced_replica_is_not_named_though_it_is_still_in_the_isr(make_cluster, autojump_clock):
     """It leaves the ISR by a record of its own, after that which fences it."""
-    cluster = await in_racks(make_brokers)
+    cluster = await in_racks(make_cluster)
     brokers = dict(cluster.controller.image.brokers)
     partition, item = cluster[1].partition(), FetchItem("t", 0, 0, 1 << 20)
     options = FetchOptions(items=[item], max_wait_ms=0, **here("b"))
@@ -94,23 +93,23 @@ async def test_a_fenced_replica_is_not_named_though_it_is_still_in_the_isr(make_
 
 
 async def test_a_consumer_in_the_rack_of_the_leader_stays_though_a_follower_is_there_too(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = await in_racks(make_brokers, racks={1: "a", 2: "a", 3: "c"})
+    cluster = await in_racks(make_cluster, racks={1: "a", 2: "a", 3: "c"})
     told = await cluster[1].fetch(0, **here("a"))
     assert (told.preferred_read_replica, told.size > 0) == (-1, True)
 
 
-async def test_a_replica_on_another_listener_is_not_named(make_brokers, autojump_clock):
-    cluster = await in_racks(make_brokers)
+async def test_a_replica_on_another_listener_is_not_named(make_cluster, autojump_clock):
+    cluster = await in_racks(make_cluster)
     told = await cluster[1].fetch(0, **(here("b") | {"listener": "INTERNAL"}))
     assert told.preferred_read_replica == -1
 
 
 async def test_a_follower_serves_consumers_up_to_the_high_watermark_that_it_knows(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = await in_racks(make_brokers)
+    cluster = await in_racks(make_cluster)
     assert await cluster[2].consumed(**here("b")) == ["a", "b"]
     cluster.cut_off(3)
     pending = cluster[1].produce("c", timeout_ms=60_000)
@@ -123,27 +122,21 @@ async def test_a_follower_serves_consumers_up_to_the_high_watermark_that_it_know
 
 @pytest.mark.bug("KAFKA-14334")
 async def test_a_consumer_that_waits_at_a_follower_reads_what_is_committed_at_once(
-    make_brokers, nursery, autojump_clock
+    make_cluster, nursery, autojump_clock
 ):
     """The high watermark comes to the follower without waiting for its long poll, nor for more records."""
-    cluster = await in_racks(make_brokers)
-    seen = []
-
-    async def consume():
-        fetched = await cluster[2].fetch(2, max_wait_ms=10_000, **here("b"))
-        seen.append((fetched.size > 0, trio.current_time()))
-
-    nursery.start_soon(consume)
+    cluster = await in_racks(make_cluster)
+    consumer = Answer(nursery, lambda: cluster[2].fetch(2, max_wait_ms=10_000, **here("b")))
     await trio.sleep(2.25)
     began = trio.current_time()
     await cluster[1].produced("c")
-    await cluster.until(lambda: bool(seen))
-    assert seen[0][0]
-    assert seen[0][1] - began < 0.1
+    await cluster.until(lambda: consumer.result is not None)
+    assert consumer.result.size > 0
+    assert trio.current_time() - began < 0.1
 
 
-async def test_epochs_are_checked_at_a_follower_as_at_a_leader(make_brokers, autojump_clock):
-    cluster = await in_racks(make_brokers)
+async def test_epochs_are_checked_at_a_follower_as_at_a_leader(make_cluster, autojump_clock):
+    cluster = await in_racks(make_cluster)
     epoch = cluster.controller.state().leader_epoch
     found = [
         (await cluster[2].fetch(0, current_leader_epoch=epoch + each, **here("b"))).error
@@ -156,42 +149,26 @@ async def test_epochs_are_checked_at_a_follower_as_at_a_leader(make_brokers, aut
 
 @pytest.mark.bug("KAFKA-14372")
 async def test_a_follower_that_leaves_the_isr_sends_consumers_back_to_the_leader(
-    make_brokers, nursery, autojump_clock
+    make_cluster, nursery, autojump_clock
 ):
-    cluster = await in_racks(make_brokers)
-    errors = []
-
-    async def consume():
-        errors.append((await cluster[2].fetch(2, max_wait_ms=10_000, **here("b"))).error)
-
-    nursery.start_soon(consume)
-    await trio.testing.wait_all_tasks_blocked()
+    cluster = await in_racks(make_cluster)
+    consumer = Answer(nursery, lambda: cluster[2].fetch(2, max_wait_ms=10_000, **here("b")))
+    assert not await consumer.is_there()
     cluster.cut_off(2)
     cluster.controller.change(isr=(1, 3))
-    await trio.testing.wait_all_tasks_blocked()
-    assert errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert await consumer.is_there()
+    assert consumer.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (await cluster[2].fetch(0, **here("b"))).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (await cluster[1].fetch(0, **here("b"))).preferred_read_replica == -1
 
 
 async def test_a_consumer_that_waits_at_a_follower_is_told_when_another_leads(
-    make_brokers, nursery, autojump_clock
+    make_cluster, nursery, autojump_clock
 ):
-    cluster = await in_racks(make_brokers)
-    answers = []
-
-    async def consume():
-        answers.append(
-            await cluster[2].fetch(
-                2,
-                max_wait_ms=10_000,
-                current_leader_epoch=cluster.controller.state().leader_epoch,
-                **here("b"),
-            )
-        )
-
-    nursery.start_soon(consume)
-    await trio.testing.wait_all_tasks_blocked()
+    cluster = await in_racks(make_cluster)
+    options = here("b") | {"current_leader_epoch": cluster.controller.state().leader_epoch}
+    consumer = Answer(nursery, lambda: cluster[2].fetch(2, max_wait_ms=10_000, **options))
+    assert not await consumer.is_there()
     cluster.controller.elect(3)
-    await trio.testing.wait_all_tasks_blocked()
-    assert [each.error for each in answers] == [ErrorCode.FENCED_LEADER_EPOCH]
+    assert await consumer.is_there()
+    assert consumer.result.error is ErrorCode.FENCED_LEADER_EPOCH

@@ -64,8 +64,7 @@ async def compacting(make_brokers, **topic):
 
 async def move(cluster):
     await cluster.caught_up(name=TOPIC)
-    cluster.controller.elect(2, name=TOPIC)
-    await cluster.opened(TOPIC)
+    await cluster.lead(2, name=TOPIC)
 
 
 @pytest.mark.long

@@ -9,18 +9,17 @@ from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, UnreadableCheckpointError, load_offsets
 from quorate.simulation.world.disk_faults import DiskOperation
 from quorate.types import Offset
+from tests.broker.replication.conftest import Answer
 
 VALUES = tuple("abcdefgh")
 
 
-async def filled(make_brokers, *, brokers=3, min_isr=2, replicas=(1, 2, 3), values=VALUES, **config):
+async def filled(make_cluster, brokers=3, *, min_isr=None, values=VALUES, **config):
     """A topic with a batch for each value, which every replica has."""
-    cluster = make_brokers(brokers=brokers, min_isr=min_isr)
-    await cluster.with_topic(replicas=replicas)
+    cluster = await make_cluster(brokers, min_isr=min_isr)
     if config:
         cluster.controller.configure(**config)
-    for value in values:
-        assert not (await cluster[replicas[0]].produced(value)).error
+    await cluster[1].produce_each(values)
     await cluster.caught_up()
     return cluster
 
@@ -29,38 +28,33 @@ def starts(cluster, *brokers):
     return [cluster[each].partition().log.log_start_offset for each in brokers]
 
 
-async def test_the_answer_waits_until_every_live_follower_has_deleted_too(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers)
+async def test_the_answer_waits_until_every_live_follower_has_deleted_too(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     cluster.cut_off(3)
-    pending = []
-
-    async def delete():
-        pending.append(await cluster[1].deleted(5))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(delete)
-        await cluster.until(lambda: starts(cluster, 1, 2) == [5, 5])
-        await trio.sleep(1)
-        assert not pending, "broker 3 has not heard of it"
-        cluster.heal()
-    assert (pending[0].error, pending[0].low_watermark) == (ErrorCode.NONE, 5)
+    deletion = Answer(cluster.nursery, lambda: cluster[1].deleted(5))
+    await cluster.until(lambda: starts(cluster, 1, 2) == [5, 5])
+    await trio.sleep(1)
+    assert deletion.result is None, "broker 3 has not heard of it"
+    cluster.heal()
+    await cluster.until(lambda: deletion.result is not None)
+    assert (deletion.result.error, deletion.result.low_watermark) == (ErrorCode.NONE, 5)
     assert starts(cluster, 1, 2, 3) == [5, 5, 5]
     assert await cluster[1].consumed(5) == list("fgh")
     below = await cluster[1].fetch(4)
     assert (below.error, below.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 5)
 
 
-async def test_followers_learn_of_the_log_start_before_their_long_poll_ends(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers)
+async def test_followers_learn_of_the_log_start_before_their_long_poll_ends(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     began = trio.current_time()
     assert not (await cluster[1].deleted(5)).error
     assert trio.current_time() - began < 0.1
 
 
 async def test_a_deletion_that_times_out_is_done_on_the_leader_and_may_be_repeated(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = await filled(make_brokers)
+    cluster = await filled(make_cluster)
     cluster.cut_off(3)
     late = await cluster[1].deleted(5, timeout_ms=200)
     assert (late.error, late.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
@@ -71,18 +65,18 @@ async def test_a_deletion_that_times_out_is_done_on_the_leader_and_may_be_repeat
     assert starts(cluster, 3) == [5]
 
 
-async def test_no_time_to_wait_is_enough_without_followers_only(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers)
+async def test_no_time_to_wait_is_enough_without_followers_only(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     # They would answer in no time.
     for follower in (2, 3):
         cluster.cut_off(follower)
     assert (await cluster[1].deleted(5, timeout_ms=0)).error is ErrorCode.REQUEST_TIMED_OUT
-    alone = await filled(make_brokers, brokers=1, min_isr=1, replicas=(1,))
+    alone = await filled(make_cluster, 1)
     assert (await alone[1].deleted(5, timeout_ms=0)).low_watermark == 5
 
 
-async def test_a_dead_follower_is_not_waited_for_and_deletes_when_it_is_back(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers)
+async def test_a_dead_follower_is_not_waited_for_and_deletes_when_it_is_back(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     await cluster[3].crash()
     cluster.controller.fence(3)
     assert (await cluster[1].deleted(5)).low_watermark == 5
@@ -91,31 +85,28 @@ async def test_a_dead_follower_is_not_waited_for_and_deletes_when_it_is_back(mak
 
 
 @pytest.mark.parametrize("isr", [(1, 2, 3), (1, 2)])
-async def test_a_follower_that_dies_meanwhile_ends_the_wait(make_brokers, autojump_clock, isr):
-    cluster = await filled(make_brokers)
+async def test_a_follower_that_dies_meanwhile_ends_the_wait(make_cluster, autojump_clock, isr):
+    cluster = await filled(make_cluster)
     cluster.cut_off(3)
     cluster.controller.change(isr=isr)
-    async with trio.open_nursery() as nursery:
-
-        async def delete():
-            assert (await cluster[1].deleted(5)).low_watermark == 5
-
-        nursery.start_soon(delete)
-        await cluster.until(lambda: starts(cluster, 2) == [5])
-        cluster.controller.fence(3)
+    deletion = Answer(cluster.nursery, lambda: cluster[1].deleted(5))
+    await cluster.until(lambda: starts(cluster, 2) == [5])
+    cluster.controller.fence(3)
+    await cluster.until(lambda: deletion.result is not None)
+    assert deletion.result.low_watermark == 5
 
 
-async def test_an_eligible_leader_replica_is_waited_for_though_it_is_dead(make_brokers, autojump_clock):
+async def test_an_eligible_leader_replica_is_waited_for_though_it_is_dead(make_cluster, autojump_clock):
     """It may lead next, with all that was deleted. Kafka answers."""
-    cluster = await filled(make_brokers, min_isr=3)
+    cluster = await filled(make_cluster, min_isr=3)
     cluster.controller.fence(3)
     await cluster.opened()
     cluster.cut_off(3)
     assert (await cluster[1].deleted(5, timeout_ms=500)).error is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_a_lower_offset_succeeds_and_changes_nothing(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers)
+async def test_a_lower_offset_succeeds_and_changes_nothing(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     await cluster[1].deleted(5)
     result = await cluster[1].deleted(3)
     assert (result.error, result.low_watermark) == (ErrorCode.NONE, 5)
@@ -123,8 +114,8 @@ async def test_a_lower_offset_succeeds_and_changes_nothing(make_brokers, autojum
 
 
 @pytest.mark.bug("redpanda PR 22968")
-async def test_offsets_that_cannot_be_meant_are_refused(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers)
+async def test_offsets_that_cannot_be_meant_are_refused(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     for offset in (-2, 9, 2**62):
         result = await cluster[1].deleted(Offset(offset))
         assert (result.error, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1), offset
@@ -136,8 +127,8 @@ async def test_offsets_that_cannot_be_meant_are_refused(make_brokers, autojump_c
     assert (await cluster[1].produced("i")).base_offset == 8
 
 
-async def test_what_is_not_committed_cannot_be_deleted(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers)
+async def test_what_is_not_committed_cannot_be_deleted(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     cluster.cut_off(2)
     cluster.cut_off(3)
     cluster[1].produce("i", acks=1)
@@ -146,18 +137,15 @@ async def test_what_is_not_committed_cannot_be_deleted(make_brokers, autojump_cl
     assert starts(cluster, 1) == [8]
 
 
-async def test_records_of_a_compacted_topic_are_not_deleted_by_offset(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers, cleanup_policy="compact")
+async def test_records_of_a_compacted_topic_are_not_deleted_by_offset(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster, cleanup_policy="compact")
     assert (await cluster[1].deleted(5)).error is ErrorCode.POLICY_VIOLATION
     cluster.controller.configure(cleanup_policy="compact,delete")
     assert (await cluster[1].deleted(5)).low_watermark == 5
 
 
-async def test_a_partition_on_a_failed_disk_says_so(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster[1].start(log_dirs=("data", "more"))
-    cluster.controller.create(replicas=(1,))
-    await cluster.opened()
+async def test_a_partition_on_a_failed_disk_says_so(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, log_dirs=("data", "more"))
     await cluster[1].produced("a")
     cluster[1].disk.fail(DiskOperation.SYNC, path_part=LOG_STARTS)
     assert (await cluster[1].deleted(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
@@ -165,22 +153,19 @@ async def test_a_partition_on_a_failed_disk_says_so(make_brokers, autojump_clock
     assert cluster[1].replicas.directories.unused_dirs == ("data",)
 
 
-async def test_losing_the_lead_ends_the_wait(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers)
+async def test_losing_the_lead_ends_the_wait(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     cluster.cut_off(3)
-    async with trio.open_nursery() as nursery:
-
-        async def delete():
-            assert (await cluster[1].deleted(5)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-        nursery.start_soon(delete)
-        await cluster.until(lambda: starts(cluster, 2) == [5])
-        cluster.controller.elect(2)
+    deletion = Answer(cluster.nursery, lambda: cluster[1].deleted(5))
+    await cluster.until(lambda: starts(cluster, 2) == [5])
+    cluster.controller.elect(2)
+    await cluster.until(lambda: deletion.result is not None)
+    assert deletion.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("power", [False, True])
-async def test_an_answered_deletion_outlives_the_death_of_every_replica(make_brokers, autojump_clock, power):
-    cluster = await filled(make_brokers)
+async def test_an_answered_deletion_outlives_the_death_of_every_replica(make_cluster, autojump_clock, power):
+    cluster = await filled(make_cluster)
     assert (await cluster[1].deleted(5)).low_watermark == 5
     for each in (1, 2, 3):
         await cluster[each].crash(power=power)
@@ -191,10 +176,9 @@ async def test_an_answered_deletion_outlives_the_death_of_every_replica(make_bro
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_no_new_leader_goes_back_below_an_answered_log_start(make_brokers, autojump_clock, seed):
+async def test_no_new_leader_goes_back_below_an_answered_log_start(make_cluster, autojump_clock, seed):
     """Deletions at random offsets, and after each answer the leader dies, with or without its page cache."""
-    cluster = make_brokers(seed=seed, min_isr=2)
-    await cluster.with_topic()
+    cluster = await make_cluster(seed=seed)
     cluster.controller.configure(segment_bytes=300)
     draw = cluster.random
     leader, answered = 1, 0
@@ -221,8 +205,8 @@ async def test_no_new_leader_goes_back_below_an_answered_log_start(make_brokers,
         assert starts(cluster, died)[0] >= answered
 
 
-async def test_whole_segments_below_go_and_their_space_with_them(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers, segment_bytes=150)
+async def test_whole_segments_below_go_and_their_space_with_them(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster, segment_bytes=150)
     before = [cluster[each].partition().log.segment_count for each in (1, 2, 3)]
     assert (await cluster[1].deleted(7)).low_watermark == 7
     await cluster.until(
@@ -232,11 +216,9 @@ async def test_whole_segments_below_go_and_their_space_with_them(make_brokers, a
 
 
 @pytest.mark.bug("KAFKA-9393")
-async def test_the_answer_does_not_wait_for_thousands_of_files(make_brokers, autojump_clock):
+async def test_the_answer_does_not_wait_for_thousands_of_files(make_cluster, autojump_clock):
     """Nor does a produce meanwhile: each removed segment costs a sync, here of 10 ms."""
-    cluster = await filled(
-        make_brokers, brokers=1, min_isr=1, replicas=(1,), values=["v"] * 300, segment_bytes=100
-    )
+    cluster = await filled(make_cluster, 1, values=["v"] * 300, segment_bytes=100)
     log = cluster[1].partition().log
     assert log.segment_count > 250
     cluster[1].disk.sync_delay = 0.01
@@ -248,9 +230,9 @@ async def test_the_answer_does_not_wait_for_thousands_of_files(make_brokers, aut
     assert trio.current_time() - began > 2
 
 
-async def test_records_that_power_loss_took_are_not_read_as_deleted_ones(make_brokers, autojump_clock):
+async def test_records_that_power_loss_took_are_not_read_as_deleted_ones(make_cluster, autojump_clock):
     """The checkpoint has the log start, the log has lost what is below it: it is empty at the log start."""
-    cluster = await filled(make_brokers, brokers=1, min_isr=1, replicas=(1,))
+    cluster = await filled(make_cluster, 1)
     assert not (await cluster[1].deleted(6)).error
     await cluster[1].crash()
     file = cluster[1].disk.open("data/t-0/00000000000000000000.log")
@@ -270,23 +252,21 @@ async def test_records_that_power_loss_took_are_not_read_as_deleted_ones(make_br
     assert (await cluster[1].produced("new")).base_offset == 6
 
 
-async def test_a_topic_of_the_same_name_does_not_inherit_the_log_start(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers, brokers=1, min_isr=1, replicas=(1,))
+async def test_a_topic_of_the_same_name_does_not_inherit_the_log_start(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster, 1)
     assert not (await cluster[1].deleted(6)).error
     assert load_offsets(cluster[1].disk, f"data/{LOG_STARTS}") == {("t", 0): 6}
     cluster.controller.delete()
     cluster.controller.create(replicas=(1,), number=2)
     await cluster.opened()
     await cluster[1].produced("new")
-    await cluster[1].crash()
-    await cluster[1].start()
-    await cluster.opened()
+    await cluster.restart(1)
     assert starts(cluster, 1) == [0]
     assert await cluster[1].consumed() == ["new"]
 
 
-async def test_a_damaged_checkpoint_of_log_starts_is_told_with_its_remedy(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers, brokers=1, min_isr=1, replicas=(1,))
+async def test_a_damaged_checkpoint_of_log_starts_is_told_with_its_remedy(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster, 1)
     assert not (await cluster[1].deleted(6)).error
     await cluster[1].stop()
     file = cluster[1].disk.open(f"data/{LOG_STARTS}")
@@ -296,8 +276,8 @@ async def test_a_damaged_checkpoint_of_log_starts_is_told_with_its_remedy(make_b
 
 
 @pytest.mark.bug("KAFKA-7190")
-async def test_a_producer_whose_records_are_all_deleted_goes_on(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers, values=())
+async def test_a_producer_whose_records_are_all_deleted_goes_on(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster, values=())
     assert not (await cluster[1].produced("a", producer=(7, 0, 0))).error
     assert not (await cluster[1].deleted(-1)).error
     assert not (await cluster[1].produced("b", producer=(7, 0, 1))).error
@@ -306,8 +286,8 @@ async def test_a_producer_whose_records_are_all_deleted_goes_on(make_brokers, au
 
 
 @pytest.mark.bug("KAFKA-16452")
-async def test_a_leader_that_lost_its_checkpoints_lets_its_followers_go_on(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers, segment_bytes=150)
+async def test_a_leader_that_lost_its_checkpoints_lets_its_followers_go_on(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster, segment_bytes=150)
     assert (await cluster[1].deleted(6)).low_watermark == 6
     await cluster.until(lambda: cluster[1].partition().log.first_base_offset > 4)
     for each in (3, 2, 1):
@@ -318,23 +298,18 @@ async def test_a_leader_that_lost_its_checkpoints_lets_its_followers_go_on(make_
     for each in (1, 2, 3):
         await cluster[each].start()
     await cluster.in_sync(1, 2, 3)
-    cluster.controller.elect(1)
-    await cluster.opened()
+    await cluster.lead(1)
     assert cluster[1].partition().high_watermark >= cluster[1].partition().log.first_base_offset
     assert not (await cluster[1].produced("i")).error
     await cluster.caught_up()
 
 
-async def test_a_consumer_that_waits_at_what_is_deleted_hears_of_it_at_once(make_brokers, autojump_clock):
-    cluster = await filled(make_brokers)
-    async with trio.open_nursery() as nursery:
-
-        async def consume():
-            began = trio.current_time()
-            result = await cluster[1].fetch(7, max_wait_ms=60_000, min_bytes=1 << 20)
-            assert result.error is ErrorCode.OFFSET_OUT_OF_RANGE
-            assert trio.current_time() - began < 5
-
-        nursery.start_soon(consume)
-        await trio.sleep(1)
-        assert not (await cluster[1].deleted(8)).error
+async def test_a_consumer_that_waits_at_what_is_deleted_hears_of_it_at_once(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
+    began = trio.current_time()
+    consumer = Answer(cluster.nursery, lambda: cluster[1].fetch(7, max_wait_ms=60_000, min_bytes=1 << 20))
+    await trio.sleep(1)
+    assert not (await cluster[1].deleted(8)).error
+    await cluster.until(lambda: consumer.result is not None)
+    assert consumer.result.error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert trio.current_time() - began < 5

@@ -7,10 +7,9 @@ from quorate.error_code import ErrorCode
 
 
 async def test_a_log_that_can_not_be_opened_for_want_of_descriptors_is_opened_later(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     cluster[1].disk.descriptors = 5
     with captured_logs() as lines:
         cluster.controller.create("late", replicas=(1,), number=2)
@@ -27,10 +26,9 @@ async def test_a_log_that_can_not_be_opened_for_want_of_descriptors_is_opened_la
 
 
 async def test_an_append_that_can_not_begin_a_segment_is_refused_and_the_next_one_tries_again(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     cluster.controller.configure(segment_bytes=200)
     await cluster[1].produced("a" * 150)
     cluster[1].disk.descriptors = 0
@@ -42,15 +40,12 @@ async def test_an_append_that_can_not_begin_a_segment_is_refused_and_the_next_on
     assert not cluster[1].manager._logs.failed_dirs, "the disk is fine"
     assert (await cluster[1].produced("c" * 150)).error is ErrorCode.NONE
     assert await cluster[1].consumed() == ["a" * 150, "c" * 150]
-    await cluster[1].crash()
-    await cluster[1].start()
-    await cluster.opened()
+    await cluster.restart(1)
     assert await cluster[1].consumed() == ["a" * 150, "c" * 150]
 
 
-async def test_a_follower_without_descriptors_fetches_again_once_it_has_some(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_a_follower_without_descriptors_fetches_again_once_it_has_some(make_cluster, autojump_clock):
+    cluster = await make_cluster(2)
     cluster.controller.configure(segment_bytes=200)
     await cluster[1].produced("a" * 150)
     cluster[2].disk.descriptors = 0
@@ -63,10 +58,9 @@ async def test_a_follower_without_descriptors_fetches_again_once_it_has_some(mak
     assert not cluster[2].manager._logs.failed_dirs
 
 
-async def test_a_leader_that_can_not_open_its_log_gives_up_the_lead_in_time(make_brokers, autojump_clock):
+async def test_a_leader_that_can_not_open_its_log_gives_up_the_lead_in_time(make_cluster, autojump_clock):
     """Until then it says what is wrong; it follows when it has descriptors again."""
-    cluster = make_brokers(brokers=3, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(replicas=(1, 2), min_isr=1)
     cluster[1].disk.descriptors = 5
     cluster.controller.create("late", replicas=(1, 2, 3), number=2)
     cluster.controller.create("alone", replicas=(1,), number=3)
@@ -90,10 +84,9 @@ async def test_a_leader_that_can_not_open_its_log_gives_up_the_lead_in_time(make
 
 
 async def test_a_leader_that_is_the_last_in_sync_keeps_a_lead_that_it_can_not_serve(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2)
     cluster[1].disk.descriptors = 5
     cluster.controller.create("late", replicas=(1, 2), isr=(1,), number=2)
     await trio.sleep(100)
@@ -104,10 +97,9 @@ async def test_a_leader_that_is_the_last_in_sync_keeps_a_lead_that_it_can_not_se
     assert (await cluster[1].produced("a", name="late")).error is ErrorCode.NONE
 
 
-async def test_a_topic_that_is_made_again_waits_for_descriptors_anew(make_brokers, autojump_clock):
+async def test_a_topic_that_is_made_again_waits_for_descriptors_anew(make_cluster, autojump_clock):
     """What its predecessor waited is not its own."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2)
     cluster[1].disk.descriptors = 5
     cluster.controller.create("late", replicas=(1, 2), number=2)
     await trio.sleep(25)

@@ -13,6 +13,7 @@ from quorate.broker.replication.foundation.failures import DirectoryFailed
 from quorate.broker.replication.storage.folders import MOVED_MARK, PARTITION_METADATA
 from quorate.error_code import ErrorCode
 from quorate.simulation.world.simulated_disk import DiskOperation
+from tests.broker.replication.conftest import refused_with
 
 TWO = ("d1", "d2")
 SLOW = {"replica.alter.log.dirs.io.max.bytes.per.second": "100000"}
@@ -50,13 +51,9 @@ def recorded(cluster, broker_id=1):
     return next((each.path for each in directories if each.id == directory), None)
 
 
-async def one_broker(make_brokers, *, values=5, **options):
-    cluster = make_brokers(brokers=1, min_isr=1, **options)
-    await cluster[1].start(log_dirs=TWO)
-    cluster.controller.create(replicas=(1,))
-    await cluster.opened()
-    for value in range(values):
-        assert not (await cluster[1].produced(f"{value}")).error
+async def one_broker(make_cluster, *, values=5, **options):
+    cluster = await make_cluster(1, log_dirs=TWO, **options)
+    await cluster[1].produce_each(f"{value}" for value in range(values))
     await cluster.until(lambda: recorded(cluster) == home_of(cluster[1]))
     return cluster
 
@@ -71,8 +68,8 @@ async def moved(cluster, to, *, broker_id=1):
     assert futures(broker) == []
 
 
-async def test_a_replica_moves_and_goes_on_serving_what_it_had_and_what_comes(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers)
+async def test_a_replica_moves_and_goes_on_serving_what_it_had_and_what_comes(make_cluster, autojump_clock):
+    cluster = await one_broker(make_cluster)
     source, target = home_of(cluster[1]), other_of(cluster[1])
     await cluster[1].replicas.moves.move("t", 0, target)
     await cluster.until(lambda: home_of(cluster[1]) == target)
@@ -80,15 +77,13 @@ async def test_a_replica_moves_and_goes_on_serving_what_it_had_and_what_comes(ma
     assert await cluster[1].consumed() == [f"{each}" for each in range(6)]
     assert folders(cluster[1], source) == ["t-0"], "readers of the old log are given time"
     await moved(cluster, target)
-    await cluster[1].stop()
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.opened()
+    await cluster.restart(1, stop=True, log_dirs=TWO)
     assert home_of(cluster[1]) == target
     assert await cluster[1].consumed() == [f"{each}" for each in range(6)]
 
 
-async def test_there_and_back_leaves_one_folder(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers)
+async def test_there_and_back_leaves_one_folder(make_cluster, autojump_clock):
+    cluster = await one_broker(make_cluster)
     source, target = home_of(cluster[1]), other_of(cluster[1])
     for to in (target, source, target):
         await cluster[1].replicas.moves.move("t", 0, to)
@@ -97,8 +92,8 @@ async def test_there_and_back_leaves_one_folder(make_brokers, autojump_clock):
 
 
 @pytest.mark.bug("KAFKA-9263")
-async def test_records_are_produced_through_the_whole_move_and_none_is_lost(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers)
+async def test_records_are_produced_through_the_whole_move_and_none_is_lost(make_cluster, autojump_clock):
+    cluster = await one_broker(make_cluster)
     cluster[1].disk.sync_delay = 0.05
     target = other_of(cluster[1])
     await cluster[1].replicas.moves.move("t", 0, target)
@@ -122,23 +117,21 @@ def throttle(cluster, values):
     )
 
 
-async def slow_move(make_brokers, *, size=300_000, **options):
+async def slow_move(make_cluster, *, size=300_000, **options):
     """A move that has not copied everything for a while."""
-    cluster = await one_broker(make_brokers, values=0, **options)
+    cluster = await one_broker(make_cluster, values=0, **options)
     throttle(cluster, SLOW)
-    for number in range(4):
-        assert not (await cluster[1].produced(f"{number}" * size)).error
+    await cluster[1].produce_each(f"{number}" * size for number in range(4))
     await trio.sleep(1)
     target = other_of(cluster[1])
     await cluster[1].replicas.moves.move("t", 0, target)
     await trio.sleep(0.5)
-    for number in range(4, 8):
-        assert not (await cluster[1].produced(f"{number}" * size)).error
+    await cluster[1].produce_each(f"{number}" * size for number in range(4, 8))
     return cluster, target
 
 
-async def test_the_copy_keeps_to_its_rate_and_shows_its_lag(make_brokers, autojump_clock):
-    cluster, target = await slow_move(make_brokers)
+async def test_the_copy_keeps_to_its_rate_and_shows_its_lag(make_cluster, autojump_clock):
+    cluster, target = await slow_move(make_cluster)
     assert futures(cluster[1]) == [(target, ("t", 0), 7)]
     begun = trio.current_time()
     await cluster.until(lambda: home_of(cluster[1]) == target, within_s=600)
@@ -147,8 +140,8 @@ async def test_the_copy_keeps_to_its_rate_and_shows_its_lag(make_brokers, autoju
     assert len(await cluster[1].consumed()) == 8
 
 
-async def test_the_present_directory_cancels_a_move(make_brokers, autojump_clock):
-    cluster, target = await slow_move(make_brokers)
+async def test_the_present_directory_cancels_a_move(make_cluster, autojump_clock):
+    cluster, target = await slow_move(make_cluster)
     source = home_of(cluster[1])
     await cluster[1].replicas.moves.move("t", 0, source)
     assert futures(cluster[1]) == []
@@ -158,14 +151,10 @@ async def test_the_present_directory_cancels_a_move(make_brokers, autojump_clock
     assert len(await cluster[1].consumed()) == 8
 
 
-async def test_another_directory_takes_the_place_of_the_first(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster[1].start(log_dirs=("d1", "d2", "d3"))
-    cluster.controller.create(replicas=(1,))
-    await cluster.opened()
+async def test_another_directory_takes_the_place_of_the_first(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, log_dirs=("d1", "d2", "d3"))
     throttle(cluster, SLOW)
-    for number in range(8):
-        await cluster[1].produced(f"{number}" * 100_000)
+    await cluster[1].produce_each(f"{number}" * 100000 for number in range(8))
     first, second = (each for each in ("d1", "d2", "d3") if each != home_of(cluster[1]))
     await cluster[1].replicas.moves.move("t", 0, first)
     await trio.sleep(1)
@@ -181,20 +170,18 @@ async def test_another_directory_takes_the_place_of_the_first(make_brokers, auto
     ("path", "code"),
     [("d3", ErrorCode.LOG_DIR_NOT_FOUND), ("d2/t-0", ErrorCode.LOG_DIR_NOT_FOUND)],
 )
-async def test_a_directory_that_is_not_the_brokers_is_refused(make_brokers, path, code, autojump_clock):
-    cluster = await one_broker(make_brokers)
-    with pytest.raises(PartitionError) as refused:
+async def test_a_directory_that_is_not_the_brokers_is_refused(make_cluster, path, code, autojump_clock):
+    cluster = await one_broker(make_cluster)
+    with refused_with(code):
         await cluster[1].replicas.moves.move("t", 0, path)
-    assert refused.value.code is code
 
 
 async def test_a_replica_that_is_not_here_is_made_where_it_was_wished(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster[1].start(log_dirs=TWO)
     for wished in ("d2", "d1", "d2"):
-        with pytest.raises(PartitionError) as refused:
+        with refused_with(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             await cluster[1].replicas.moves.move("t", 0, wished)
-        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     cluster.controller.create(replicas=(1,))
     await cluster.opened()
     assert home_of(cluster[1]) == "d2"
@@ -206,29 +193,23 @@ async def test_a_replica_of_another_broker_is_not_available(make_brokers, autoju
     await cluster[2].start(log_dirs=TWO)
     cluster.controller.create(replicas=(1,))
     await cluster.opened()
-    with pytest.raises(PartitionError) as refused:
+    with refused_with(ErrorCode.REPLICA_NOT_AVAILABLE):
         await cluster[2].replicas.moves.move("t", 0, "d2")
-    assert refused.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
 
 
-async def test_a_name_that_has_no_room_for_the_future_is_refused(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers)
-    with pytest.raises(PartitionError) as refused:
+async def test_a_name_that_has_no_room_for_the_future_is_refused(make_cluster, autojump_clock):
+    cluster = await one_broker(make_cluster)
+    with refused_with(ErrorCode.INVALID_TOPIC_EXCEPTION):
         await cluster[1].replicas.moves.move("t" * 220, 0, "d1")
-    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_nothing_moves_while_a_directory_is_offline(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster[1].start(log_dirs=("d1", "d2", "d3"))
-    cluster.controller.create(replicas=(1,))
-    await cluster.opened()
+async def test_nothing_moves_while_a_directory_is_offline(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, log_dirs=("d1", "d2", "d3"))
     first, second = (each for each in ("d1", "d2", "d3") if each != home_of(cluster[1]))
     await fail_directory(cluster, first)
     for target in (first, second):
-        with pytest.raises(PartitionError) as refused:
+        with refused_with(ErrorCode.KAFKA_STORAGE_ERROR):
             await cluster[1].replicas.moves.move("t", 0, target)
-        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def fail_directory(cluster, path):
@@ -241,21 +222,21 @@ async def fail_directory(cluster, path):
 # Interrupted
 
 
-async def test_a_deleted_topic_takes_its_future_along(make_brokers, autojump_clock):
-    cluster, _ = await slow_move(make_brokers)
+async def test_a_deleted_topic_takes_its_future_along(make_cluster, autojump_clock):
+    cluster, _ = await slow_move(make_cluster)
     cluster.controller.delete()
     await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
     assert not len(cluster[1].replicas.moves)
 
 
-async def test_a_reassignment_away_takes_the_future_along(make_brokers, autojump_clock):
-    cluster, _ = await slow_move(make_brokers)
+async def test_a_reassignment_away_takes_the_future_along(make_cluster, autojump_clock):
+    cluster, _ = await slow_move(make_cluster)
     cluster.controller.change(replicas=(2,), isr=(2,), leader=NO_LEADER)
     await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
 
 
-async def test_a_deletion_right_after_the_switch_leaves_nothing(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers)
+async def test_a_deletion_right_after_the_switch_leaves_nothing(make_cluster, autojump_clock):
+    cluster = await one_broker(make_cluster)
     target = other_of(cluster[1])
     await cluster[1].replicas.moves.move("t", 0, target)
     await cluster.until(lambda: home_of(cluster[1]) == target)
@@ -264,8 +245,8 @@ async def test_a_deletion_right_after_the_switch_leaves_nothing(make_brokers, au
     assert cluster[1].replicas.directories.failed_ids == ()
 
 
-async def test_a_target_that_fails_leaves_the_replica_where_it_is(make_brokers, autojump_clock):
-    cluster, target = await slow_move(make_brokers)
+async def test_a_target_that_fails_leaves_the_replica_where_it_is(make_cluster, autojump_clock):
+    cluster, target = await slow_move(make_cluster)
     source = home_of(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="-future", times=99)
     throttle(cluster, FREE)
@@ -276,15 +257,13 @@ async def test_a_target_that_fails_leaves_the_replica_where_it_is(make_brokers, 
     cluster.controller.beat(1)
     assert cluster.controller.state().leader == 1
     cluster[1].disk.clear_faults()
-    await cluster[1].stop()
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.opened()
+    await cluster.restart(1, stop=True, log_dirs=TWO)
     await moved(cluster, target)
     assert len(await cluster[1].consumed()) == 9, "with the disk back, the move goes on"
 
 
-async def test_a_full_target_ends_the_move_and_not_the_directory(make_brokers, autojump_clock):
-    cluster, target = await slow_move(make_brokers)
+async def test_a_full_target_ends_the_move_and_not_the_directory(make_cluster, autojump_clock):
+    cluster, target = await slow_move(make_cluster)
     cluster[1].disk.space_left = 10
     throttle(cluster, FREE)
     await cluster.until(lambda: not len(cluster[1].replicas.moves), within_s=600)
@@ -295,9 +274,9 @@ async def test_a_full_target_ends_the_move_and_not_the_directory(make_brokers, a
 
 
 async def test_a_source_that_fails_keeps_the_copy_from_being_taken_for_the_replica(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster, target = await slow_move(make_brokers)
+    cluster, target = await slow_move(make_cluster)
     source = home_of(cluster[1])
     await fail_directory(cluster, source)
     cluster.controller.beat(1)
@@ -310,28 +289,24 @@ async def test_a_source_that_fails_keeps_the_copy_from_being_taken_for_the_repli
     assert cluster.controller.state().leader == NO_LEADER
     with pytest.raises(PartitionError):
         cluster[1].partition()
-    await cluster[1].stop()
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.opened()
+    await cluster.restart(1, stop=True, log_dirs=TWO)
     await moved(cluster, target)
     assert len(await cluster[1].consumed()) == 8
 
 
-async def test_deleted_records_stay_deleted_whatever_was_copied(make_brokers, autojump_clock):
-    cluster, target = await slow_move(make_brokers)
+async def test_deleted_records_stay_deleted_whatever_was_copied(make_cluster, autojump_clock):
+    cluster, target = await slow_move(make_cluster)
     assert not (await cluster[1].deleted(5)).error
     throttle(cluster, FREE)
     await moved(cluster, target)
     log = cluster[1].partition().log
     assert (log.log_start_offset, log.durable_log_start_offset, log.end_offset) == (5, 5, 8)
-    await cluster[1].crash(power=True)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.opened()
+    await cluster.restart(1, power=True, log_dirs=TWO)
     assert cluster[1].partition().log.log_start_offset == 5
 
 
-async def test_a_log_that_starts_in_the_middle_of_a_batch_is_copied(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers, values=0)
+async def test_a_log_that_starts_in_the_middle_of_a_batch_is_copied(make_cluster, autojump_clock):
+    cluster = await one_broker(make_cluster, values=0)
     await cluster[1].produced("a", "b", "c")
     await cluster[1].produced("d")
     assert not (await cluster[1].deleted(2)).error
@@ -340,15 +315,13 @@ async def test_a_log_that_starts_in_the_middle_of_a_batch_is_copied(make_brokers
     await moved(cluster, target)
     log = cluster[1].partition().log
     assert (log.log_start_offset, log.end_offset) == (2, 4)
-    await cluster[1].stop()
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.opened()
+    await cluster.restart(1, stop=True, log_dirs=TWO)
     assert cluster[1].partition().log.log_start_offset == 2
 
 
-async def test_a_kill_right_after_the_switch_brings_no_deleted_record_back(make_brokers, autojump_clock):
+async def test_a_kill_right_after_the_switch_brings_no_deleted_record_back(make_cluster, autojump_clock):
     """The log starts in the middle of a batch, which only the directory's file says."""
-    cluster = await one_broker(make_brokers, values=0)
+    cluster = await one_broker(make_cluster, values=0)
     await cluster[1].produced("a", "b", "c")
     await cluster[1].produced("d")
     assert not (await cluster[1].deleted(2)).error
@@ -375,8 +348,8 @@ async def test_a_kill_right_after_the_switch_brings_no_deleted_record_back(make_
 
 
 @pytest.mark.bug("KAFKA-15608")
-async def test_an_emptied_log_moves_with_its_offsets_and_epochs(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers)
+async def test_an_emptied_log_moves_with_its_offsets_and_epochs(make_cluster, autojump_clock):
+    cluster = await one_broker(make_cluster)
     cluster.controller.change(leader=1)
     await cluster.opened()
     assert not (await cluster[1].deleted(5)).error
@@ -390,8 +363,8 @@ async def test_an_emptied_log_moves_with_its_offsets_and_epochs(make_brokers, au
 
 
 @pytest.mark.bug("KAFKA-9654")
-async def test_a_new_leader_epoch_in_the_middle_of_a_move_is_in_the_copy(make_brokers, autojump_clock):
-    cluster, target = await slow_move(make_brokers)
+async def test_a_new_leader_epoch_in_the_middle_of_a_move_is_in_the_copy(make_cluster, autojump_clock):
+    cluster, target = await slow_move(make_cluster)
     cluster.controller.change(leader=1)
     await cluster.opened()
     await cluster[1].produced("later")
@@ -402,15 +375,10 @@ async def test_a_new_leader_epoch_in_the_middle_of_a_move_is_in_the_copy(make_br
     assert len(before) == 2
 
 
-async def test_a_follower_that_is_truncated_truncates_its_future(make_brokers, autojump_clock):
+async def test_a_follower_that_is_truncated_truncates_its_future(make_cluster, autojump_clock):
     """2 follows 3, and has records that 3, which leads uncleanly, never had."""
-    cluster = make_brokers(brokers=3, min_isr=1, replica_lag_time_max_ms=1000)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.start(2, 3)
-    cluster.controller.create(replicas=(1, 2, 3))
-    await cluster.opened()
-    for number in range(4):
-        await cluster[1].produced(f"{number}" * 3000)
+    cluster = await make_cluster(min_isr=1, log_dirs=TWO, replica_lag_time_max_ms=1000)
+    await cluster[1].produce_each(f"{number}" * 3000 for number in range(4))
     await cluster.caught_up()
     cluster.cut_off(1)
     for number in range(4, 8):
@@ -432,18 +400,16 @@ async def test_a_follower_that_is_truncated_truncates_its_future(make_brokers, a
     assert await cluster[1].log_bytes() == await cluster[2].log_bytes()
 
 
-async def test_retention_beside_the_copy_leaves_the_same_segments(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers, values=0, log_retention_check_interval_ms=1000)
+async def test_retention_beside_the_copy_leaves_the_same_segments(make_cluster, autojump_clock):
+    cluster = await one_broker(make_cluster, values=0, log_retention_check_interval_ms=1000)
     cluster.controller.configure(segment_bytes=1000_000)
     throttle(cluster, SLOW)
-    for number in range(8):
-        await cluster[1].produced(f"{number}" * 100_000)
+    await cluster[1].produce_each(f"{number}" * 100000 for number in range(8))
     target = other_of(cluster[1])
     await cluster[1].replicas.moves.move("t", 0, target)
     await trio.sleep(2)
     cluster.controller.configure(segment_bytes=150_000)
-    for number in range(8):
-        await cluster[1].produced(f"{number}" * 100_000)
+    await cluster[1].produce_each(f"{number}" * 100000 for number in range(8))
     cluster.controller.configure(retention_bytes=250_000)
     await trio.sleep(5)
     start = cluster[1].partition().log.log_start_offset
@@ -469,12 +435,12 @@ STEPS = {
 @pytest.mark.bug("KAFKA-16082")
 @pytest.mark.parametrize("power", [False, True])
 async def test_a_kill_at_every_sync_of_a_move_leaves_one_replica_with_everything(
-    make_brokers, power, autojump_clock
+    make_cluster, power, autojump_clock
 ):
     """The disk is cut after each of the syncs in turn, until one run comes to the end. A kill without a loss
     of power keeps what was produced meanwhile, too."""
     for syncs in range(1, 200):
-        cluster = await one_broker(make_brokers, seed=syncs)
+        cluster = await one_broker(make_cluster, seed=syncs)
         broker = cluster[1]
         source, target = home_of(broker), other_of(broker)
         assert not (await broker.deleted(2)).error
@@ -536,11 +502,11 @@ async def at_step(cluster, step):
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("lost", ["source", "target"])
 async def test_the_loss_of_a_disk_with_the_process_never_lets_a_stale_copy_lead(
-    make_brokers, step, lost, autojump_clock
+    make_cluster, step, lost, autojump_clock
 ):
     """After the broker comes back without one directory, the replica is either there with every acknowledged
     record, or it is offline; with the directory, it is there."""
-    cluster = await one_broker(make_brokers)
+    cluster = await one_broker(make_cluster)
     cluster[1].disk.sync_delay = 0.05
     source, target = home_of(cluster[1]), other_of(cluster[1])
     cluster.controller.unreachable = True
@@ -573,10 +539,10 @@ async def test_the_loss_of_a_disk_with_the_process_never_lets_a_stale_copy_lead(
     await moved(cluster, target)
 
 
-async def test_the_folder_left_behind_stays_until_metadata_names_the_other(make_brokers, autojump_clock):
+async def test_the_folder_left_behind_stays_until_metadata_names_the_other(make_cluster, autojump_clock):
     """Otherwise a broker that comes back without the new directory would find nothing where metadata says
     that its replica is, and begin an empty log there."""
-    cluster = await one_broker(make_brokers)
+    cluster = await one_broker(make_cluster)
     source, target = home_of(cluster[1]), other_of(cluster[1])
     cluster.controller.unreachable = True
     await cluster[1].replicas.moves.move("t", 0, target)
@@ -589,21 +555,18 @@ async def test_the_folder_left_behind_stays_until_metadata_names_the_other(make_
 
 
 @pytest.mark.bug("KAFKA-9087")
-async def test_a_crash_in_the_copy_goes_on_where_it_was(make_brokers, autojump_clock):
-    cluster, target = await slow_move(make_brokers)
-    await cluster[1].crash()
-    cluster.controller.fence(1)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.opened()
+async def test_a_crash_in_the_copy_goes_on_where_it_was(make_cluster, autojump_clock):
+    cluster, target = await slow_move(make_cluster)
+    await cluster.restart(1, fence=True, log_dirs=TWO)
     await cluster.until(lambda: futures(cluster[1]) != [])
     throttle(cluster, FREE)
     await moved(cluster, target)
     assert len(await cluster[1].consumed()) == 8
 
 
-async def test_a_target_that_fails_once_the_mark_is_there_fails_the_replica(make_brokers, autojump_clock):
+async def test_a_target_that_fails_once_the_mark_is_there_fails_the_replica(make_cluster, autojump_clock):
     """From then on the future counts: a record that it lacks may not be acknowledged."""
-    cluster = await one_broker(make_brokers)
+    cluster = await one_broker(make_cluster)
     source, target = home_of(cluster[1]), other_of(cluster[1])
 
     def fail_after_mark(path):
@@ -619,17 +582,14 @@ async def test_a_target_that_fails_once_the_mark_is_there_fails_the_replica(make
     await cluster.until(lambda: recorded(cluster) == target)
     assert cluster.controller.state().leader == NO_LEADER
     cluster[1].disk.clear_faults()
-    await cluster[1].crash()
-    cluster.controller.fence(1)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.opened()
+    await cluster.restart(1, fence=True, log_dirs=TWO)
     assert await cluster[1].consumed() == ["0", "1", "2", "3", "4"]
     await moved(cluster, target)
 
 
-async def test_a_mirror_that_fails_while_the_mark_is_written_fails_the_replica(make_brokers, autojump_clock):
+async def test_a_mirror_that_fails_while_the_mark_is_written_fails_the_replica(make_cluster, autojump_clock):
     """The mark may be durable already: what the mirror lacks may not be acknowledged."""
-    cluster = await one_broker(make_brokers)
+    cluster = await one_broker(make_cluster)
     source, target = home_of(cluster[1]), other_of(cluster[1])
     marking = trio.Event()
 
@@ -649,29 +609,21 @@ async def test_a_mirror_that_fails_while_the_mark_is_written_fails_the_replica(m
     await trio.sleep(5)
     cluster.controller.beat(1)
     await cluster.until(lambda: cluster.controller.state().leader == NO_LEADER)
-    await cluster[1].crash()
-    cluster.controller.fence(1)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.opened()
+    await cluster.restart(1, fence=True, log_dirs=TWO)
     assert await cluster[1].consumed() == [f"{each}" for each in range(6)]
     await moved(cluster, target)
 
 
-async def following(make_brokers):
+async def following(make_cluster):
     """1, which has two directories, follows 2."""
-    cluster = make_brokers(brokers=3, min_isr=1, replica_lag_time_max_ms=1000)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.start(2, 3)
-    cluster.controller.create(replicas=(2, 1, 3))
-    await cluster.opened()
-    for number in range(4):
-        await cluster[2].produced(f"{number}")
+    cluster = await make_cluster(replicas=(2, 1, 3), min_isr=1, log_dirs=TWO, replica_lag_time_max_ms=1000)
+    await cluster[2].produce_each(f"{number}" for number in range(4))
     await cluster.caught_up()
     return cluster
 
 
-async def test_a_follower_moves_while_its_leader_takes_records(make_brokers, autojump_clock):
-    cluster = await following(make_brokers)
+async def test_a_follower_moves_while_its_leader_takes_records(make_cluster, autojump_clock):
+    cluster = await following(make_cluster)
     cluster[1].disk.sync_delay = 0.05
     target = other_of(cluster[1])
     await cluster[1].replicas.moves.move("t", 0, target)
@@ -691,14 +643,13 @@ async def test_a_follower_moves_while_its_leader_takes_records(make_brokers, aut
     await moved(cluster, target)
     await cluster.caught_up()
     assert await cluster[1].log_bytes() == await cluster[2].log_bytes()
-    cluster.controller.elect(1)
-    await cluster.opened()
+    await cluster.lead(1)
     assert await cluster[1].consumed() == [f"{each}" for each in range(value)]
 
 
-async def test_a_cut_takes_the_mirror_away(make_brokers, autojump_clock):
+async def test_a_cut_takes_the_mirror_away(make_cluster, autojump_clock):
     """The second move has everything, and waits for the end of the first one, while the log is cut."""
-    cluster = await following(make_brokers)
+    cluster = await following(make_cluster)
     first, second = other_of(cluster[1]), home_of(cluster[1])
     cluster.controller.unreachable = True
     await cluster[1].replicas.moves.move("t", 0, first)
@@ -722,8 +673,8 @@ async def test_a_cut_takes_the_mirror_away(make_brokers, autojump_clock):
     assert await cluster[1].log_bytes() == await cluster[2].log_bytes()
 
 
-async def test_a_producers_sequence_survives_the_move(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers, values=0)
+async def test_a_producers_sequence_survives_the_move(make_cluster, autojump_clock):
+    cluster = await one_broker(make_cluster, values=0)
     for sequence in range(3):
         assert not (await cluster[1].produced("x", producer=(7, 0, sequence))).error
     target = other_of(cluster[1])
@@ -731,10 +682,7 @@ async def test_a_producers_sequence_survives_the_move(make_brokers, autojump_clo
     await moved(cluster, target)
     again = await cluster[1].produced("x", producer=(7, 0, 2))
     assert (again.error, again.base_offset) == (ErrorCode.NONE, 2)
-    await cluster[1].crash()
-    cluster.controller.fence(1)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.opened()
+    await cluster.restart(1, fence=True, log_dirs=TWO)
     again = await cluster[1].produced("x", producer=(7, 0, 2))
     assert (again.error, again.base_offset) == (ErrorCode.NONE, 2)
     assert cluster[1].partition().log.end_offset == 3

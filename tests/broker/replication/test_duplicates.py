@@ -16,6 +16,7 @@ from quorate.broker.wire import MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_headers
 from quorate.runtime.slices import at_once
+from tests.broker.replication.conftest import batch
 
 DAY_S = 86_400.0
 JUMPS_MS = tuple(sign * step for sign in (-1, 1) for step in (3_600_000, 86_400_000, 30 * 86_400_000))
@@ -33,31 +34,28 @@ async def sequences_of(broker):
 
 @pytest.mark.parametrize("silent_broker", [1, 2])
 async def test_a_monotonic_clock_that_jumps_a_month_makes_no_batch_new(
-    make_brokers, autojump_clock, silent_broker
+    make_cluster, autojump_clock, silent_broker
 ):
     """A paused machine that comes back, or a tool that fakes time: to the leader, or to its follower that
     leads afterwards, the producer has been silent for long, and it is about to send its batch again."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2)
     sent = await cluster[1].produced("a", producer=(7, 0, 0))
     await cluster.caught_up(1, 2)
     autojump_clock.jump(30 * DAY_S)
     await trio.sleep(200)  # every chore has run
     if silent_broker == 2:
-        cluster.controller.elect(2, isr=(1, 2))
-        await cluster.opened()
+        await cluster.lead(2, isr=(1, 2))
     again = await cluster[silent_broker].produced("a", producer=(7, 0, 0))
     assert (again.error, again.base_offset, again.duplicate) == (ErrorCode.NONE, sent.base_offset, True)
     assert await sequences_of(cluster[silent_broker]) == [(7, 0, 0)]
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_retries_under_jumping_clocks_add_nothing(make_brokers, autojump_clock, seed):
+async def test_retries_under_jumping_clocks_add_nothing(make_cluster, autojump_clock, seed):
     """Answers get lost, so each batch is sent until an answer arrives, while wall clocks jump by hours and
     days, monotonic ones ahead, leaders change, and brokers restart from their snapshots of producers."""
     draw = random.Random(seed)
-    cluster = make_brokers(brokers=3, min_isr=2, seed=seed, log_flush_offset_checkpoint_interval_ms=500)
-    await cluster.with_topic()
+    cluster = await make_cluster(seed=seed, log_flush_offset_checkpoint_interval_ms=500)
     sequence = 0
     acknowledged: list[tuple[int, int]] = []
     for _ in range(60):
@@ -112,17 +110,16 @@ async def disturb(cluster, clock, draw):
 
 
 async def test_a_batch_sent_again_is_answered_with_the_time_that_it_got_at_first(
-    make_brokers, produced_batch, autojump_clock
+    make_cluster, autojump_clock
 ):
     """message.timestamp.type=LogAppendTime, as Kafka: by the leader, after its restart from what it saved of
     producers, and by the next leader."""
-    cluster = make_brokers(brokers=2, min_isr=1, log_flush_offset_checkpoint_interval_ms=500)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, log_flush_offset_checkpoint_interval_ms=500)
 
     async def times(broker, *sequences):
         found = []
         for sequence in sequences:
-            item = ProduceItem("t", 0, produced_batch("a", producer=(7, 0, sequence)))
+            item = ProduceItem("t", 0, batch("a", producer=(7, 0, sequence)))
             pending = await cluster[broker].replicas.produces.produce(
                 [item], acks=-1, timeout_ms=5000, zstd=True, memory=MemoryBudget(1 << 20)
             )
@@ -149,8 +146,7 @@ async def test_a_batch_sent_again_is_answered_with_the_time_that_it_got_at_first
     assert await times(2, 0, 1, 2) == expected
     await cluster[1].start()
     await cluster.caught_up(1, 2)
-    cluster.controller.elect(1, isr=(1, 2))
-    await cluster.opened()
+    await cluster.lead(1, isr=(1, 2))
     assert await times(1, 0, 1, 2) == expected
 
 

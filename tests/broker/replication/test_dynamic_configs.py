@@ -74,11 +74,10 @@ def form(value: str) -> object:
 @pytest.mark.bug("KAFKA-13417")
 @pytest.mark.parametrize("key", [key for key in DEFAULTS if key != "unclean.leader.election.enable"])
 async def test_a_default_of_topics_changes_in_a_running_broker(
-    make_brokers: Any, autojump_clock: object, key: str
+    make_cluster: Any, autojump_clock: object, key: str
 ) -> None:
     """Topic, this broker, all brokers (KIP-226)."""
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     of_all, own, topics = VALUES.get(key, NUMBERS)
     if key.endswith(".level"):
         cluster.controller.configure(compression_type=key.split(".")[1])
@@ -122,10 +121,9 @@ async def test_a_broker_that_starts_has_what_was_set_before(
 
 
 async def test_a_smaller_message_max_bytes_refuses_the_next_batch(
-    make_brokers: Any, autojump_clock: object
+    make_cluster: Any, autojump_clock: object
 ) -> None:
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     assert not (await cluster[1].produced("x" * 200)).error
     commit(cluster, ConfigType.BROKER, "", "message.max.bytes", "100")
     await trio.sleep(0.1)
@@ -144,15 +142,13 @@ async def test_a_larger_min_isr_refuses_the_next_write(make_brokers: Any, autoju
 
 
 async def test_a_smaller_retention_of_all_brokers_deletes_segments(
-    make_brokers: Any, autojump_clock: object
+    make_cluster: Any, autojump_clock: object
 ) -> None:
-    cluster = make_brokers(brokers=1, min_isr=1, log_retention_check_interval_ms=60_000)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1, log_retention_check_interval_ms=60000)
     cluster.controller.configure(retention_ms=-1)
     commit(cluster, ConfigType.BROKER, "", "log.segment.bytes", "300")
     await trio.sleep(0.1)
-    for _ in range(10):
-        await cluster[1].produced("x" * 200)
+    await cluster[1].produce_each(["x" * 200] * 10)
     await trio.sleep(61)
     assert cluster[1].partition().log.log_start_offset == 0
     commit(cluster, ConfigType.BROKER, "1", "log.retention.bytes", "600")
@@ -162,10 +158,9 @@ async def test_a_smaller_retention_of_all_brokers_deletes_segments(
 
 @pytest.mark.bug("KAFKA-7366")
 async def test_a_lower_segment_ms_rolls_the_present_segment_at_the_next_append(
-    make_brokers: Any, autojump_clock: object
+    make_cluster: Any, autojump_clock: object
 ) -> None:
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     await cluster[1].produced("a", timestamp_ms=1000)
     commit(cluster, ConfigType.BROKER, "", "log.roll.ms", "1000")
     await trio.sleep(0.1)
@@ -176,10 +171,9 @@ async def test_a_lower_segment_ms_rolls_the_present_segment_at_the_next_append(
 
 
 async def test_a_shorter_expiration_forgets_producers_sooner(
-    make_brokers: Any, autojump_clock: object
+    make_cluster: Any, autojump_clock: object
 ) -> None:
-    cluster = make_brokers(brokers=1, min_isr=1, producer_id_expiration_ms=86_400_000)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1, producer_id_expiration_ms=86400000)
     await cluster[1].produced("a", producer=(7, 0, 0))
     await trio.sleep(300)
     assert len(cluster[1].partition().producers.producers) == 1

@@ -12,6 +12,7 @@ from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import records_of
 from quorate.runtime.entropy import Entropy
+from tests.broker.replication.conftest import Answer
 
 
 class SessionClient:
@@ -71,14 +72,6 @@ def values_of(result):
     return list(records_by_offset(result).values())
 
 
-async def one_broker(make_brokers, *, partitions):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,), partitions=partitions)
-    for number in range(partitions):
-        await cluster.opened(partition_id=number)
-    return cluster
-
-
 def looked_at(monkeypatch, broker, *, partitions):
     """Partitions that the leader looks at from now on, in order."""
     looks = []
@@ -95,11 +88,9 @@ def looked_at(monkeypatch, broker, *, partitions):
 
 
 async def test_idle_partitions_of_a_follower_cost_its_leader_nothing(
-    make_brokers, autojump_clock, monkeypatch
+    make_cluster, autojump_clock, monkeypatch
 ):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), partitions=50)
-    await cluster.opened(partition_id=49)
+    cluster = await make_cluster(2, partitions=50)
     await trio.sleep(3)
     looks = looked_at(monkeypatch, cluster[1], partitions=50)
     for number in range(5):
@@ -110,8 +101,8 @@ async def test_idle_partitions_of_a_follower_cost_its_leader_nothing(
     assert cluster[2].partition(partition_id=7).high_watermark == 5
 
 
-async def test_a_consumer_is_told_what_has_changed_and_nothing_else(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers, partitions=3)
+async def test_a_consumer_is_told_what_has_changed_and_nothing_else(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, partitions=3)
     client = SessionClient(cluster[1])
     first = await client.fetch(*(("t", number, 0) for number in range(3)))
     assert list(first) == [("t", 0), ("t", 1), ("t", 2)]
@@ -128,30 +119,23 @@ async def test_a_consumer_is_told_what_has_changed_and_nothing_else(make_brokers
 
 
 async def test_a_waiting_fetch_is_answered_by_the_change_of_any_of_its_partitions(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = await one_broker(make_brokers, partitions=20)
+    cluster = await make_cluster(1, partitions=20)
     client = SessionClient(cluster[1])
     await client.fetch(*(("t", number, 0) for number in range(20)))
-    answered = {}
-
-    async def wait():
-        answered.update(await client.fetch(max_wait_ms=60_000))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await trio.sleep(5)
-        assert not answered
-        await cluster[1].produced("late", partition_id=13)
-        await trio.sleep(0.1)
-        assert list(answered) == [("t", 13)]
+    answer = Answer(cluster.nursery, lambda: client.fetch(max_wait_ms=60_000))
+    await trio.sleep(5)
+    assert answer.result is None
+    await cluster[1].produced("late", partition_id=13)
+    await trio.sleep(0.1)
+    assert list(answer.result) == [("t", 13)]
 
 
-async def test_a_partition_that_gave_records_lets_the_others_go_first(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers, partitions=3)
+async def test_a_partition_that_gave_records_lets_the_others_go_first(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, partitions=3)
     for number in range(3):
-        for _ in range(3):
-            await cluster[1].produced("x" * 900, partition_id=number)
+        await cluster[1].produce_each(["x" * 900] * 3, partition_id=number)
     client = SessionClient(cluster[1])
     first = await client.fetch(*(("t", number, 0) for number in range(3)), max_bytes=1000)
     assert [(key[1], bool(each.records)) for key, each in first.items()] == [
@@ -166,8 +150,8 @@ async def test_a_partition_that_gave_records_lets_the_others_go_first(make_broke
     assert given == [1, 2, 0, 1, 2, 0]
 
 
-async def test_requests_of_no_session_here_are_refused_in_kafkas_order(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers, partitions=1)
+async def test_requests_of_no_session_here_are_refused_in_kafkas_order(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, partitions=1)
     client = SessionClient(cluster[1])
     await client.fetch(("t", 0, 0))
 
@@ -186,10 +170,10 @@ async def test_requests_of_no_session_here_are_refused_in_kafkas_order(make_brok
 
 @pytest.mark.parametrize("epoch", [-(2**31), -2, 1, 3, 2**31 - 1])
 async def test_an_epoch_that_is_not_the_next_ends_nothing_and_begins_nothing(
-    make_brokers, autojump_clock, epoch
+    make_cluster, autojump_clock, epoch
 ):
     """Only 0 and -1 are full requests. Any other epoch has to be the session's next one, here 2."""
-    cluster = await one_broker(make_brokers, partitions=1)
+    cluster = await make_cluster(1, partitions=1)
     client = SessionClient(cluster[1])
     await client.fetch(("t", 0, 0))
     await client.fetch()
@@ -207,9 +191,9 @@ async def test_an_epoch_that_is_not_the_next_ends_nothing_and_begins_nothing(
     assert list(await client.fetch()) == [("t", 0)], "its own next request is answered"
 
 
-async def test_a_request_that_comes_twice_is_answered_once(make_brokers, autojump_clock):
+async def test_a_request_that_comes_twice_is_answered_once(make_cluster, autojump_clock):
     """The epoch moves on when a request arrives: the one that waits is answered by an error."""
-    cluster = await one_broker(make_brokers, partitions=1)
+    cluster = await make_cluster(1, partitions=1)
     client = SessionClient(cluster[1])
     await client.fetch(("t", 0, 0))
     outcome = []
@@ -229,21 +213,18 @@ async def test_a_request_that_comes_twice_is_answered_once(make_brokers, autojum
     assert len(cluster[1].replicas.sessions) == 1, "nothing was read for the one that waited"
 
 
-async def follower_of(cluster):
-    """A follower of partition 0 by hand, with its session begun."""
-    cluster.cut_off(2)
-    await cluster.with_topic(replicas=(1, 2), partitions=2)
-    await cluster.opened(partition_id=1)
+async def with_follower(make_cluster):
+    """A cluster, and a follower of partition 0 by hand, with its session begun."""
+    cluster = await make_cluster(2, partitions=2, cut_off=(2,))
     epoch = cluster.controller.image.broker(2).epoch
     client = SessionClient(cluster[1], replica_id=2, replica_epoch=epoch)
     await client.fetch(("t", 0, 0, 0))
-    return client
+    return cluster, client
 
 
-async def test_a_follower_that_sends_its_next_request_ahead_is_answered_twice(make_brokers, autojump_clock):
+async def test_a_follower_that_sends_its_next_request_ahead_is_answered_twice(make_cluster, autojump_clock):
     """The one that waits has nothing. What there is, or comes, is in the answer to the other."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    client = await follower_of(cluster)
+    cluster, client = await with_follower(make_cluster)
     outcome = {}
 
     async def ask(name, *items):
@@ -264,32 +245,28 @@ async def test_a_follower_that_sends_its_next_request_ahead_is_answered_twice(ma
     assert found["t", 0] == ["a"]
 
 
-async def test_a_followers_session_is_there_at_once(make_brokers, autojump_clock):
+async def test_a_followers_session_is_there_at_once(make_cluster, autojump_clock):
     """It can't send a request ahead before it has one."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    client = await follower_of(cluster)
+    _, client = await with_follower(make_cluster)
     client.epoch = 0
     began = trio.current_time()
     assert list(await client.fetch(("t", 0, 0, 0), max_wait_ms=10_000)) == [("t", 0)]
     assert trio.current_time() - began < 0.1
 
 
-async def test_a_follower_in_another_leader_epoch_is_told_anew(make_brokers, autojump_clock):
+async def test_a_follower_in_another_leader_epoch_is_told_anew(make_cluster, autojump_clock):
     """It takes nothing that it asked for before, so that the high watermark may not have reached it."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    client = await follower_of(cluster)
-    cluster.controller.elect(1)
-    await cluster.opened()
+    cluster, client = await with_follower(make_cluster)
+    await cluster.lead(1)
     assert (await client.fetch(("t", 0, 0, 0)))["t", 0].error is ErrorCode.FENCED_LEADER_EPOCH
     assert list(await client.fetch(("t", 0, 0, 1))) == [("t", 0)]
     assert await client.fetch(("t", 0, 0, 1)) == {}
-    cluster.controller.elect(1)
-    await cluster.opened()
+    await cluster.lead(1)
     assert list(await client.fetch(("t", 0, 0, 2))) == [("t", 0)]
 
 
-async def test_a_session_without_partitions_ends(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers, partitions=2)
+async def test_a_session_without_partitions_ends(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, partitions=2)
     client = SessionClient(cluster[1])
     await client.fetch(("t", 0, 0), ("t", 1, 0))
     sessions = cluster[1].replicas.sessions
@@ -302,8 +279,8 @@ async def test_a_session_without_partitions_ends(make_brokers, autojump_clock):
     assert (len(sessions), sessions.partitions) == (0, 0)
 
 
-async def test_what_a_session_let_go_of_is_not_observed_any_more(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers, partitions=1)
+async def test_what_a_session_let_go_of_is_not_observed_any_more(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, partitions=1)
     client = SessionClient(cluster[1])
     for _ in range(3):
         client.epoch = 0
@@ -314,8 +291,8 @@ async def test_what_a_session_let_go_of_is_not_observed_any_more(make_brokers, a
 
 
 @pytest.mark.bug("KAFKA-13111")
-async def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(make_brokers, autojump_clock):
-    cluster = await one_broker(make_brokers, partitions=1)
+async def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, partitions=1)
     client = SessionClient(cluster[1])
     await cluster[1].produced("old")
     await client.fetch(("t", 0, 1))
@@ -329,8 +306,8 @@ async def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(make_b
     assert values_of((await client.fetch(("t", 0, 0)))["t", 0]) == ["new"]
 
 
-async def test_a_change_during_a_read_is_not_lost(make_brokers, autojump_clock, monkeypatch):
-    cluster = await one_broker(make_brokers, partitions=1)
+async def test_a_change_during_a_read_is_not_lost(make_cluster, autojump_clock, monkeypatch):
+    cluster = await make_cluster(1, partitions=1)
     held = cluster[1].partition()
     client = SessionClient(cluster[1])
     read = held.log.read
@@ -346,17 +323,14 @@ async def test_a_change_during_a_read_is_not_lost(make_brokers, autojump_clock, 
     assert values_of((await client.fetch())["t", 0]) == ["meanwhile"]
 
 
-async def test_the_first_answer_after_an_error_is_news(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_the_first_answer_after_an_error_is_news(make_cluster, autojump_clock):
+    cluster = await make_cluster(2)
     client = SessionClient(cluster[1])
     await client.fetch(("t", 0, 0))
     assert await client.fetch() == {}
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     assert (await client.fetch())["t", 0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    cluster.controller.elect(1)
-    await cluster.opened()
+    await cluster.lead(1)
     again = await client.fetch()
     assert [(key, each.error, each.high_watermark) for key, each in again.items()] == [(("t", 0), 0, 0)]
     assert await client.fetch() == {}
@@ -364,10 +338,8 @@ async def test_the_first_answer_after_an_error_is_news(make_brokers, autojump_cl
 
 @pytest.mark.bug("platformatic/kafka PR 321")
 @pytest.mark.bug("KAFKA-13079")
-async def test_a_follower_takes_what_it_no_longer_follows_out_of_its_session(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), partitions=2)
-    await cluster.opened(partition_id=1)
+async def test_a_follower_takes_what_it_no_longer_follows_out_of_its_session(make_cluster, autojump_clock):
+    cluster = await make_cluster(2, partitions=2)
     sessions = cluster[1].replicas.sessions
     await cluster.until(lambda: sessions.partitions == 2)
     cluster.controller.elect(2)
@@ -380,10 +352,9 @@ async def test_a_follower_takes_what_it_no_longer_follows_out_of_its_session(mak
 
 @pytest.mark.parametrize("idle_s", [0.2, 20.0])
 async def test_an_idle_follower_has_the_whole_lag_time_from_its_last_fetch(
-    make_brokers, autojump_clock, idle_s
+    make_cluster, autojump_clock, idle_s
 ):
-    cluster = make_brokers(brokers=2, min_isr=1, replica_lag_time_max_ms=2000)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, replica_lag_time_max_ms=2000)
     await cluster[1].produced("a")
     await cluster.caught_up()
     await trio.sleep(idle_s)
@@ -396,10 +367,9 @@ async def test_an_idle_follower_has_the_whole_lag_time_from_its_last_fetch(
     assert cluster.controller.state().isr == (1,)
 
 
-async def test_an_idle_follower_joins_the_isr_once_it_may(make_brokers, autojump_clock):
+async def test_an_idle_follower_joins_the_isr_once_it_may(make_cluster, autojump_clock):
     """It is fenced when it comes back, and nothing is written afterwards that it would have to fetch."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2)
     await cluster[1].produced("a")
     await cluster.caught_up()
     cluster.controller.fence(2)
@@ -410,10 +380,8 @@ async def test_an_idle_follower_joins_the_isr_once_it_may(make_brokers, autojump
     await cluster.in_sync(1, 2)
 
 
-async def test_a_follower_goes_on_when_its_leader_has_dropped_the_session(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), partitions=3)
-    await cluster.opened(partition_id=2)
+async def test_a_follower_goes_on_when_its_leader_has_dropped_the_session(make_cluster, autojump_clock):
+    cluster = await make_cluster(2, partitions=3)
     await trio.sleep(2)
     sessions = cluster[1].replicas.sessions
     assert (len(sessions), sessions.partitions) == (1, 3)
@@ -425,24 +393,20 @@ async def test_a_follower_goes_on_when_its_leader_has_dropped_the_session(make_b
     assert len(sessions) == 1
 
 
-async def test_a_leader_without_room_for_sessions_is_fetched_from_as_ever(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=2, max_incremental_fetch_session_cache_slots=0)
-    await cluster.with_topic(replicas=(1, 2), partitions=3)
-    await cluster.opened(partition_id=2)
+async def test_a_leader_without_room_for_sessions_is_fetched_from_as_ever(make_cluster, autojump_clock):
+    cluster = await make_cluster(2, partitions=3, min_isr=2, max_incremental_fetch_session_cache_slots=0)
     for number in range(3):
         assert not (await cluster[1].produced("a", partition_id=number)).error
     assert len(cluster[1].replicas.sessions) == 0
 
 
 async def test_the_log_start_that_retention_raised_at_a_follower_reaches_its_leader(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=2, min_isr=1, log_retention_check_interval_ms=1000)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, log_retention_check_interval_ms=1000)
     cluster.controller.configure(segment_bytes=200, index_interval_bytes=100)
     await trio.sleep(0.1)
-    for _ in range(10):
-        await cluster[1].produced("x" * 150)
+    await cluster[1].produce_each(["x" * 150] * 10)
     await cluster.caught_up()
     cluster.controller.configure(retention_bytes=400)
     await trio.sleep(5)
@@ -536,10 +500,10 @@ async def test_ten_thousand_sessions_of_one_client_are_bounded(autojump_clock):
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_a_session_never_hides_a_change(make_brokers, autojump_clock, seed):
+async def test_a_session_never_hides_a_change(make_cluster, autojump_clock, seed):
     """Two clients in sessions fetch whatever they like, in answers of drawn sizes, among writes and new
     leader epochs. In the end they have read what is there, and were told the last of each partition."""
-    cluster = await one_broker(make_brokers, partitions=5)
+    cluster = await make_cluster(1, partitions=5)
     draw = random.Random(seed)
     written = {number: [] for number in range(5)}
     clients = [SessionClient(cluster[1]) for _ in range(2)]

@@ -34,9 +34,8 @@ async def test_a_replica_that_can_no_longer_join_the_isr_does_not_hold_back_the_
     assert cluster[1].partition().high_watermark == 2
 
 
-async def test_a_lower_min_insync_replicas_exposes_what_waited_for_it(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=2)
-    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+async def test_a_lower_min_insync_replicas_exposes_what_waited_for_it(make_cluster, autojump_clock):
+    cluster = await make_cluster(replicas=(1, 2), isr=(1,))
     cluster.cut_off(2)
     await cluster[1].produced("a", acks=1)
     assert cluster[1].partition().high_watermark == 0, "an ISR of one, where two are needed"
@@ -45,12 +44,10 @@ async def test_a_lower_min_insync_replicas_exposes_what_waited_for_it(make_broke
     assert await cluster[1].consumed() == ["a"]
 
 
-async def test_a_followers_log_start_never_passes_its_high_watermark(make_brokers, autojump_clock):
+async def test_a_followers_log_start_never_passes_its_high_watermark(make_cluster, autojump_clock):
     """The leader has let go of records that this follower does not know to be committed."""
-    cluster = make_brokers(min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
-    for value in "abcde":
-        await cluster[1].produced(value)
+    cluster = await make_cluster(replicas=(1, 2), min_isr=1)
+    await cluster[1].produce_each("abcde")
     await cluster.caught_up(1, 2)
     cluster.cut_off(2)
     follower = cluster[2].partition()
@@ -62,12 +59,10 @@ async def test_a_followers_log_start_never_passes_its_high_watermark(make_broker
     assert follower.log.log_start_offset == 4
 
 
-async def test_a_checkpoint_beyond_the_log_exposes_nothing_that_is_not_there(make_brokers, autojump_clock):
+async def test_a_checkpoint_beyond_the_log_exposes_nothing_that_is_not_there(make_cluster, autojump_clock):
     """The log lost its end with the power, the checkpoint did not."""
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
-    for value in "abc":
-        await cluster[1].produced(value)
+    cluster = await make_cluster(1)
+    await cluster[1].produce_each("abc")
     await cluster[1].crash()
     await store_offsets(cluster[1].disk, f"data/{HIGH_WATERMARKS}", {("t", 0): Offset(100)})
     cluster[1].disk.remove(f"data/{PAGE_CACHE}")
@@ -81,10 +76,9 @@ async def test_a_checkpoint_beyond_the_log_exposes_nothing_that_is_not_there(mak
     assert await cluster[1].consumed() == list("abcd")
 
 
-async def test_metadata_that_says_nothing_new_leaves_a_pending_change_pending(make_brokers, autojump_clock):
+async def test_metadata_that_says_nothing_new_leaves_a_pending_change_pending(make_cluster, autojump_clock):
     """The controller may have granted it: until its answer both sets bind."""
-    cluster = make_brokers(min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+    cluster = await make_cluster(replicas=(1, 2), isr=(1,), min_isr=1)
     cluster.controller.rtt_s = 5.0
     held = cluster[1].partition()
     await cluster.until(lambda: held.leading.isr.pending is not None)
@@ -95,10 +89,9 @@ async def test_metadata_that_says_nothing_new_leaves_a_pending_change_pending(ma
 
 
 @pytest.mark.parametrize("leader_epoch", [0, 1])
-async def test_a_granted_isr_counts_only_in_the_epoch_that_asked(make_brokers, autojump_clock, leader_epoch):
+async def test_a_granted_isr_counts_only_in_the_epoch_that_asked(make_cluster, autojump_clock, leader_epoch):
     """One of another epoch is about another leader; its metadata is on the way."""
-    cluster = make_brokers(min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+    cluster = await make_cluster(replicas=(1, 2), isr=(1,), min_isr=1)
     held = cluster[1].partition()
 
     def granted(request):

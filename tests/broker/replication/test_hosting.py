@@ -24,9 +24,8 @@ async def closed(broker, *, clean=True):
     return broker.disk.exists(MARK)
 
 
-async def test_an_orderly_shutdown_leaves_its_mark_and_nothing_is_recovered(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_an_orderly_shutdown_leaves_its_mark_and_nothing_is_recovered(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     await cluster[1].produced("a")
     assert await closed(cluster[1])
     await cluster[1].start()
@@ -37,10 +36,9 @@ async def test_an_orderly_shutdown_leaves_its_mark_and_nothing_is_recovered(make
 
 
 async def test_a_change_of_a_log_that_the_stop_cancels_is_no_disk_failure_and_leaves_no_mark(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     await cluster[1].produced("a")
     opened = cluster[1].partition().log
     cluster[1].disk.stall()
@@ -57,9 +55,8 @@ async def test_a_change_of_a_log_that_the_stop_cancels_is_no_disk_failure_and_le
 
 
 @pytest.mark.bug("KAFKA-15375")
-async def test_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     await cluster[1].produced("a")
     await cluster[1].crash()
 
@@ -75,9 +72,8 @@ async def test_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(ma
 
 
 @pytest.mark.bug("KAFKA-15375")
-async def test_no_mark_is_left_by_a_broker_that_could_not_open_a_log(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_no_mark_is_left_by_a_broker_that_could_not_open_a_log(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     await cluster[1].crash()
     cluster[1].disk.fail(DiskOperation.OPEN, path_part="t-0/0000", times=100)
     await cluster[1].start(unfence=False)
@@ -87,18 +83,16 @@ async def test_no_mark_is_left_by_a_broker_that_could_not_open_a_log(make_broker
     assert not await closed(cluster[1])
 
 
-async def test_shutdown_ends_though_the_disk_hangs_and_leaves_no_mark(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_shutdown_ends_though_the_disk_hangs_and_leaves_no_mark(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     cluster[1].disk.stall()
     await cluster[1].produced("a")
     with trio.fail_after(600):
         assert not await closed(cluster[1])
 
 
-async def test_a_replica_that_is_taken_away_and_given_back_at_once_begins_anew(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_a_replica_that_is_taken_away_and_given_back_at_once_begins_anew(make_cluster, autojump_clock):
+    cluster = await make_cluster(2)
     await cluster[1].produced("a")
     await cluster.caught_up()
     before = cluster[2].partition().log
@@ -114,10 +108,9 @@ async def test_a_replica_that_is_taken_away_and_given_back_at_once_begins_anew(m
 
 @pytest.mark.bug("redpanda PR 7121")
 async def test_a_topic_created_again_while_its_predecessor_is_opened_has_nothing_of_it(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     await cluster[1].produced("old")
     await cluster[1].crash()
     await cluster[1].start()
@@ -139,16 +132,11 @@ async def test_a_topic_deleted_while_it_is_opened_leaves_nothing(make_brokers, a
     assert not cluster[1].disk.exists("data/t-0")
 
 
-async def test_checkpoints_of_a_deleted_topic_are_not_believed_of_its_successor(make_brokers, autojump_clock):
-    cluster = make_brokers(
-        brokers=1,
-        min_isr=1,
-        log_flush_offset_checkpoint_interval_ms=1000,
-        replica_high_watermark_checkpoint_interval_ms=1000,
+async def test_checkpoints_of_a_deleted_topic_are_not_believed_of_its_successor(make_cluster, autojump_clock):
+    cluster = await make_cluster(
+        1, log_flush_offset_checkpoint_interval_ms=1000, replica_high_watermark_checkpoint_interval_ms=1000
     )
-    await cluster.with_topic(replicas=(1,))
-    for _ in range(20):
-        await cluster[1].produced("old")
+    await cluster[1].produce_each(["old"] * 20)
     disk = cluster[1].disk
     await cluster.until(lambda: load_offsets(disk, f"data/{RECOVERY_POINTS}") == {("t", 0): 20})
     await cluster.until(lambda: load_offsets(disk, f"data/{HIGH_WATERMARKS}") == {("t", 0): 20})
@@ -156,16 +144,13 @@ async def test_checkpoints_of_a_deleted_topic_are_not_believed_of_its_successor(
     cluster.controller.create(replicas=(1,), number=2)
     await cluster.opened()
     await cluster[1].produced("new")
-    await cluster[1].crash()
-    await cluster[1].start()
-    await cluster.opened()
+    await cluster.restart(1)
     assert await cluster[1].consumed() == ["new"]
 
 
 @pytest.mark.bug("KAFKA-15391")
-async def test_a_replica_is_removed_only_after_its_flush(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_replica_is_removed_only_after_its_flush(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, log_flush_offset_checkpoint_interval_ms=1000)
     disk = cluster[1].disk
     await trio.sleep(0.5)
     await cluster[1].produced("a")
@@ -184,15 +169,13 @@ async def test_a_replica_is_removed_only_after_its_flush(make_brokers, autojump_
     assert not (await cluster[1].produced("b")).error
 
 
-async def test_settings_of_a_topic_hold_for_replicas_that_are_open(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_settings_of_a_topic_hold_for_replicas_that_are_open(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     await cluster[1].produced("a")
     cluster.controller.configure(max_message_bytes=100)
     assert (await cluster[1].produced("x" * 200)).error is ErrorCode.MESSAGE_TOO_LARGE
     cluster.controller.configure(max_message_bytes=10_000, segment_bytes=300)
-    for _ in range(3):
-        await cluster[1].produced("x" * 200)
+    await cluster[1].produce_each(["x" * 200] * 3)
     await cluster.caught_up()
     for broker in (1, 2, 3):
         assert cluster[broker].partition().log.segment_count == 4
@@ -208,9 +191,8 @@ async def test_settings_that_change_while_a_log_is_opened_are_not_missed(make_br
     assert (await cluster[1].produced("x" * 200)).error is ErrorCode.MESSAGE_TOO_LARGE
 
 
-async def test_a_lower_min_isr_lets_what_waits_go(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=2)
-    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+async def test_a_lower_min_isr_lets_what_waits_go(make_cluster, autojump_clock):
+    cluster = await make_cluster(replicas=(1, 2), isr=(1,))
     cluster.cut_off(1)
     pending = cluster[1].produce("a", acks=1)
     assert pending.done
@@ -219,9 +201,8 @@ async def test_a_lower_min_isr_lets_what_waits_go(make_brokers, autojump_clock):
     assert await cluster[1].consumed() == ["a"]
 
 
-async def test_strays_of_a_broker_that_was_away_are_removed(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_strays_of_a_broker_that_was_away_are_removed(make_cluster, autojump_clock):
+    cluster = await make_cluster(2)
     await cluster[2].crash()
     cluster.controller.delete()
     await cluster[2].start()
@@ -236,9 +217,8 @@ async def epoch_proved(broker):
     return broker.replicas.directories.proof.broker_epoch
 
 
-async def test_a_broker_that_was_killed_has_all_its_data_while_its_host_runs_on(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_broker_that_was_killed_has_all_its_data_while_its_host_runs_on(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     for _ in range(3):
         epoch = cluster[1].manager._parts.base.metadata.broker_epoch
         await cluster[1].produced("a")
@@ -248,9 +228,8 @@ async def test_a_broker_that_was_killed_has_all_its_data_while_its_host_runs_on(
     assert await cluster[1].consumed() == ["a"] * 3
 
 
-async def test_a_broker_whose_host_lost_power_proves_nothing(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_broker_whose_host_lost_power_proves_nothing(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     await cluster[1].crash(power=True)
     assert await epoch_proved(cluster[1]) == -1
     await cluster[1].crash()
@@ -259,10 +238,9 @@ async def test_a_broker_whose_host_lost_power_proves_nothing(make_brokers, autoj
 
 
 async def test_an_orderly_shutdown_is_proved_across_a_boot_and_by_whoever_is_killed_before_it_registers(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     epoch = cluster[1].manager._parts.base.metadata.broker_epoch
     assert await closed(cluster[1])
     disk = cluster[1].disk
@@ -279,18 +257,16 @@ async def test_an_orderly_shutdown_is_proved_across_a_boot_and_by_whoever_is_kil
     assert logs.proof.broker_epoch == -1, "it began to write, for all that is known"
 
 
-async def test_a_broker_whose_disk_failed_proves_nothing(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_broker_whose_disk_failed_proves_nothing(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="t-0")
     assert (await cluster[1].produced("a")).error is ErrorCode.KAFKA_STORAGE_ERROR
     await cluster[1].crash()
     assert await epoch_proved(cluster[1]) == -1
 
 
-async def test_a_broker_that_could_not_write_a_checkpoint_proves_nothing(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1, replica_high_watermark_checkpoint_interval_ms=1000)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_broker_that_could_not_write_a_checkpoint_proves_nothing(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, replica_high_watermark_checkpoint_interval_ms=1000)
     cluster[1].disk.fail(DiskOperation.SYNC, path_part=HIGH_WATERMARKS)
     await cluster[1].produced("a")
     await trio.sleep(2)
@@ -300,10 +276,9 @@ async def test_a_broker_that_could_not_write_a_checkpoint_proves_nothing(make_br
 
 
 async def test_a_new_folder_of_log_dirs_takes_nothing_from_what_the_others_prove(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     manager = cluster[1].manager
     before = Proof(
         manager._parts.base.metadata.broker_epoch, frozenset(manager.replicas.directories.online_ids)
@@ -321,9 +296,8 @@ async def test_a_new_folder_of_log_dirs_takes_nothing_from_what_the_others_prove
     assert cluster[1].replicas.directories.proof == after
 
 
-async def test_metadata_that_arrives_while_the_broker_ends_begins_nothing(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_metadata_that_arrives_while_the_broker_ends_begins_nothing(make_cluster, autojump_clock):
+    cluster = await make_cluster(2)
     manager = cluster[1].manager
     image = cluster.controller.image.copy()
     cluster[1]._scope.cancel()

@@ -9,17 +9,17 @@ from quorate.broker.metadata.metadata_records import NO_LEADER
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, load_offsets
+from tests.broker.replication.conftest import FIRST, refused_with
 
-FIRST = "data/t-0/00000000000000000000.log"
 VALUES = [f"{value}" for value in range(5)]
 
 
-async def filled(cluster, **fields):
-    """Five records, which every replica has and knows to be committed."""
-    await cluster.with_topic(**fields)
-    for value in VALUES:
-        assert not (await cluster[1].produced(value)).error
+async def filled(make_cluster, brokers=3):
+    """Five records, which every replica has and knows to be committed. Broker 1's directory says so soon."""
+    cluster = await make_cluster(brokers, replica_high_watermark_checkpoint_interval_ms=500)
+    await cluster[1].produce_each(VALUES)
     await cluster.caught_up()
+    return cluster
 
 
 async def killed(cluster, *broker_ids):
@@ -53,12 +53,11 @@ SHORTENED = pytest.mark.parametrize("shorten", [flip_third_batch, cut_at_a_batch
 
 @SHORTENED
 async def test_a_replica_whose_log_lost_records_while_its_broker_was_down_does_not_lead(
-    make_brokers, shorten, autojump_clock
+    make_cluster, shorten, autojump_clock
 ):
     """It was killed last, proves what it had, and is back first. The others cut nothing and lead, and it is
     whole again without help."""
-    cluster = make_brokers(brokers=3, min_isr=2, replica_high_watermark_checkpoint_interval_ms=500)
-    await filled(cluster)
+    cluster = await filled(make_cluster)
     await trio.sleep(2)
     assert load_offsets(cluster[1].disk, f"data/{HIGH_WATERMARKS}") == {("t", 0): 5}
     await killed(cluster, 3, 2, 1)
@@ -67,9 +66,8 @@ async def test_a_replica_whose_log_lost_records_while_its_broker_was_down_does_n
         await cluster[1].start()
         await trio.sleep(5)
     assert cluster.controller.state().leader in (1, NO_LEADER)
-    with pytest.raises(PartitionError) as raised:
+    with refused_with(ErrorCode.KAFKA_STORAGE_ERROR):
         cluster[1].partition()
-    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster[1].replicas.counts().damaged_replica_count == 1
     (line,) = [line for line in lines if line["event"] == "a replica is damaged"]
     assert "only killed" in line["reason"]
@@ -84,9 +82,8 @@ async def test_a_replica_whose_log_lost_records_while_its_broker_was_down_does_n
 
 
 @SHORTENED
-async def test_a_replica_that_nobody_counts_on_is_cut_and_follows(make_brokers, shorten, autojump_clock):
-    cluster = make_brokers(brokers=3, min_isr=2, replica_high_watermark_checkpoint_interval_ms=500)
-    await filled(cluster)
+async def test_a_replica_that_nobody_counts_on_is_cut_and_follows(make_cluster, shorten, autojump_clock):
+    cluster = await filled(make_cluster)
     await trio.sleep(2)
     await killed(cluster, 1)
     shorten(cluster[1].disk)
@@ -97,12 +94,11 @@ async def test_a_replica_that_nobody_counts_on_is_cut_and_follows(make_brokers, 
 
 
 async def test_a_sole_replica_does_not_go_on_with_fewer_records_than_it_acknowledged(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
     """Until a person says so: without the mark of the page cache the broker counts as one that may have lost
     records."""
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await filled(cluster, replicas=(1,))
+    cluster = await filled(make_cluster, 1)
     await killed(cluster, 1)
     flip_third_batch(cluster[1].disk)
     for _ in range(2):
@@ -117,10 +113,9 @@ async def test_a_sole_replica_does_not_go_on_with_fewer_records_than_it_acknowle
     assert await cluster[1].consumed() == VALUES[:2]
 
 
-async def test_a_torn_append_of_a_killed_broker_is_cut_and_it_leads(make_brokers, autojump_clock):
+async def test_a_torn_append_of_a_killed_broker_is_cut_and_it_leads(make_cluster, autojump_clock):
     """Nobody was told of it: no follower had it."""
-    cluster = make_brokers(brokers=3, min_isr=2)
-    await filled(cluster)
+    cluster = await filled(make_cluster)
     cluster.cut_off(1)
     cluster[1].produce("torn")
     await killed(cluster, 3, 2, 1)
@@ -136,23 +131,18 @@ async def test_a_torn_append_of_a_killed_broker_is_cut_and_it_leads(make_brokers
     assert await cluster[1].consumed() == VALUES
 
 
-async def test_what_a_power_loss_cut_is_cut(make_brokers, autojump_clock):
+async def test_what_a_power_loss_cut_is_cut(make_cluster, autojump_clock):
     """The broker proves nothing then; if nobody else is left it leads with what it has, and says so."""
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await filled(cluster, replicas=(1,))
+    cluster = await filled(make_cluster, 1)
     await cluster[1].manager._parts.storage.upkeep.flush_all()
     assert not (await cluster[1].produced("lost")).error
-    await cluster[1].crash(power=True)
-    cluster.controller.fence(1)
-    await cluster[1].start()
-    await cluster.opened()
+    await cluster.restart(1, power=True, fence=True)
     assert (await cluster[1].consumed())[:5] == VALUES
 
 
-async def test_a_topic_made_again_is_not_taken_for_one_whose_folder_is_gone(make_brokers, autojump_clock):
+async def test_a_topic_made_again_is_not_taken_for_one_whose_folder_is_gone(make_cluster, autojump_clock):
     """The checkpoint names the high watermark of the one before, which was removed in order."""
-    cluster = make_brokers(brokers=1, min_isr=1, replica_high_watermark_checkpoint_interval_ms=500)
-    await filled(cluster, replicas=(1,))
+    cluster = await filled(make_cluster, 1)
     await trio.sleep(2)
     cluster.controller.delete()
     await cluster.until(lambda: not cluster[1].disk.exists("data/t-0"))

@@ -10,6 +10,7 @@ from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.foundation.requests import FetchItem
 from quorate.error_code import ErrorCode
 from quorate.runtime.network import NetworkError
+from tests.broker.replication.conftest import Answer
 
 QUICK = {"replica_lag_time_max_ms": 1000}
 
@@ -32,14 +33,9 @@ def refusal(request, error):
 
 
 @pytest.mark.bug("KAFKA-7128")
-async def test_a_follower_below_the_leader_epochs_start_does_not_join_the_isr(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=1)
-    await cluster.start()
-    cluster.cut_off(3)
-    cluster.controller.create(isr=(1, 2))
-    await cluster.opened()
-    for number in range(20):
-        await cluster[1].produced(f"{number}", acks=1)
+async def test_a_follower_below_the_leader_epochs_start_does_not_join_the_isr(make_cluster, autojump_clock):
+    cluster = await make_cluster(isr=(1, 2), min_isr=1, cut_off=(3,))
+    await cluster[1].produce_each((f"{number}" for number in range(20)), acks=1)
     await cluster.until(lambda: cluster[2].partition().log.end_offset == 20)
     cluster.controller.fence(1)
     await cluster.opened()
@@ -57,10 +53,9 @@ async def test_a_follower_below_the_leader_epochs_start_does_not_join_the_isr(ma
 
 @pytest.mark.bug("KAFKA-13091")
 async def test_a_shrink_of_the_isr_completes_produces_that_waited_for_the_removed_member(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(min_isr=1, **QUICK)
-    await cluster.with_topic()
+    cluster = await make_cluster(min_isr=1, **QUICK)
     await cluster[1].produced("a")
     # The answer must do, metadata may come later.
     cluster[1].hold_metadata()
@@ -74,9 +69,8 @@ async def test_a_shrink_of_the_isr_completes_produces_that_waited_for_the_remove
 
 
 @pytest.mark.bug("KAFKA-15583")
-async def test_no_record_is_readable_while_the_isr_is_below_min_insync_replicas(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=2)
-    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+async def test_no_record_is_readable_while_the_isr_is_below_min_insync_replicas(make_cluster, autojump_clock):
+    cluster = await make_cluster(replicas=(1, 2), isr=(1,))
     cluster.network.block("b2", "b1")
     assert (await cluster[1].produced("refused")).error is ErrorCode.NOT_ENOUGH_REPLICAS
     assert not (await cluster[1].produced("a", acks=1)).error
@@ -89,9 +83,8 @@ async def test_no_record_is_readable_while_the_isr_is_below_min_insync_replicas(
 
 
 @pytest.mark.bug("KAFKA-14144")
-async def test_a_lost_answer_to_alter_partition_does_not_leave_the_leader_stale(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=1, **QUICK)
-    await cluster.with_topic()
+async def test_a_lost_answer_to_alter_partition_does_not_leave_the_leader_stale(make_cluster, autojump_clock):
+    cluster = await make_cluster(min_isr=1, **QUICK)
     cluster[1].hold_metadata()
     cluster.controller.lost_answers = 1
     await cluster[3].crash()
@@ -104,9 +97,8 @@ async def test_a_lost_answer_to_alter_partition_does_not_leave_the_leader_stale(
 
 
 @pytest.mark.bug("KAFKA-14154")
-async def test_a_leader_asks_again_after_the_refusal_of_a_deposed_controller(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=1, **QUICK)
-    await cluster.with_topic()
+async def test_a_leader_asks_again_after_the_refusal_of_a_deposed_controller(make_cluster, autojump_clock):
+    cluster = await make_cluster(min_isr=1, **QUICK)
     asked = []
 
     def deposed(request):
@@ -124,9 +116,8 @@ async def test_a_leader_asks_again_after_the_refusal_of_a_deposed_controller(mak
 
 
 @pytest.mark.bug("KAFKA-12686")
-async def test_metadata_that_overtakes_an_isr_change_settles_it(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=1, **QUICK)
-    await cluster.with_topic()
+async def test_metadata_that_overtakes_an_isr_change_settles_it(make_cluster, autojump_clock):
+    cluster = await make_cluster(min_isr=1, **QUICK)
     cluster.controller.rtt_s = 5.0
     await cluster[3].crash()
     await cluster[1].produced("a", acks=1)
@@ -140,9 +131,8 @@ async def test_metadata_that_overtakes_an_isr_change_settles_it(make_brokers, au
 
 
 @pytest.mark.bug("KAFKA-12686")
-async def test_an_answer_older_than_the_metadata_changes_nothing(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=1, **QUICK)
-    await cluster.with_topic()
+async def test_an_answer_older_than_the_metadata_changes_nothing(make_cluster, autojump_clock):
+    cluster = await make_cluster(min_isr=1, **QUICK)
     held = cluster[1].partition()
     proposal = held.leading._propose((1, 2))
     cluster.controller.change(isr=(1, 2, 3))
@@ -151,9 +141,8 @@ async def test_an_answer_older_than_the_metadata_changes_nothing(make_brokers, a
 
 
 @pytest.mark.bug("KAFKA-7152")
-async def test_followers_of_idle_partitions_stay_in_sync(make_brokers, autojump_clock):
-    cluster = make_brokers(replica_lag_time_max_ms=400, replica_fetch_wait_max_ms=500)
-    await cluster.with_topic()
+async def test_followers_of_idle_partitions_stay_in_sync(make_cluster, autojump_clock):
+    cluster = await make_cluster(replica_lag_time_max_ms=400, replica_fetch_wait_max_ms=500)
     await cluster[1].produced("a")
     await trio.sleep(10)
     assert cluster.controller.state().isr == (1, 2, 3)
@@ -161,11 +150,9 @@ async def test_followers_of_idle_partitions_stay_in_sync(make_brokers, autojump_
 
 
 @pytest.mark.bug("KAFKA-13790")
-async def test_a_change_of_isr_or_replicas_keeps_positions_and_fetchers(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=4)
-    await cluster.with_topic()
-    for value in "abc":
-        await cluster[1].produced(value)
+async def test_a_change_of_isr_or_replicas_keeps_positions_and_fetchers(make_cluster, autojump_clock):
+    cluster = await make_cluster(4, replicas=(1, 2, 3))
+    await cluster[1].produce_each("abc")
     await cluster.caught_up(1, 2, 3)
     leading, following = cluster[1].partition().leading, cluster[2].partition().following
     remote, fetcher = leading.remotes[2], cluster[2].manager._parts.roles.hosting._fetchers._fetchers[1]
@@ -185,9 +172,8 @@ async def test_a_change_of_isr_or_replicas_keeps_positions_and_fetchers(make_bro
 
 
 @pytest.mark.bug("KAFKA-13254")
-async def test_waiting_produces_are_completed_after_the_state_has_changed(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=1, **QUICK)
-    await cluster.with_topic()
+async def test_waiting_produces_are_completed_after_the_state_has_changed(make_cluster, autojump_clock):
+    cluster = await make_cluster(min_isr=1, **QUICK)
     await cluster[3].crash()
     held, seen = cluster[1].partition(), []
     waiting = [cluster[1].produce(f"{number}", timeout_ms=60_000) for number in range(500)]
@@ -203,11 +189,9 @@ async def test_waiting_produces_are_completed_after_the_state_has_changed(make_b
 
 
 @pytest.mark.bug("KAFKA-13837")
-async def test_epoch_errors_precede_the_check_of_the_fetching_replica(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=4)
-    await cluster.with_topic()
-    cluster.controller.elect(1)
-    await cluster.opened()
+async def test_epoch_errors_precede_the_check_of_the_fetching_replica(make_cluster, autojump_clock):
+    cluster = await make_cluster(4, replicas=(1, 2, 3))
+    await cluster.lead(1)
 
     async def code(**fields):
         return (await cluster[1].fetch(0, replica_id=4, **fields)).error
@@ -221,9 +205,8 @@ async def test_epoch_errors_precede_the_check_of_the_fetching_replica(make_broke
 
 
 @pytest.mark.bug("KAFKA-13916")
-async def test_a_fenced_follower_is_not_proposed(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_a_fenced_follower_is_not_proposed(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     cluster.controller.fence(2)
     await cluster[1].produced("a")
     await cluster.until(lambda: cluster[2].partition().log.end_offset == 1)
@@ -235,9 +218,8 @@ async def test_a_fenced_follower_is_not_proposed(make_brokers, autojump_clock):
 
 
 @pytest.mark.bug("KAFKA-13916")
-async def test_a_leader_that_does_not_know_of_the_fencing_is_told(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic(isr=(1, 3))
+async def test_a_leader_that_does_not_know_of_the_fencing_is_told(make_cluster, autojump_clock):
+    cluster = await make_cluster(isr=(1, 3))
     await cluster.in_sync(1, 2, 3)
     cluster.controller.change(isr=(1, 3))
     cluster[1].hold_metadata()
@@ -253,28 +235,21 @@ async def test_a_leader_that_does_not_know_of_the_fencing_is_told(make_brokers, 
 
 
 @pytest.mark.bug("KAFKA-9338")
-async def test_every_fetch_is_checked_against_the_leader_epoch(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_every_fetch_is_checked_against_the_leader_epoch(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     assert not (await cluster[1].fetch(0, current_leader_epoch=0)).error
-    waiting = []
-
-    async def parked():
-        waiting.append(await cluster[1].fetch(0, current_leader_epoch=0, max_wait_ms=60_000))
-
-    cluster.nursery.start_soon(parked)
-    await trio.testing.wait_all_tasks_blocked()
+    parked = Answer(cluster.nursery, lambda: cluster[1].fetch(0, current_leader_epoch=0, max_wait_ms=60_000))
+    assert not await parked.is_there()
     cluster.controller.elect(1)
-    await cluster.until(lambda: bool(waiting), within_s=1)
-    assert waiting[0].error is ErrorCode.FENCED_LEADER_EPOCH
+    await cluster.until(lambda: parked.result is not None, within_s=1)
+    assert parked.result.error is ErrorCode.FENCED_LEADER_EPOCH
     assert (await cluster[1].fetch(0, current_leader_epoch=0)).error is ErrorCode.FENCED_LEADER_EPOCH
     assert (await cluster[1].fetch(0, current_leader_epoch=2)).error is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 @pytest.mark.bug("KAFKA-15221")
-async def test_a_fetch_of_an_earlier_incarnation_is_not_believed(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=1)
-    await cluster.with_topic()
+async def test_a_fetch_of_an_earlier_incarnation_is_not_believed(make_cluster, autojump_clock):
+    cluster = await make_cluster(min_isr=1)
     await cluster[2].crash()
     await cluster[2].start()
     await cluster.in_sync(1, 2, 3)
@@ -291,10 +266,9 @@ async def test_a_fetch_of_an_earlier_incarnation_is_not_believed(make_brokers, a
     assert remote.log_end_offset == 1
 
 
-async def test_a_broker_that_lost_power_leaves_the_isr_before_it_comes_back(make_brokers, autojump_clock):
+async def test_a_broker_that_lost_power_leaves_the_isr_before_it_comes_back(make_cluster, autojump_clock):
     for seed in range(8):
-        cluster = make_brokers(seed=seed)
-        await cluster.with_topic()
+        cluster = await make_cluster(seed=seed)
         acked = []
         for number in range(20):
             if not (await cluster[1].produced(f"{number}")).error:
@@ -304,17 +278,15 @@ async def test_a_broker_that_lost_power_leaves_the_isr_before_it_comes_back(make
         # Whoever leads now has everything, 1 included once it is back.
         assert 1 not in cluster.controller.state().isr
         await cluster.in_sync(1, 2, 3)
-        cluster.controller.elect(1)
-        await cluster.opened()
+        await cluster.lead(1)
         await cluster.until(lambda c=cluster: c[1].partition().high_watermark >= 20)
         assert await cluster[1].consumed() == acked
         for each in (1, 2, 3):
             await cluster[each].crash()
 
 
-async def test_a_produce_that_waits_is_refused_when_leadership_is_lost(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_a_produce_that_waits_is_refused_when_leadership_is_lost(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     cluster.cut_off(1)
     pending = cluster[1].produce("a", timeout_ms=60_000)
     assert cluster[1].replicas.counts().delayed_produces == 1
@@ -324,13 +296,11 @@ async def test_a_produce_that_waits_is_refused_when_leadership_is_lost(make_brok
     assert (await cluster[1].produced("a")).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_produce_goes_on_waiting_through_a_new_epoch_of_the_same_leader(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_a_produce_goes_on_waiting_through_a_new_epoch_of_the_same_leader(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     cluster.cut_off(1)
     pending = cluster[1].produce("a", timeout_ms=60_000)
-    cluster.controller.elect(1)
-    await cluster.opened()
+    await cluster.lead(1)
     assert not pending.done
     cluster.heal()
     await pending.wait()
@@ -338,9 +308,8 @@ async def test_a_produce_goes_on_waiting_through_a_new_epoch_of_the_same_leader(
     assert await cluster[1].consumed() == ["a"]
 
 
-async def test_time_runs_out_for_a_produce_and_says_whether_too_few_are_in_sync(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_time_runs_out_for_a_produce_and_says_whether_too_few_are_in_sync(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     cluster.cut_off(1)
     assert (await cluster[1].produced("a", timeout_ms=100)).error is ErrorCode.REQUEST_TIMED_OUT
     pending = cluster[1].produce("b", timeout_ms=100)
@@ -351,9 +320,8 @@ async def test_time_runs_out_for_a_produce_and_says_whether_too_few_are_in_sync(
     assert (await cluster[1].produced("c")).error is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-async def test_the_controller_may_be_away_for_long(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=1, **QUICK)
-    await cluster.with_topic()
+async def test_the_controller_may_be_away_for_long(make_cluster, autojump_clock):
+    cluster = await make_cluster(min_isr=1, **QUICK)
     cluster.controller.unreachable = True
     await cluster[3].crash()
     pending = cluster[1].produce("a", timeout_ms=60_000)
@@ -364,28 +332,24 @@ async def test_the_controller_may_be_away_for_long(make_brokers, autojump_clock)
     assert not pending.results()[0].error
 
 
-async def test_a_partition_that_a_follower_lacks_does_not_hold_up_the_others(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=2)
-    await cluster.with_topic(replicas=(1, 2), partitions=2)
+async def test_a_partition_that_a_follower_lacks_does_not_hold_up_the_others(make_cluster, autojump_clock):
+    cluster = await make_cluster(2, partitions=2, min_isr=2)
     cluster[1].partition(partition_id=1).fail("as if its disk were gone")
     begun = trio.current_time()
-    for _ in range(20):
-        assert not (await cluster[1].produced("a")).error
+    await cluster[1].produce_each(["a"] * 20)
     assert trio.current_time() - begun < 1
 
 
-async def test_a_partitions_refusal_states_the_reason(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=3)
-    await cluster.with_topic(isr=(1, 2))
+async def test_a_partitions_refusal_states_the_reason(make_cluster, autojump_clock):
+    cluster = await make_cluster(isr=(1, 2), min_isr=3)
     cluster.cut_off(1)
     with pytest.raises(PartitionError, match=r"\[1, 2\], fewer than min.insync.replicas=3"):
         cluster[1].partition().check_appendable(-1)
 
 
-async def test_a_leader_commits_nothing_while_the_elr_has_members(make_brokers, autojump_clock):
+async def test_a_leader_commits_nothing_while_the_elr_has_members(make_cluster, autojump_clock):
     """The controller has put them there by a min.insync.replicas that this broker may not know of yet."""
-    cluster = make_brokers(min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+    cluster = await make_cluster(replicas=(1, 2), isr=(1,), min_isr=1)
     cluster.cut_off(1)
     cluster.controller.change(eligible_leader_replicas=(2,))
     assert cluster[1].produce("a", acks=1).done
@@ -395,10 +359,9 @@ async def test_a_leader_commits_nothing_while_the_elr_has_members(make_brokers, 
     assert await cluster[1].consumed() == ["a"]
 
 
-async def test_the_answer_about_a_smaller_isr_says_who_is_eligible(make_brokers, autojump_clock):
+async def test_the_answer_about_a_smaller_isr_says_who_is_eligible(make_cluster, autojump_clock):
     """Before metadata does, and by the controller's min.insync.replicas."""
-    cluster = make_brokers(min_isr=2)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(replicas=(1, 2))
     cluster[1].hold_metadata()
     cluster[1].partition().min_isr = 1
     await cluster[2].crash()
@@ -411,9 +374,8 @@ async def test_the_answer_about_a_smaller_isr_says_who_is_eligible(make_brokers,
 # Leaders that nobody hears
 
 
-async def test_a_leader_that_is_cut_off_sends_its_clients_away(make_brokers, autojump_clock):
-    cluster = make_brokers(broker_session_timeout_ms=5000)
-    await cluster.with_topic()
+async def test_a_leader_that_is_cut_off_sends_its_clients_away(make_cluster, autojump_clock):
+    cluster = await make_cluster(broker_session_timeout_ms=5000)
     await cluster[1].produced("a")
     await cluster.caught_up()
     manager = cluster[1].manager
@@ -437,21 +399,19 @@ async def test_a_leader_that_is_cut_off_sends_its_clients_away(make_brokers, aut
     assert not (await cluster[1].produced("b")).error
 
 
-async def test_a_leader_without_followers_serves_without_a_controller(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_leader_without_followers_serves_without_a_controller(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     cluster[1].replicas.lookups._controller_silent_s = lambda: 1000.0
     await trio.sleep(1000)
     assert not (await cluster[1].produced("a")).error
 
 
 async def test_a_request_that_arrives_after_its_repetition_was_refused_changes_nothing(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
     """The first try is delayed on its way. The second is refused, because the member is fenced. By the time
     that the first arrives it is unfenced, and lacks what was committed without it."""
-    cluster = make_brokers(min_isr=2)
-    await cluster.with_topic(isr=(1, 2))
+    cluster = await make_cluster(isr=(1, 2))
     controller, held = cluster.controller, cluster[1].partition()
     await cluster.in_sync(1, 2, 3)
     controller.change(isr=(1, 2))
@@ -479,14 +439,9 @@ async def test_a_request_that_arrives_after_its_repetition_was_refused_changes_n
 
 
 async def test_replicas_that_are_being_added_do_not_count_for_min_insync_replicas(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ) -> None:
-    cluster = make_brokers(min_isr=2, **QUICK)
-    await cluster.start()
-    cluster.cut_off(2)
-    cluster.cut_off(3)
-    cluster.controller.create(replicas=(1,))
-    await cluster.opened()
+    cluster = await make_cluster(replicas=(1,), cut_off=(2, 3), **QUICK)
     assert not (await cluster[1].produced("one replica")).error
     # Twice: the leader learns of it as an update of its epoch, and as the begin of one.
     for changes in ({}, {"leader": 1}):
@@ -496,11 +451,10 @@ async def test_replicas_that_are_being_added_do_not_count_for_min_insync_replica
     await cluster.in_sync(1, 2, 3)
 
 
-async def test_of_two_leaders_at_once_the_old_one_commits_nothing(make_brokers, autojump_clock):
+async def test_of_two_leaders_at_once_the_old_one_commits_nothing(make_cluster, autojump_clock):
     """Split brain: A was away, the controller made B the leader, and A does not know it yet.
     It can't commit with ISR members that follow B, and the controller refuses to let it shrink the ISR."""
-    cluster = make_brokers(min_isr=1, replica_lag_time_max_ms=1000)
-    await cluster.with_topic()
+    cluster = await make_cluster(min_isr=1, replica_lag_time_max_ms=1000)
     await cluster[1].produced("both")
     await cluster.caught_up()
     cluster[1].hold_metadata()

@@ -12,7 +12,7 @@ from captured_logs import captured_logs
 from quorate.broker.apis import fetch as fetch_api
 from quorate.broker.replication.following import taking_in
 from quorate.broker.replication.following.fetcher import LeaderFetcher
-from quorate.broker.replication.foundation.errors import PartitionError, ReplicaFailedError
+from quorate.broker.replication.foundation.errors import ReplicaFailedError
 from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, SessionRef
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.serving.plain_fetch import ParkedFetch
@@ -27,20 +27,9 @@ from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import write_file_atomically
 from quorate.runtime.slices import at_once
 from quorate.simulation.world.simulated_disk import DiskOperation
+from tests.broker.replication.conftest import Answer, refused_with
 
 CLEAN = "data/.kafka_cleanshutdown"
-
-
-async def one(make_brokers, **config):
-    cluster = make_brokers(brokers=1, min_isr=1, **config)
-    await cluster.with_topic(replicas=(1,))
-    return cluster
-
-
-async def restarted(cluster, broker_id=1, *, power=False):
-    await cluster[broker_id].crash(power=power)
-    await cluster[broker_id].start()
-    await cluster.opened()
 
 
 # Sessions and fetches
@@ -72,9 +61,9 @@ class Consumer:
 
 @pytest.mark.bug("KAFKA-13111")
 async def test_a_topic_id_that_is_not_known_yet_disturbs_no_other_partition_of_a_session(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = await one(make_brokers)
+    cluster = await make_cluster(1)
     known = cluster.controller.image.topic("t").topic_id
     consumer = Consumer(cluster[1])
     await consumer.fetch((known, 0, 0))
@@ -103,23 +92,18 @@ async def test_a_topic_id_that_is_not_known_yet_disturbs_no_other_partition_of_a
 
 @pytest.mark.bug("KAFKA-9338")
 async def test_each_fetch_of_a_session_is_checked_against_the_leader_epoch_that_it_began_with(
-    make_brokers, nursery, autojump_clock
+    make_cluster, nursery, autojump_clock
 ):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2)
     topic = cluster.controller.image.topic("t").topic_id
-    consumer, waiting = Consumer(cluster[1], current_leader_epoch=0), []
+    consumer = Consumer(cluster[1], current_leader_epoch=0)
     assert (await consumer.fetch((topic, 0, 0)))[topic].error is ErrorCode.NONE
     assert await consumer.fetch() == {}
-
-    async def parked():
-        waiting.append(await consumer.fetch(max_wait_ms=60_000))
-
-    nursery.start_soon(parked)
-    await trio.testing.wait_all_tasks_blocked()
+    parked = Answer(nursery, lambda: consumer.fetch(max_wait_ms=60_000))
+    assert not await parked.is_there()
     cluster.controller.elect(1)
-    await cluster.until(lambda: bool(waiting), within_s=1)
-    assert waiting[0][topic].error is ErrorCode.FENCED_LEADER_EPOCH
+    await cluster.until(lambda: parked.result is not None, within_s=1)
+    assert parked.result[topic].error is ErrorCode.FENCED_LEADER_EPOCH
     for _ in range(2):
         assert (await consumer.fetch())[topic].error is ErrorCode.FENCED_LEADER_EPOCH
     consumer.current_leader_epoch = 2
@@ -130,8 +114,8 @@ async def test_each_fetch_of_a_session_is_checked_against_the_leader_epoch_that_
 
 
 @pytest.mark.bug("KAFKA-6946")
-async def test_a_throttled_answer_keeps_the_session_and_the_next_epoch_goes_on(make_brokers, autojump_clock):
-    cluster = await one(make_brokers)
+async def test_a_throttled_answer_keeps_the_session_and_the_next_epoch_goes_on(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     await cluster[1].produced("a")
     over = 0.0
     api = SimpleNamespace(
@@ -177,12 +161,10 @@ async def test_a_throttled_answer_keeps_the_session_and_the_next_epoch_goes_on(m
 @pytest.mark.bug("redpanda PR 11748")
 @pytest.mark.bug("KAFKA-13767")
 async def test_a_hint_to_the_closest_replica_is_in_every_answer_of_a_session_and_never_waits(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
     """The consumer is at the log's end: nothing else has changed."""
-    cluster = make_brokers(brokers=2, min_isr=1, reads_from_closest_replica=True)
-    cluster.controller.racks = {1: "a", 2: "b"}
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, racks={1: "a", 2: "b"}, reads_from_closest_replica=True)
     await cluster[1].produced("a")
     await cluster.caught_up()
     topic = cluster.controller.image.topic("t").topic_id
@@ -195,14 +177,11 @@ async def test_a_hint_to_the_closest_replica_is_in_every_answer_of_a_session_and
 
 
 @pytest.mark.bug("KAFKA-13778")
-async def test_a_follower_that_once_led_sends_no_consumer_anywhere(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=3, min_isr=1, reads_from_closest_replica=True)
-    cluster.controller.racks = {1: "a", 2: "b", 3: "c"}
-    await cluster.with_topic()
+async def test_a_follower_that_once_led_sends_no_consumer_anywhere(make_cluster, autojump_clock):
+    cluster = await make_cluster(min_isr=1, racks={1: "a", 2: "b", 3: "c"}, reads_from_closest_replica=True)
     await cluster[1].produced("a")
     await cluster.caught_up()
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     await cluster.caught_up()
     here = {"any_replica": True, "rack_id": "c", "listener": "PLAINTEXT"}
     await trio.sleep(1)  # until the others have fetched from it
@@ -213,10 +192,9 @@ async def test_a_follower_that_once_led_sends_no_consumer_anywhere(make_brokers,
 
 @pytest.mark.bug("KAFKA-9731")
 async def test_a_high_watermark_that_moves_costs_followers_no_fetch(
-    make_brokers, autojump_clock, monkeypatch
+    make_cluster, autojump_clock, monkeypatch
 ):
-    cluster = make_brokers(replica_fetch_wait_max_ms=100_000, replica_socket_timeout_ms=200_000)
-    await cluster.with_topic()
+    cluster = await make_cluster(replica_fetch_wait_max_ms=100000, replica_socket_timeout_ms=200000)
     await cluster.caught_up()
     fetches = 0
     request = LeaderFetcher._request
@@ -236,12 +214,11 @@ async def test_a_high_watermark_that_moves_costs_followers_no_fetch(
 @pytest.mark.bug("KAFKA-7786")
 @pytest.mark.parametrize("seed", range(5))
 async def test_an_answer_of_an_epoch_before_stops_no_fetch_of_the_present_one(
-    make_brokers, autojump_clock, seed
+    make_cluster, autojump_clock, seed
 ):
     """Two elections of the same leader, one right after the other, while answers are on their way."""
     draw = random.Random(seed)
-    cluster = make_brokers(brokers=2, min_isr=2)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, min_isr=2)
     await cluster.caught_up()
     for _ in range(20):
         late = cluster[draw.choice((1, 2))]
@@ -260,12 +237,9 @@ async def test_an_answer_of_an_epoch_before_stops_no_fetch_of_the_present_one(
 
 @pytest.mark.bug("KAFKA-8346")
 async def test_a_partition_that_fails_is_left_alone_and_the_others_of_its_fetcher_go_on(
-    make_brokers, autojump_clock, monkeypatch
+    make_cluster, autojump_clock, monkeypatch
 ):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), partitions=20)
-    for number in range(20):
-        await cluster.opened(partition_id=number)
+    cluster = await make_cluster(2, partitions=20)
     append = taking_in.append_replicated
 
     async def failing(partition, role, records, *, high_watermark):
@@ -293,9 +267,9 @@ async def test_a_partition_that_fails_is_left_alone_and_the_others_of_its_fetche
 
 @pytest.mark.bug("KAFKA-17234")
 async def test_a_parked_fetch_that_fails_hits_neither_the_others_nor_the_append_that_woke_it(
-    make_brokers, nursery, autojump_clock, monkeypatch
+    make_cluster, nursery, autojump_clock, monkeypatch
 ):
-    cluster = await one(make_brokers)
+    cluster = await make_cluster(1)
     held, outcomes = cluster[1].partition(), []
     read = held.log.read
     reads = 0
@@ -328,11 +302,9 @@ async def test_a_parked_fetch_that_fails_hits_neither_the_others_nor_the_append_
 
 
 @pytest.mark.bug("KAFKA-9196")
-async def test_after_a_roll_nothing_above_the_high_watermark_is_readable(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1, replica_lag_time_max_ms=1_000_000)
-    await cluster.with_topic(replicas=(1, 2))
-    for number in range(10):
-        await cluster[1].produced(f"{number}")
+async def test_after_a_roll_nothing_above_the_high_watermark_is_readable(make_cluster, autojump_clock):
+    cluster = await make_cluster(2, replica_lag_time_max_ms=1000000)
+    await cluster[1].produce_each(f"{number}" for number in range(10))
     await cluster.caught_up()
     log = cluster[1].partition().log
     assert log.roll_if_older(1 << 60)
@@ -356,18 +328,16 @@ async def newest(broker):
 
 @pytest.mark.bug("KAFKA-16342")
 async def test_the_newest_timestamp_is_the_same_records_after_replication_and_after_a_rebuild(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=2, min_isr=2)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, min_isr=2)
     now = cluster[1].wall_clock.now_ms()
     for at in (1, 9, 3):
         pending = cluster[1].send(stamped(now + at))
         await pending.wait()
     await cluster.caught_up()
     assert await newest(cluster[1]) == (1, now + 9)
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     assert await newest(cluster[2]) == (1, now + 9)
     await cluster[2].stop()
     for name in cluster[2].disk.list("data/t-0"):
@@ -375,14 +345,13 @@ async def test_the_newest_timestamp_is_the_same_records_after_replication_and_af
             cluster[2].disk.remove(f"data/t-0/{name}")
     await cluster[2].start()
     await cluster.in_sync(1, 2)
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     assert await newest(cluster[2]) == (1, now + 9)
 
 
 @pytest.mark.bug("KAFKA-12981")
-async def test_the_newest_timestamp_and_its_offset_are_of_one_moment(make_brokers, nursery, autojump_clock):
-    cluster = await one(make_brokers)
+async def test_the_newest_timestamp_and_its_offset_are_of_one_moment(make_cluster, nursery, autojump_clock):
+    cluster = await make_cluster(1)
     start = cluster[1].wall_clock.now_ms()
     asked = 0
 
@@ -404,10 +373,10 @@ async def test_the_newest_timestamp_and_its_offset_are_of_one_moment(make_broker
 
 @pytest.mark.bug("KAFKA-18929")
 async def test_a_record_of_the_future_keeps_its_segment_with_a_word_and_not_from_going_by_size(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
     hour_ms = 3_600_000
-    cluster = await one(make_brokers, log_retention_check_interval_ms=60_000)
+    cluster = await make_cluster(1, log_retention_check_interval_ms=60_000)
     now = cluster[1].wall_clock.now_ms()
     cluster.controller.configure(
         segment_bytes=80, retention_ms=hour_ms, message_timestamp_after_max_ms=1 << 50
@@ -429,11 +398,8 @@ async def test_a_record_of_the_future_keeps_its_segment_with_a_word_and_not_from
 
 
 @pytest.mark.bug("KAFKA-13315")
-async def test_an_orderly_stop_while_retention_is_due_leaves_its_mark(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1, log_retention_check_interval_ms=10)
-    await cluster.with_topic(replicas=(1,), partitions=40)
-    for number in range(40):
-        await cluster.opened(partition_id=number)
+async def test_an_orderly_stop_while_retention_is_due_leaves_its_mark(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, partitions=40, log_retention_check_interval_ms=10)
     cluster.controller.configure(segment_bytes=100, retention_bytes=150)
     await trio.sleep(0.1)
     disk = cluster[1].disk
@@ -447,19 +413,17 @@ async def test_an_orderly_stop_while_retention_is_due_leaves_its_mark(make_broke
     disk.sync_delay = 0.0
     with captured_logs() as lines:
         await cluster[1].start()
-        for number in range(40):
-            await cluster.opened(partition_id=number)
+        await cluster.all_opened()
     assert not [each for each in lines if each["log_level"] in ("warning", "error")]
     assert cluster[1].partition(partition_id=39).log.end_offset == 4
 
 
 @pytest.mark.bug("KAFKA-19221")
-async def test_an_index_that_can_not_be_closed_leaves_no_mark_and_is_made_again(make_brokers, autojump_clock):
-    cluster = await one(make_brokers)
+async def test_an_index_that_can_not_be_closed_leaves_no_mark_and_is_made_again(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     cluster.controller.configure(index_interval_bytes=10)
     await trio.sleep(0.1)
-    for number in range(20):
-        await cluster[1].produced(f"{number}")
+    await cluster[1].produce_each(f"{number}" for number in range(20))
     disk = cluster[1].disk
     disk.fail(DiskOperation.APPEND, path_part=".timeindex", times=100)
     await cluster[1].stop()
@@ -474,11 +438,10 @@ async def test_an_index_that_can_not_be_closed_leaves_no_mark_and_is_made_again(
 
 @pytest.mark.bug("KAFKA-10471")
 async def test_a_start_that_is_killed_is_not_taken_for_the_orderly_stop_before_it(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = await one(make_brokers)
-    for number in range(5):
-        await cluster[1].produced(f"{number}")
+    cluster = await make_cluster(1)
+    await cluster[1].produce_each(f"{number}" for number in range(5))
     await cluster[1].stop()
     disk = cluster[1].disk
     assert disk.exists(CLEAN)
@@ -497,14 +460,13 @@ async def test_a_start_that_is_killed_is_not_taken_for_the_orderly_stop_before_i
 
 @pytest.mark.bug("KAFKA-7400")
 async def test_segments_below_the_log_start_go_though_the_policy_is_to_compact_alone(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
     """The broker died between the answer to DeleteRecords and the removal of the segments."""
-    cluster = await one(make_brokers)
+    cluster = await make_cluster(1)
     cluster.controller.configure(segment_bytes=100)
     await trio.sleep(0.1)
-    for _ in range(10):
-        await cluster[1].produced("x" * 60)
+    await cluster[1].produce_each(["x" * 60] * 10)
     disk = cluster[1].disk
 
     def segments():
@@ -545,27 +507,24 @@ def test_a_producer_that_is_not_known_any_more_or_raises_its_epoch_goes_on():
     state = ProducerState(now_ms=lambda: 1000)
     assert state.check(header(7)) is None, "its state has expired"
     state.record(header(7), 0)
-    with pytest.raises(PartitionError) as refused:
+    with refused_with(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         state.check(header(5, epoch=1))
-    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert state.check(header(0, epoch=1)) is None
 
 
 @pytest.mark.bug("redpanda PR 3077")
 async def test_five_batches_in_flight_that_are_sent_again_to_the_next_leader_are_duplicates(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=2, min_isr=2)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, min_isr=2)
     pending = [cluster[1].produce(f"{number}", producer=(7, 0, number)) for number in range(5)]
     for each in pending:
         await each.wait()
     await cluster.caught_up()
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     for restart in (False, True):
         if restart:
-            await restarted(cluster, 2)
+            await cluster.restart(2)
             await cluster.in_sync(1, 2)
         leader = cluster[cluster.controller.state().leader]
         again = [await leader.produced(f"{number}", producer=(7, 0, number)) for number in range(5)]
@@ -576,9 +535,9 @@ async def test_five_batches_in_flight_that_are_sent_again_to_the_next_leader_are
 @pytest.mark.bug("KAFKA-5747")
 @pytest.mark.parametrize("damage", ["short", "flipped", "version 99", "empty"])
 async def test_a_damaged_snapshot_of_producers_is_left_out_and_the_state_is_the_same(
-    make_brokers, autojump_clock, damage
+    make_cluster, autojump_clock, damage
 ):
-    cluster = await one(make_brokers, log_flush_offset_checkpoint_interval_ms=500)
+    cluster = await make_cluster(1, log_flush_offset_checkpoint_interval_ms=500)
     disk = cluster[1].disk
     for number in range(6):
         await cluster[1].produced(f"{number}", producer=(7, 0, number))
@@ -608,16 +567,16 @@ async def test_a_damaged_snapshot_of_producers_is_left_out_and_the_state_is_the_
 @pytest.mark.bug("KAFKA-9892")
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_snapshot_of_producers_is_whole_or_absent_after_a_power_loss(
-    make_brokers, autojump_clock, seed
+    make_cluster, autojump_clock, seed
 ):
-    cluster = await one(make_brokers, log_flush_offset_checkpoint_interval_ms=500)
+    cluster = await make_cluster(1, log_flush_offset_checkpoint_interval_ms=500)
     cluster.random.seed(seed)
     cluster[1].disk.sync_delay = 0.05
     for number in range(8):
         await cluster[1].produced(f"{number}", producer=(7, 0, number))
         await trio.sleep(0.1 + 0.05 * seed)
     with captured_logs() as lines:
-        await restarted(cluster, power=True)
+        await cluster.restart(1, power=True)
     assert not [each for each in lines if "unreadable" in each["event"]]
     end = int(cluster[1].partition().log.end_offset)
     assert not (await cluster[1].produced("next", producer=(7, 0, end))).error
@@ -628,9 +587,9 @@ async def test_a_snapshot_of_producers_is_whole_or_absent_after_a_power_loss(
 @pytest.mark.bug("KAFKA-5249")
 @pytest.mark.bug("KAFKA-5829")
 async def test_after_a_crash_producers_are_read_from_the_last_snapshot_on_and_are_as_they_were(
-    make_brokers, autojump_clock, monkeypatch
+    make_cluster, autojump_clock, monkeypatch
 ):
-    cluster = await one(make_brokers, log_flush_offset_checkpoint_interval_ms=500)
+    cluster = await make_cluster(1, log_flush_offset_checkpoint_interval_ms=500)
     cluster.controller.configure(segment_bytes=300)
     await trio.sleep(0.1)
     for number in range(40):
@@ -659,7 +618,7 @@ async def test_after_a_crash_producers_are_read_from_the_last_snapshot_on_and_ar
     for _ in range(2):
         offsets.clear()
         monkeypatch.setattr(ProducerState, "record", noted)
-        await restarted(cluster)
+        await cluster.restart(1)
         monkeypatch.undo()
         assert min(offsets) >= durable, "what is below the snapshot was read again"
         assert offsets == sorted(set(offsets))
@@ -667,8 +626,8 @@ async def test_after_a_crash_producers_are_read_from_the_last_snapshot_on_and_ar
 
 
 @pytest.mark.bug("KAFKA-9105")
-async def test_snapshots_of_producers_do_not_pile_up_below_the_log_start(make_brokers, autojump_clock):
-    cluster = await one(make_brokers, log_flush_offset_checkpoint_interval_ms=200)
+async def test_snapshots_of_producers_do_not_pile_up_below_the_log_start(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, log_flush_offset_checkpoint_interval_ms=200)
     cluster.controller.configure(segment_bytes=100)
     for number in range(30):
         await cluster[1].produced("x" * 60, producer=(7, 0, number))
@@ -678,18 +637,16 @@ async def test_snapshots_of_producers_do_not_pile_up_below_the_log_start(make_br
     names = cluster[1].disk.list("data/t-0")
     assert len([name for name in names if name.endswith(".producers")]) <= 2
     assert len([name for name in names if name.endswith(".log")]) == 1
-    await restarted(cluster)
+    await cluster.restart(1)
     assert (await cluster[1].produced("again", producer=(7, 0, 29))).duplicate
     assert not (await cluster[1].produced("next", producer=(7, 0, 30))).error
 
 
 @pytest.mark.bug("KAFKA-19474")
-async def test_a_truncation_of_what_was_committed_is_told_with_both_offsets(make_brokers, autojump_clock):
+async def test_a_truncation_of_what_was_committed_is_told_with_both_offsets(make_cluster, autojump_clock):
     """After an unclean election. The watermark is compared before it moves."""
-    cluster = make_brokers(brokers=2, min_isr=1, replica_lag_time_max_ms=1000)
-    await cluster.with_topic(replicas=(1, 2))
-    for number in range(15):
-        await cluster[1].produced(f"{number}")
+    cluster = await make_cluster(2, replica_lag_time_max_ms=1000)
+    await cluster[1].produce_each(f"{number}" for number in range(15))
     await cluster.caught_up()
     cluster.cut_off(2)
     for number in range(15, 20):
@@ -706,11 +663,10 @@ async def test_a_truncation_of_what_was_committed_is_told_with_both_offsets(make
 
 
 @pytest.mark.bug("redpanda PR 12759")
-async def test_a_deposed_leader_calls_no_batch_out_of_order(make_brokers, autojump_clock):
+async def test_a_deposed_leader_calls_no_batch_out_of_order(make_cluster, autojump_clock):
     """Its state is stale, and for a client the error would be fatal. Others lead after a session at the
     earliest, and by then it sends its clients away."""
-    cluster = make_brokers(broker_session_timeout_ms=5000)
-    await cluster.with_topic()
+    cluster = await make_cluster(broker_session_timeout_ms=5000)
     await cluster[1].produced("0", producer=(7, 0, 0))
     await cluster.caught_up()
     silent_since = trio.current_time()

@@ -8,11 +8,10 @@ from quorate.simulation.world.disk_faults import DiskOperation
 
 
 @pytest.fixture
-async def slow(make_brokers, monkeypatch, autojump_clock):
+async def slow(make_cluster, monkeypatch, autojump_clock):
     """Two brokers with a session between them. Broker 1 takes `slow.opening_s` to open a log; each pause of
     broker 2, after an error, is in `slow.pauses`."""
-    cluster = make_brokers(brokers=2, min_isr=2)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, min_isr=2)
     await cluster.caught_up(1, 2)
     await trio.sleep(1)
     cluster.opening_s, cluster.pauses = 0.2, []

@@ -49,35 +49,21 @@ def in_second(broker):
     return number
 
 
-async def filled(cluster, replicas, *, leader=1, values=5):
-    """Two partitions, one in each folder of broker 1, with records acknowledged in both."""
-    cluster.controller.create(replicas=replicas, partitions=2)
+async def filled(make_cluster, brokers=1, **options):
+    """Two partitions, one in each directory of broker 1, with five acknowledged records in both."""
+    cluster = await make_cluster(brokers, log_dirs=TWO, partitions=2, **options)
     for number in (0, 1):
-        await cluster.opened("t", number)
-        for value in range(values):
-            answer = await cluster[leader].produced(f"{value}", partition_id=number)
-            assert not answer.error
+        await cluster[1].produce_each("01234", partition_id=number)
     await trio.sleep(2)
     for number in (0, 1):
         recorded = cluster.controller.state("t", number).directory_of(1)
         assert not is_reserved(recorded), "the broker has said where its replica is"
-
-
-async def alone(cluster):
-    await cluster[1].start(log_dirs=TWO)
-    await filled(cluster, (1,))
-
-
-async def with_followers(cluster):
-    await cluster[1].start(log_dirs=TWO)
-    await cluster.start(2, 3)
-    await filled(cluster, (1, 2, 3))
+    return cluster
 
 
 @pytest.mark.bug("KAFKA-16234")
-async def test_a_folder_taken_out_of_log_dirs_is_not_replaced_by_an_empty_log(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await alone(cluster)
+async def test_a_folder_taken_out_of_log_dirs_is_not_replaced_by_an_empty_log(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     lost = in_second(cluster[1])
     await cluster[1].stop()
     await cluster[1].start(log_dirs=("d1",))
@@ -89,9 +75,8 @@ async def test_a_folder_taken_out_of_log_dirs_is_not_replaced_by_an_empty_log(ma
     assert (cluster.controller.state("t", kept).leader, end_of(cluster[1], kept)) == (1, 5)
 
 
-async def test_a_folder_that_comes_back_is_led_from_with_what_it_has(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await alone(cluster)
+async def test_a_folder_that_comes_back_is_led_from_with_what_it_has(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster)
     for log_dirs in (("d1",), TWO):
         await cluster[1].stop()
         await cluster[1].start(log_dirs=log_dirs)
@@ -103,11 +88,10 @@ async def test_a_folder_that_comes_back_is_led_from_with_what_it_has(make_broker
 
 @pytest.mark.parametrize("killed", [False, True])
 async def test_followers_that_have_the_data_lead_and_the_empty_log_follows(
-    make_brokers, killed, autojump_clock
+    make_cluster, killed, autojump_clock
 ):
     """1 ends last, and is the first that is back: without its second folder."""
-    cluster = make_brokers(brokers=3, min_isr=2)
-    await with_followers(cluster)
+    cluster = await filled(make_cluster, 3)
     lost = in_second(cluster[1])
     for each in (2, 3):
         await cluster[each].stop()
@@ -128,13 +112,11 @@ async def test_followers_that_have_the_data_lead_and_the_empty_log_follows(
         assert sorted(cluster.controller.state("t", number).isr) == [1, 2, 3]
 
 
-async def test_the_sole_member_of_an_isr_with_a_new_disk_does_not_lead_empty(make_brokers, autojump_clock):
+async def test_the_sole_member_of_an_isr_with_a_new_disk_does_not_lead_empty(make_cluster, autojump_clock):
     """min.insync.replicas=1: the others were behind when its disk was lost, with a record that only it had.
     Nobody leads until its disk is back, rather than lose what was acknowledged."""
-    cluster = make_brokers(brokers=3, min_isr=1, replica_lag_time_max_ms=1000)
-    await cluster.with_topic()
-    for value in range(5):
-        await cluster[1].produced(f"{value}")
+    cluster = await make_cluster(min_isr=1, replica_lag_time_max_ms=1000)
+    await cluster[1].produce_each(f"{value}" for value in range(5))
     await cluster.caught_up()
     cluster.cut_off(1)
     assert not (await cluster[1].produced("only on 1", timeout_ms=60_000)).error
@@ -158,10 +140,9 @@ async def test_the_sole_member_of_an_isr_with_a_new_disk_does_not_lead_empty(mak
 
 
 async def test_after_a_disk_loss_an_unclean_election_lets_the_others_lead_with_their_records(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=2, min_isr=1, replica_lag_time_max_ms=1000)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, replica_lag_time_max_ms=1000)
     await cluster[1].produced("both")
     await cluster.caught_up()
     cluster.cut_off(1)
@@ -180,12 +161,9 @@ async def test_after_a_disk_loss_an_unclean_election_lets_the_others_lead_with_t
     assert cluster.controller.state().directory_of(1) == cluster[1].replicas.directories.online_ids[0]
 
 
-async def test_an_older_copy_in_a_folder_that_comes_back_does_not_lead(make_brokers, autojump_clock):
+async def test_an_older_copy_in_a_folder_that_comes_back_does_not_lead(make_cluster, autojump_clock):
     """d2 was away while the replica was made anew in d3, which is then away itself: d2's copy is older."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster[2].start()
-    await filled(cluster, (1, 2))
+    cluster = await filled(make_cluster, 2)
     number = in_second(cluster[1])
     await cluster[1].stop()
     await cluster[1].start(log_dirs=("d1", "d3"))
@@ -202,11 +180,8 @@ async def test_an_older_copy_in_a_folder_that_comes_back_does_not_lead(make_brok
     assert end_of(cluster[1], number) is None, "what is in d2 may not be taken for the replica"
 
 
-async def test_a_partition_in_two_folders_is_refused_with_both_and_what_to_do(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster[2].start()
-    await filled(cluster, (1, 2))
+async def test_a_partition_in_two_folders_is_refused_with_both_and_what_to_do(make_cluster, autojump_clock):
+    cluster = await filled(make_cluster, 2)
     number = in_second(cluster[1])
     await cluster[1].stop()
     await cluster[1].start(log_dirs=("d1",))
@@ -266,11 +241,8 @@ async def test_a_directory_of_another_broker_is_refused(make_brokers, autojump_c
 
 
 @pytest.mark.parametrize("file", [META_PROPERTIES, "replication-offset-checkpoint"])
-async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_brokers, file, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1, replica_high_watermark_checkpoint_interval_ms=500)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster[2].start()
-    await filled(cluster, (1, 2))
+async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_cluster, file, autojump_clock):
+    cluster = await filled(make_cluster, 2, replica_high_watermark_checkpoint_interval_ms=500)
     lost = in_second(cluster[1])
     await cluster[1].stop()
     cluster[1].disk.fail(DiskOperation.OPEN, path_part=f"d2/{file}")
@@ -332,11 +304,10 @@ async def test_a_replica_whose_folder_cannot_be_made_is_made_in_another_director
 @pytest.mark.bug("KAFKA-16157")
 @pytest.mark.parametrize("away", TWO)
 async def test_of_two_folders_of_a_topic_made_again_the_one_of_its_id_counts(
-    make_brokers, away, autojump_clock
+    make_cluster, away, autojump_clock
 ):
     """Both are there when the directory is back: the broker did not start before one was moved away."""
-    cluster = make_brokers(brokers=1, min_isr=1)
-    number, stays = await made_again_while_away(cluster, away)
+    cluster, number, stays = await made_again_while_away(make_cluster, away)
     await cluster[1].start(log_dirs=TWO)
     await cluster.opened("t", number)
     assert [home_of(cluster[1], each) for each in (0, 1)] == [stays, stays]
@@ -347,19 +318,18 @@ async def test_of_two_folders_of_a_topic_made_again_the_one_of_its_id_counts(
 
 
 @pytest.mark.bug("KAFKA-16157")
-async def test_all_folders_of_a_name_go_when_its_topic_is_gone(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    number, _ = await made_again_while_away(cluster, "d2")
+async def test_all_folders_of_a_name_go_when_its_topic_is_gone(make_cluster, autojump_clock):
+    cluster, number, _ = await made_again_while_away(make_cluster, "d2")
     cluster.controller.delete()
     await cluster[1].start(log_dirs=TWO)
     await cluster.until(lambda: not cluster[1].disk.exists(f"d1/t-{number}"))
     assert not cluster[1].disk.exists(f"d2/t-{number}")
 
 
-async def made_again_while_away(cluster, away):
-    """Topic t is deleted and made again while one directory of broker 1 is away. Return the partition that
-    has folders in both then, and the directory with the newer one. Broker 1 is down."""
-    await alone(cluster)
+async def made_again_while_away(make_cluster, away):
+    """Topic t is deleted and made again while one directory of broker 1 is away. Return the cluster, the
+    partition that has folders in both then, and the directory with the newer one. Broker 1 is down."""
+    cluster = await filled(make_cluster)
     (number,) = (each for each in (0, 1) if home_of(cluster[1], each) == away)
     (stays,) = {*TWO} - {away}
     await cluster[1].stop()
@@ -372,7 +342,7 @@ async def made_again_while_away(cluster, away):
     await cluster[1].stop()
     both = [cluster[1].disk.exists(f"{each}/t-{number}") for each in TWO]
     assert both == [True, True], "the older one and the newer one"
-    return number, stays
+    return cluster, number, stays
 
 
 @pytest.mark.bug("KAFKA-17190")
@@ -389,10 +359,9 @@ async def test_a_directory_assignment_of_a_deleted_topic_is_not_repeated_for_eve
     assert len(cluster[1].manager._parts.roles.assignments) == 0
 
 
-async def test_the_newest_directory_of_a_replica_is_the_one_that_is_recorded(make_brokers, autojump_clock):
+async def test_the_newest_directory_of_a_replica_is_the_one_that_is_recorded(make_cluster, autojump_clock):
     """A folder that was moved by hand while its broker was down, with both directories still there."""
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await alone(cluster)
+    cluster = await filled(make_cluster)
     number = in_second(cluster[1])
     first, second = cluster[1].replicas.directories.online_ids
     assert cluster.controller.state("t", number).directory_of(1) == second
@@ -423,14 +392,12 @@ async def as_before_directories(cluster, *broker_ids, log_dirs):
 
 @pytest.mark.bug("KAFKA-16162")
 async def test_the_first_start_after_the_version_without_directories_waits_for_the_last_leader(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
     """All were stopped in order. The marks can't be believed (see the next test), so nobody but the last
     leader may lead, and it has everything. Its next restart is proven as ever."""
-    cluster = make_brokers(brokers=3, min_isr=2)
-    await cluster.with_topic()
-    for value in range(5):
-        assert not (await cluster[1].produced(f"{value}")).error
+    cluster = await make_cluster()
+    await cluster[1].produce_each(f"{value}" for value in range(5))
     await cluster.caught_up(1, 2, 3)
     for each in (2, 3, 1):
         await cluster[each].stop()
@@ -452,11 +419,10 @@ async def test_the_first_start_after_the_version_without_directories_waits_for_t
     )
 
 
-async def test_a_mark_of_the_version_without_directories_proves_nothing(make_brokers, autojump_clock):
+async def test_a_mark_of_the_version_without_directories_proves_nothing(make_cluster, autojump_clock):
     """It can't tell that a folder was taken out of log.dirs during the upgrade: the replica that was in it
     must not stay eligible, or it could lead with an empty log."""
-    cluster = make_brokers(brokers=3, min_isr=3)
-    await with_followers(cluster)
+    cluster = await filled(make_cluster, 3, min_isr=3)
     lost = in_second(cluster[1])
     await cluster[1].stop()
     assert cluster.controller.state("t", lost).elr == (1,)
@@ -473,10 +439,9 @@ async def test_a_mark_of_the_version_without_directories_proves_nothing(make_bro
 
 @pytest.mark.bug("KAFKA-16157")
 async def test_a_topic_made_again_is_not_taken_for_what_lies_in_a_failed_directory(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await alone(cluster)
+    cluster = await filled(make_cluster)
     number = in_second(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/", times=10**6)
     await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
@@ -512,12 +477,9 @@ async def test_a_directory_assignment_of_a_replica_that_moved_away_holds_up_no_o
 
 @pytest.mark.bug("KAFKA-10314")
 async def test_a_broker_with_a_failed_directory_takes_new_replicas_in_the_others(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster[1].start(log_dirs=TWO)
-    await cluster[2].start()
-    await filled(cluster, (1,))
+    cluster = await filled(make_cluster, 2, replicas=(1,))
     number = in_second(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/", times=10**6)
     await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
@@ -542,8 +504,6 @@ async def test_a_folder_that_a_power_loss_left_half_made_does_not_keep_a_broker_
         cluster.controller.create(replicas=(1,))
         for _ in range(moment):
             await trio.lowlevel.checkpoint()
-        await cluster[1].crash(power=True)
-        await cluster[1].start(log_dirs=TWO)
-        await cluster.opened()
+        await cluster.restart(1, power=True, log_dirs=TWO)
         assert not (await cluster[1].produced("a")).error
         await cluster[1].stop()

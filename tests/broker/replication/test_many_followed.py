@@ -92,9 +92,8 @@ async def test_requests_of_a_follower_come_at_a_pace_while_hundreds_of_partition
     assert trio.current_time() - began < waits_s
 
 
-async def test_a_new_partition_is_fetched_at_once_while_others_wait_for_records(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=2)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_a_new_partition_is_fetched_at_once_while_others_wait_for_records(make_cluster, autojump_clock):
+    cluster = await make_cluster(2, min_isr=2)
     await cluster.caught_up()
     await trio.sleep(1)
     for number in range(3):
@@ -108,11 +107,10 @@ async def test_a_new_partition_is_fetched_at_once_while_others_wait_for_records(
 
 
 async def test_a_leader_that_no_longer_answers_is_left_once_a_new_partition_has_come(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
     """Where it can be heard again, over another connection, nobody waits for the time-out of this one."""
-    cluster = make_brokers(brokers=2, min_isr=1, replica_socket_timeout_ms=1_000_000)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2, replica_socket_timeout_ms=1000000)
     await cluster.caught_up()
     await trio.sleep(1)
     cluster.cut_off(1)
@@ -128,11 +126,10 @@ async def test_a_leader_that_no_longer_answers_is_left_once_a_new_partition_has_
 
 
 async def test_an_answer_to_a_request_before_is_not_taken_for_one_to_the_request_that_named_it_anew(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
     """With a request sent ahead, both are under way: the first may be of an earlier leader epoch."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2)
     await trio.sleep(1)
     cluster.cut_off(2)
     cluster[1].produce("a", acks=1)
@@ -153,11 +150,9 @@ async def test_an_answer_to_a_request_before_is_not_taken_for_one_to_the_request
 
 
 async def test_partitions_that_are_new_together_are_fetched_before_the_next_long_poll_ends(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=2, min_isr=2)
-    await cluster.with_topic(replicas=(1, 2), partitions=200)
-    await cluster.opened(partition_id=199)
+    cluster = await make_cluster(2, partitions=200, min_isr=2)
     began = trio.current_time()
     for number in (0, 100, 199):
         assert (await cluster[1].produced("a", partition_id=number)).error == 0

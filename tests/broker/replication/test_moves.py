@@ -9,6 +9,7 @@ from quorate.broker.controller.rpc import (
     ReassignmentItem,
 )
 from quorate.error_code import ErrorCode
+from tests.broker.replication.conftest import Answer
 
 QUICK = {"replica_lag_time_max_ms": 1000}
 
@@ -43,12 +44,9 @@ def _folders(broker):
 
 
 async def test_a_replica_that_is_added_starts_empty_and_one_that_is_removed_is_deleted(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=4, **QUICK)
-    await cluster.start()
-    cluster.controller.create(replicas=(1, 2))
-    await cluster.opened()
+    cluster = await make_cluster(4, replicas=(1, 2), **QUICK)
     await cluster[1].produced("a", "b")
     ask(cluster, (3, 4))
     await ended(cluster, (3, 4))
@@ -69,8 +67,7 @@ async def test_an_answer_for_a_partition_that_was_moved_away_leaves_the_others_f
     cluster = make_brokers(**QUICK)
     await cluster.start()
     cluster.controller.create(replicas=(1, 2), partitions=50)
-    for each in range(50):
-        await cluster.opened(partition_id=each)
+    await cluster.all_opened()
     await cluster.in_sync(1, 2)
     # The fetch is under way when the partition goes: its answer has records of it.
     pending = [cluster[1].produce(f"{each}", partition_id=each) for each in range(50)]
@@ -84,24 +81,16 @@ async def test_an_answer_for_a_partition_that_was_moved_away_leaves_the_others_f
 
 
 @pytest.mark.bug("KAFKA-9171")
-async def test_a_fetch_that_waits_is_answered_when_its_partition_is_moved_away(make_brokers, autojump_clock):
-    cluster = make_brokers(**QUICK)
-    await cluster.start()
-    cluster.controller.create(replicas=(1, 2))
-    await cluster.opened()
-    answers = []
-
-    async def fetch():
-        answers.append(await cluster[1].fetch(0, max_wait_ms=30_000))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(fetch)
-        await trio.sleep(0.5)
-        began = trio.current_time()
-        ask(cluster, (2, 3))
-        await ended(cluster, (2, 3))
+async def test_a_fetch_that_waits_is_answered_when_its_partition_is_moved_away(make_cluster, autojump_clock):
+    cluster = await make_cluster(replicas=(1, 2), **QUICK)
+    answer = Answer(cluster.nursery, lambda: cluster[1].fetch(0, max_wait_ms=30_000))
+    await trio.sleep(0.5)
+    began = trio.current_time()
+    ask(cluster, (2, 3))
+    await ended(cluster, (2, 3))
+    await cluster.until(lambda: answer.result is not None)
     assert trio.current_time() - began < 5
-    assert answers[0].error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert answer.result.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @pytest.mark.bug("KAFKA-9212")
@@ -132,16 +121,12 @@ STEP_S = 0.03
 
 @pytest.mark.parametrize("killed", [1, 2, 3, 4])
 @pytest.mark.parametrize("power", [False, True])
-async def test_a_broker_may_die_at_every_step_of_a_move(make_brokers, autojump_clock, killed, power):
+async def test_a_broker_may_die_at_every_step_of_a_move(make_cluster, autojump_clock, killed, power):
     """1 leads and goes, 2 stays, 3 and 4 come: whatever dies, nothing acknowledged is lost and it ends."""
     target = (3, 4, 2)
     for step in range(STEPS):
-        cluster = make_brokers(brokers=4, seed=step, **QUICK)
-        await cluster.start()
-        cluster.controller.create(replicas=(1, 2))
-        await cluster.opened()
-        for number in range(5):
-            assert not (await cluster[1].produced(f"{number}")).error
+        cluster = await make_cluster(4, replicas=(1, 2), seed=step, **QUICK)
+        await cluster[1].produce_each(f"{number}" for number in range(5))
         ask(cluster, target)
         await trio.sleep(step * STEP_S)
         await cluster[killed].crash(power=power)
@@ -159,12 +144,9 @@ async def test_a_broker_may_die_at_every_step_of_a_move(make_brokers, autojump_c
 
 
 async def test_bytes_that_a_move_copies_are_counted_on_both_sides_and_no_others(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ) -> None:
-    cluster = make_brokers(min_isr=1)
-    await cluster.start()
-    cluster.controller.create(replicas=(1, 2))
-    await cluster.opened()
+    cluster = await make_cluster(replicas=(1, 2), min_isr=1)
     await cluster[1].produced("x" * 10_000)
     copied = cluster[1].partition().log.size_bytes
 

@@ -32,9 +32,8 @@ def batch(stamps, *, codec=Codec.NONE, max_timestamp=None, log_append_time=False
 
 
 @pytest.fixture
-async def broker(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def broker(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     return cluster[1]
 
 

@@ -15,9 +15,8 @@ from quorate.error_code import ErrorCode
 from quorate.types import Offset
 
 
-async def a_shrink_binds_only_once_it_is_committed(make_brokers):
-    cluster = make_brokers(min_isr=1, replica_lag_time_max_ms=1000)
-    await cluster.with_topic()
+async def a_shrink_binds_only_once_it_is_committed(make_cluster):
+    cluster = await make_cluster(min_isr=1, replica_lag_time_max_ms=1000)
     await cluster[1].produced("a")
     await cluster.caught_up()
     cluster.controller.unreachable = True
@@ -32,9 +31,8 @@ async def a_shrink_binds_only_once_it_is_committed(make_brokers):
     assert pending.results()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def an_expansion_binds_from_when_it_is_asked_for(make_brokers):
-    cluster = make_brokers(min_isr=1, replica_lag_time_max_ms=1000)
-    await cluster.with_topic(isr=(1, 2))
+async def an_expansion_binds_from_when_it_is_asked_for(make_cluster):
+    cluster = await make_cluster(isr=(1, 2), min_isr=1, replica_lag_time_max_ms=1000)
     cluster[1].hold_metadata()
     cluster.controller.lost_answers = 1
     await cluster.in_sync(1, 2, 3)
@@ -51,16 +49,14 @@ async def an_expansion_binds_from_when_it_is_asked_for(make_brokers):
     assert pending.results()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def logs_are_equal_after_a_failover(make_brokers):
-    cluster = make_brokers(min_isr=1)
-    await cluster.with_topic()
+async def logs_are_equal_after_a_failover(make_cluster):
+    cluster = await make_cluster(min_isr=1)
     await cluster[1].produced("all")
     await cluster.caught_up()
     cluster.cut_off(1)
     for value in ("lost", "lost too"):
         cluster[1].produce(value, acks=1)
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     await cluster[2].produced("kept", acks=1)
     cluster.heal()
     await cluster.caught_up(within_s=2)
@@ -68,12 +64,10 @@ async def logs_are_equal_after_a_failover(make_brokers):
     assert await cluster[2].consumed() == ["all", "kept"]
 
 
-async def a_follower_exposes_no_more_than_it_has(make_brokers):
-    cluster = make_brokers(brokers=2, min_isr=1, replica_fetch_max_bytes=100)
-    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+async def a_follower_exposes_no_more_than_it_has(make_cluster):
+    cluster = await make_cluster(2, isr=(1,), replica_fetch_max_bytes=100)
     cluster.cut_off(2)
-    for number in range(10):
-        await cluster[1].produced(f"{number}")
+    await cluster[1].produce_each(f"{number}" for number in range(10))
     cluster.heal()
     held = cluster[2].partition()
     while held.log.end_offset < 10:
@@ -81,18 +75,16 @@ async def a_follower_exposes_no_more_than_it_has(make_brokers):
         await trio.sleep(0.0001)
 
 
-async def a_batch_sent_twice_is_kept_once(make_brokers):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def a_batch_sent_twice_is_kept_once(make_cluster):
+    cluster = await make_cluster()
     first = await cluster[1].produced("a", producer=(7, 0, 0))
     again = await cluster[1].produced("a", producer=(7, 0, 0))
     assert (again.error, again.base_offset) == (ErrorCode.NONE, first.base_offset)
     assert await cluster[1].consumed() == ["a"]
 
 
-async def consumers_read_what_is_committed(make_brokers):
-    cluster = make_brokers(min_isr=1)
-    await cluster.with_topic()
+async def consumers_read_what_is_committed(make_cluster):
+    cluster = await make_cluster(min_isr=1)
     await cluster[1].produced("a")
     cluster.cut_off(1)
     cluster[1].produce("b", acks=1)
@@ -101,24 +93,18 @@ async def consumers_read_what_is_committed(make_brokers):
     assert (answer.records, answer.high_watermark) == ((), 1)
 
 
-async def nothing_is_shown_by_too_few(make_brokers):
-    cluster = make_brokers(min_isr=2)
-    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+async def nothing_is_shown_by_too_few(make_cluster):
+    cluster = await make_cluster(replicas=(1, 2), isr=(1,))
     cluster.network.block("b2", "b1")
     cluster[1].produce("a", acks=1)
     await trio.sleep(1)
     assert await cluster[1].consumed() == []
 
 
-async def who_joins_has_all_that_was_before_the_epoch(make_brokers):
+async def a_member_that_joins_has_all_that_was_before_the_epoch(make_cluster):
     """KAFKA-7128: 2 leads with a high watermark that is behind; 3 is at that, and below the epoch's start."""
-    cluster = make_brokers(min_isr=1)
-    await cluster.start()
-    cluster.cut_off(3)
-    cluster.controller.create(isr=(1, 2))
-    await cluster.opened()
-    for number in range(5):
-        await cluster[1].produced(f"{number}")
+    cluster = await make_cluster(isr=(1, 2), min_isr=1, cut_off=(3,))
+    await cluster[1].produce_each(f"{number}" for number in range(5))
     held = cluster[2].partition()
     await cluster.until(lambda: held.log.end_offset == 5)
     held.log.high_watermark = Offset(0)
@@ -136,9 +122,8 @@ async def who_joins_has_all_that_was_before_the_epoch(make_brokers):
     assert joined[0] >= 5
 
 
-async def a_lost_answer_is_asked_for_again(make_brokers):
-    cluster = make_brokers(min_isr=1, replica_lag_time_max_ms=1000)
-    await cluster.with_topic()
+async def a_lost_answer_is_asked_for_again(make_cluster):
+    cluster = await make_cluster(min_isr=1, replica_lag_time_max_ms=1000)
     cluster[1].hold_metadata()
     cluster.controller.lost_answers = 1
     await cluster[3].crash()
@@ -153,14 +138,14 @@ SCENARIOS = (
     a_batch_sent_twice_is_kept_once,
     consumers_read_what_is_committed,
     nothing_is_shown_by_too_few,
-    who_joins_has_all_that_was_before_the_epoch,
+    a_member_that_joins_has_all_that_was_before_the_epoch,
     a_lost_answer_is_asked_for_again,
 )
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
-async def test_each_scenario_holds_without_a_planted_fault(make_brokers, autojump_clock, scenario):
-    await scenario(make_brokers)
+async def test_each_scenario_holds_without_a_planted_fault(make_cluster, autojump_clock, scenario):
+    await scenario(make_cluster)
 
 
 # The faults
@@ -257,13 +242,13 @@ FAULTS = (
     (duplicates_are_appended, a_batch_sent_twice_is_kept_once),
     (consumers_read_to_the_end, consumers_read_what_is_committed),
     (too_few_are_enough, nothing_is_shown_by_too_few),
-    (the_start_of_the_epoch_is_not_looked_at, who_joins_has_all_that_was_before_the_epoch),
+    (the_start_of_the_epoch_is_not_looked_at, a_member_that_joins_has_all_that_was_before_the_epoch),
     (an_unknown_outcome_is_taken_for_a_no, an_expansion_binds_from_when_it_is_asked_for),
 )
 
 
 @pytest.mark.parametrize(("fault", "scenario"), FAULTS, ids=lambda each: each.__name__)
-async def test_a_planted_fault_is_found(make_brokers, autojump_clock, monkeypatch, fault, scenario):
+async def test_a_planted_fault_is_found(make_cluster, autojump_clock, monkeypatch, fault, scenario):
     fault(monkeypatch)
     with pytest.raises((AssertionError, trio.TooSlowError)):
-        await scenario(make_brokers)
+        await scenario(make_cluster)

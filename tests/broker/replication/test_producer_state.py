@@ -135,26 +135,23 @@ def test_a_batch_may_wrap_in_its_middle():
 
 
 @pytest.mark.bug("KAFKA-6003")
-async def test_a_follower_without_state_takes_what_the_leader_took(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=2)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_a_follower_without_state_takes_what_the_leader_took(make_cluster, autojump_clock):
+    cluster = await make_cluster(2, min_isr=2)
     await cluster[1].produced("a", producer=(7, 0, 0))
     await cluster.caught_up()
     cluster[2].partition().producers.producers.clear()
     cluster[1].partition().producers.producers.clear()
     assert not (await cluster[1].produced("b", producer=(7, 0, 5000))).error
     await cluster.caught_up()
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     again = await cluster[2].produced("b", producer=(7, 0, 5000))
     assert (again.duplicate, again.base_offset) == (True, 1)
     result = await cluster[2].produced("c", producer=(7, 0, 7))
     assert result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-async def test_a_batch_sent_again_waits_for_its_first_appearance(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_a_batch_sent_again_waits_for_its_first_appearance(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     cluster.cut_off(1)
     first = cluster[1].produce("a", producer=(7, 0, 0))
     cluster[1].produce("b", producer=(7, 0, 1))
@@ -169,14 +166,11 @@ async def test_a_batch_sent_again_waits_for_its_first_appearance(make_brokers, a
 
 
 @pytest.mark.parametrize("power", [False, True])
-async def test_producers_are_known_again_after_a_crash(make_brokers, autojump_clock, power):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_producers_are_known_again_after_a_crash(make_cluster, autojump_clock, power):
+    cluster = await make_cluster(1)
     for number in range(8):
         await cluster[1].produced(f"{number}", producer=(7, 3, number))
-    await cluster[1].crash(power=power)
-    await cluster[1].start()
-    await cluster.opened()
+    await cluster.restart(1, power=power)
     held = cluster[1].partition()
     kept = len(await cluster[1].consumed())
     assert kept == 8 or power
@@ -186,22 +180,19 @@ async def test_producers_are_known_again_after_a_crash(make_brokers, autojump_cl
     assert held.log.end_offset == kept
 
 
-async def test_a_cut_takes_back_what_producers_wrote(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1, log_flush_offset_checkpoint_interval_ms=500)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_a_cut_takes_back_what_producers_wrote(make_cluster, autojump_clock):
+    cluster = await make_cluster(2, log_flush_offset_checkpoint_interval_ms=500)
     await cluster[1].produced("a", producer=(7, 0, 0))
     await cluster.caught_up()
     cluster.cut_off(1)
     cluster[1].produce("lost", producer=(7, 0, 1), acks=1)
     await trio.sleep(2)
     assert f"{2:020}.producers" in cluster[1].disk.list("data/t-0")
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     cluster.heal()
     await cluster.until(lambda: cluster[1].partition().log.end_offset == 1)
     assert f"{2:020}.producers" not in cluster[1].disk.list("data/t-0")
-    cluster.controller.elect(1)
-    await cluster.opened()
+    await cluster.lead(1)
     kept = await cluster[1].produced("kept", producer=(7, 0, 1))
     assert (kept.error, kept.duplicate, kept.base_offset) == (ErrorCode.NONE, False, 1)
 
@@ -259,29 +250,25 @@ def test_the_silence_of_a_producer_is_counted_in_steps_and_never_goes_back():
     assert at_once(state.expire_steps(after_ms=day_ms)) == 1, "a day has passed, a minute at a time"
 
 
-async def test_no_producer_is_forgotten_because_the_wall_clock_jumps(make_brokers, autojump_clock):
+async def test_no_producer_is_forgotten_because_the_wall_clock_jumps(make_cluster, autojump_clock):
     day_ms, hour_ms = 86_400_000, 3_600_000
-    cluster = make_brokers(
-        brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000, producer_id_expiration_ms=hour_ms
+    cluster = await make_cluster(
+        1, log_flush_offset_checkpoint_interval_ms=1000, producer_id_expiration_ms=hour_ms
     )
-    await cluster.with_topic(replicas=(1,))
     await cluster[1].produced("a", producer=(7, 0, 0))
     for jump_ms in (3 * day_ms, -7 * day_ms):
         cluster[1].host.wall_clock.offset_ms += jump_ms
         await trio.sleep(5)
         assert (await cluster[1].produced("a", producer=(7, 0, 0))).duplicate
-        await cluster[1].crash()
-        await cluster[1].start()
-        await cluster.opened()
+        await cluster.restart(1)
         assert (await cluster[1].produced("a", producer=(7, 0, 0))).duplicate
     await trio.sleep(hour_ms / 1000 + 5)
     assert not cluster[1].partition().producers.producers
 
 
-async def test_producer_state_of_an_earlier_version_is_read_and_then_replaced(make_brokers, autojump_clock):
+async def test_producer_state_of_an_earlier_version_is_read_and_then_replaced(make_cluster, autojump_clock):
     """It was called as Kafka's file of another format is (kafka-dump-log failed on it)."""
-    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=500)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1, log_flush_offset_checkpoint_interval_ms=500)
     for number in range(3):
         await cluster[1].produced(f"{number}", producer=(7, 0, number))
     await trio.sleep(2)

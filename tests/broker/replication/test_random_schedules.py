@@ -10,6 +10,7 @@ from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import records_of
 from quorate.simulation.world.scheduler import run
+from tests.broker.replication.conftest import Cluster
 
 FAULTY_S = 15.0
 
@@ -138,12 +139,12 @@ class Scenario:
         assert not any(broker.errors for broker in cluster.brokers.values())
 
 
-def told(new_cluster, seed):
+def told(seed):
     """The scenario of a seed: nothing but the seed and the code decides it."""
 
     async def program(scheduler):
         async with trio.open_nursery() as nursery:
-            cluster = new_cluster(
+            cluster = Cluster(
                 nursery,
                 seed=seed,
                 replica_lag_time_max_ms=1000,
@@ -163,13 +164,13 @@ def told(new_cluster, seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_partitions_keep_their_promises_under_drawn_faults(new_cluster, seed):
-    scenario, _ = told(new_cluster, seed)
+def test_partitions_keep_their_promises_under_drawn_faults(seed):
+    scenario, _ = told(seed)
     assert len(scenario.acked) > 20
 
 
-def test_a_seed_tells_the_same_scenario_again(new_cluster):
-    (scenario, ended_at), (again, again_ended_at) = told(new_cluster, 1), told(new_cluster, 1)
+def test_a_seed_tells_the_same_scenario_again():
+    (scenario, ended_at), (again, again_ended_at) = told(1), told(1)
     assert (scenario.acked, scenario.seen, ended_at) == (again.acked, again.seen, again_ended_at)
     assert [broker.starts for broker in scenario.cluster.brokers.values()] == [
         broker.starts for broker in again.cluster.brokers.values()

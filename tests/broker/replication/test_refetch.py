@@ -8,25 +8,11 @@ from quorate.broker.controller.rpc import AlterPartitionResponse
 from quorate.broker.metadata.metadata_records import LOST, LeaderRecoveryState
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.error_code import ErrorCode
-
-FIRST = "data/t-0/00000000000000000000.log"
-
-
-async def with_old_segments(make_brokers, **options):
-    cluster = make_brokers(**({"scrub_interval_ms": 3000} | options))
-    await cluster.start()
-    cluster.controller.create()
-    cluster.controller.configure(segment_bytes=1000, index_interval_bytes=200)
-    await cluster.opened()
-    for number in range(60):
-        await cluster[1].produced(f"value {number}")
-    await cluster.caught_up()
-    return cluster
+from tests.broker.replication.conftest import FIRST, batch_size, refused_with, with_old_segments
 
 
 def damage(broker):
-    size = int.from_bytes(broker.disk.content(FIRST)[8:12], "big") + 12
-    broker.disk.flip(FIRST, 3 * size + 70, bit=2)
+    broker.disk.flip(FIRST, 3 * batch_size(broker) + 70, bit=2)
 
 
 def damaged_folders(broker):
@@ -43,9 +29,9 @@ async def whole_again(cluster, broker):
 
 @pytest.mark.parametrize("broker_id", [1, 2])
 async def test_a_leader_or_follower_is_fetched_anew_and_the_old_log_is_kept(
-    make_brokers, autojump_clock, broker_id
+    make_cluster, autojump_clock, broker_id
 ):
-    cluster = await with_old_segments(make_brokers)
+    cluster = await with_old_segments(make_cluster)
     broker = cluster[broker_id]
     damage(broker)
     bad = broker.disk.content(FIRST)
@@ -68,8 +54,8 @@ async def test_a_leader_or_follower_is_fetched_anew_and_the_old_log_is_kept(
     assert damaged_folders(broker) == [path.rpartition("/")[2]]
 
 
-async def test_a_replica_whose_log_can_not_be_opened_is_fetched_anew(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_a_replica_whose_log_can_not_be_opened_is_fetched_anew(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     await cluster[2].stop()
     file = cluster[2].disk.open(FIRST)
     file.truncate(file.size - 7)
@@ -80,8 +66,8 @@ async def test_a_replica_whose_log_can_not_be_opened_is_fetched_anew(make_broker
     assert cluster[2].replicas.counts().damaged_replica_count == 0
 
 
-async def test_the_configuration_may_have_it_done_by_itself(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers, replica_refetch_damaged=True)
+async def test_the_configuration_may_have_it_done_by_itself(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster, replica_refetch_damaged=True)
     damage(cluster[2])
     await cluster.until(lambda: damaged_folders(cluster[2]))
     await whole_again(cluster, cluster[2])
@@ -90,23 +76,22 @@ async def test_the_configuration_may_have_it_done_by_itself(make_brokers, autoju
     assert cluster[2].replicas.counts().damaged_replica_count == 0
 
 
-async def test_nothing_is_set_aside_unless_it_is_configured(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_nothing_is_set_aside_unless_it_is_configured(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     damage(cluster[2])
     await cluster.until(lambda: cluster[2].replicas.counts().damaged_replica_count == 1)
     await trio.sleep(60)
     assert damaged_folders(cluster[2]) == []
 
 
-async def test_the_only_member_of_the_isr_keeps_what_it_has(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers, min_isr=1)
+async def test_the_only_member_of_the_isr_keeps_what_it_has(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster, min_isr=1)
     for each in (2, 3):
         await cluster[each].stop()
     await cluster.in_sync(1)
     damage(cluster[1])
-    with pytest.raises(PartitionError) as refused:
+    with refused_with(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
         await cluster[1].replicas.refetches.refetch("t", 0)
-    assert refused.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     assert damaged_folders(cluster[1]) == []
     assert cluster[1].partition().leading is not None
     assert not (await cluster[1].produced("more", acks=1)).error
@@ -115,8 +100,8 @@ async def test_the_only_member_of_the_isr_keeps_what_it_has(make_brokers, autoju
     await cluster.in_sync(1, 2, 3)
 
 
-async def test_a_member_without_which_too_few_are_in_sync_keeps_what_it_has(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_a_member_without_which_too_few_are_in_sync_keeps_what_it_has(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     await cluster[3].stop()
     await cluster.in_sync(1, 2)
     with pytest.raises(PartitionError) as refused:
@@ -131,21 +116,19 @@ async def test_a_member_without_which_too_few_are_in_sync_keeps_what_it_has(make
     await whole_again(cluster, cluster[2])
 
 
-async def test_beside_a_leader_that_may_lack_records_nothing_is_set_aside(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_beside_a_leader_that_may_lack_records_nothing_is_set_aside(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     cluster.controller.answer = lambda request: AlterPartitionResponse(error=ErrorCode.NOT_CONTROLLER)
     cluster.controller.change(leader_recovery_state=LeaderRecoveryState.RECOVERING, isr=(1,), leader=1)
-    with pytest.raises(PartitionError) as refused:
+    with refused_with(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
         await cluster[2].replicas.refetches.refetch("t", 0)
-    assert refused.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-async def test_without_a_controller_the_replica_goes_on(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_without_a_controller_the_replica_goes_on(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     cluster.controller.unreachable = True
-    with pytest.raises(PartitionError) as refused:
+    with refused_with(ErrorCode.REQUEST_TIMED_OUT):
         await cluster[2].replicas.refetches.refetch("t", 0)
-    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
     cluster.controller.unreachable = False
     assert not (await cluster[1].produced("more")).error
     await cluster.caught_up()
@@ -153,9 +136,9 @@ async def test_without_a_controller_the_replica_goes_on(make_brokers, autojump_c
 
 
 @pytest.mark.parametrize("power", [False, True])
-async def test_a_crash_after_the_isr_was_left_loses_nothing(make_brokers, autojump_clock, power):
+async def test_a_crash_after_the_isr_was_left_loses_nothing(make_cluster, autojump_clock, power):
     """The old log is still there: it is opened, and follows."""
-    cluster = await with_old_segments(make_brokers)
+    cluster = await with_old_segments(make_cluster)
     cluster[2].hold_metadata()
     async with trio.open_nursery() as nursery:
 
@@ -172,9 +155,9 @@ async def test_a_crash_after_the_isr_was_left_loses_nothing(make_brokers, autoju
     assert damaged_folders(cluster[2]) == []
 
 
-async def test_a_fetch_that_tells_of_the_old_log_counts_for_nothing(make_brokers, autojump_clock):
+async def test_a_fetch_that_tells_of_the_old_log_counts_for_nothing(make_cluster, autojump_clock):
     """It was sent before the log was set aside, and arrives when the empty one is reported already."""
-    cluster = await with_old_segments(make_brokers)
+    cluster = await with_old_segments(make_cluster)
     epoch = cluster.controller.state().leader_epoch
     broker_epoch = cluster.controller.image.broker(2).epoch
     cluster[2].hold_metadata()
@@ -191,8 +174,8 @@ async def test_a_fetch_that_tells_of_the_old_log_counts_for_nothing(make_brokers
     await whole_again(cluster, cluster[2])
 
 
-async def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     cluster[2].disk.stall()
     cluster.nursery.start_soon(cluster[2].replicas.refetches.refetch, "t", 0)
     await trio.sleep(1)

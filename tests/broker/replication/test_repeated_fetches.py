@@ -71,10 +71,8 @@ def reads(monkeypatch):
 
 
 @pytest.fixture
-async def cluster(make_brokers):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), partitions=3)
-    await cluster.opened(partition_id=2)
+async def cluster(make_cluster):
+    cluster = await make_cluster(2, partitions=3)
     await cluster[1].produced("a")
     await cluster.caught_up()
     return cluster
@@ -125,8 +123,7 @@ CHANGES = {
 
 async def elected(cluster, *leaders):
     for leader in leaders:
-        cluster.controller.elect(leader)
-        await cluster.opened()
+        await cluster.lead(leader)
     await trio.sleep(1)
 
 

@@ -8,12 +8,10 @@ from quorate.types import EpochStart, Offset
 
 
 @pytest.fixture
-async def replicas(make_brokers):
+async def replicas(make_cluster):
     """A leader, broker 1, and its follower, with three committed records."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
-    for value in "abc":
-        await cluster[1].produced(value)
+    cluster = await make_cluster(2)
+    await cluster[1].produce_each("abc")
     await cluster.caught_up()
     await cluster.until(lambda: cluster[2].partition().high_watermark == 3)
     return cluster[1].partition(), cluster[2].partition()

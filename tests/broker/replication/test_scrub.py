@@ -7,30 +7,11 @@ from quorate.broker.replication.upkeep.scrubber import SCRUB_CHECKPOINT
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, load_offsets, store_offsets
 from quorate.simulation.world.simulated_disk import DiskOperation
-
-SCRUB = {"scrub_interval_ms": 5000}
-FIRST = "data/t-0/00000000000000000000.log"
+from tests.broker.replication.conftest import FIRST, batch_size, with_old_segments
 
 
-async def with_old_segments(make_brokers, *, values=60, **options):
-    """Brokers 1 to 3 with one topic `t`, of whose records the first are in closed segments."""
-    cluster = make_brokers(**(SCRUB | options))
-    await cluster.start()
-    cluster.controller.create()
-    cluster.controller.configure(segment_bytes=1000, index_interval_bytes=200)
-    await cluster.opened()
-    for number in range(values):
-        await cluster[1].produced(f"value {number}")
-    await cluster.caught_up()
-    return cluster
-
-
-def batch_size(broker):
-    return int.from_bytes(broker.disk.content(FIRST)[8:12], "big") + 12
-
-
-async def test_a_scrub_finds_a_flipped_bit_and_says_where_and_what_to_do(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_a_scrub_finds_a_flipped_bit_and_says_where_and_what_to_do(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     size = batch_size(cluster[2])
     cluster[2].disk.flip(FIRST, 3 * size + 70, bit=2)
     with captured_logs() as events:
@@ -46,8 +27,8 @@ async def test_a_scrub_finds_a_flipped_bit_and_says_where_and_what_to_do(make_br
     assert sorted(cluster.controller.state().isr) == [1, 2, 3]
 
 
-async def test_a_leader_serves_what_is_around_the_damage_and_refuses_the_rest(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_a_leader_serves_what_is_around_the_damage_and_refuses_the_rest(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     cluster[1].disk.flip(FIRST, 3 * batch_size(cluster[1]) + 70)
     await trio.sleep(20)
     before = await cluster[1].fetch(0)
@@ -61,11 +42,10 @@ async def test_a_leader_serves_what_is_around_the_damage_and_refuses_the_rest(ma
     assert not (await cluster[1].produced("more")).error
 
 
-async def test_a_read_that_meets_damage_has_the_segment_checked(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers, scrub_interval_ms=0)
+async def test_a_read_that_meets_damage_has_the_segment_checked(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster, scrub_interval_ms=0)
     # Nothing of it is in this one's memory.
-    cluster.controller.elect(2)
-    await cluster.opened()
+    await cluster.lead(2)
     # The length of the third batch: no walk gets past it.
     cluster[2].disk.flip(FIRST, 2 * batch_size(cluster[2]) + 8, bit=7)
     with captured_logs() as events:
@@ -77,16 +57,16 @@ async def test_a_read_that_meets_damage_has_the_segment_checked(make_brokers, au
     assert cluster[2].replicas.directories.unused_dirs == ()
 
 
-async def test_no_scrub_reads_nothing(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers, scrub_interval_ms=0)
+async def test_no_scrub_reads_nothing(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster, scrub_interval_ms=0)
     await trio.sleep(700)
     assert [each.replicas.stats.scrubbed_bytes for each in cluster.brokers.values()] == [0, 0, 0]
     assert not cluster[1].disk.exists(f"data/{SCRUB_CHECKPOINT}")
 
 
-async def test_the_rate_is_kept_and_each_segment_read_once_in_an_interval(make_brokers, autojump_clock):
+async def test_the_rate_is_kept_and_each_segment_read_once_in_an_interval(make_cluster, autojump_clock):
     cluster = await with_old_segments(
-        make_brokers, scrub_interval_ms=100_000, scrub_io_max_bytes_per_second=500
+        make_cluster, scrub_interval_ms=100_000, scrub_io_max_bytes_per_second=500
     )
     stats, held = cluster[1].replicas.stats, cluster[1].partition().log
     closed = sum(cluster[1].disk.open(f"data/t-0/{base:020}.log").size for base in held.bases())
@@ -101,25 +81,23 @@ async def test_the_rate_is_kept_and_each_segment_read_once_in_an_interval(make_b
     assert stats.scrubbed_bytes >= 2 * closed
 
 
-async def test_a_scrub_goes_on_where_a_restart_interrupted_it(make_brokers, autojump_clock):
+async def test_a_scrub_goes_on_where_a_restart_interrupted_it(make_cluster, autojump_clock):
     cluster = await with_old_segments(
-        make_brokers, values=200, scrub_interval_ms=3_600_000, scrub_io_max_bytes_per_second=500
+        make_cluster, values=200, scrub_interval_ms=3_600_000, scrub_io_max_bytes_per_second=500
     )
     held = cluster[2].partition().log
     closed = sum(cluster[2].disk.open(f"data/t-0/{base:020}.log").size for base in held.bases())
     await cluster.until(lambda: cluster[2].replicas.stats.scrubbed_bytes > closed / 2, within_s=300)
     first = cluster[2].replicas.stats.scrubbed_bytes
-    await cluster[2].stop()
-    await cluster[2].start()
-    await cluster.opened()
+    await cluster.restart(2, stop=True)
     await trio.sleep(300)
     second = cluster[2].replicas.stats.scrubbed_bytes
     # The segment that was being read is read again.
     assert closed <= first + second <= closed + 2000, (closed, first, second)
 
 
-async def test_a_checkpoint_of_the_scrub_that_makes_no_sense_is_begun_anew(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_a_checkpoint_of_the_scrub_that_makes_no_sense_is_begun_anew(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     await trio.sleep(10)
     await cluster[2].stop()
     path = f"data/{SCRUB_CHECKPOINT}"
@@ -133,8 +111,8 @@ async def test_a_checkpoint_of_the_scrub_that_makes_no_sense_is_begun_anew(make_
     assert cluster[2].replicas.stats.scrubbed_bytes > 0
 
 
-async def test_a_checkpoint_of_the_scrub_from_the_future_puts_nothing_off(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers, scrub_interval_ms=10_000)
+async def test_a_checkpoint_of_the_scrub_from_the_future_puts_nothing_off(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster, scrub_interval_ms=10_000)
     await cluster[2].stop()
     file = cluster[2].disk.open(f"data/{SCRUB_CHECKPOINT}", create=True)
     file.truncate(0)
@@ -144,8 +122,8 @@ async def test_a_checkpoint_of_the_scrub_from_the_future_puts_nothing_off(make_b
     assert cluster[2].replicas.stats.scrubbed_bytes > 0
 
 
-async def test_what_the_device_cannot_read_is_damage_of_that_replica(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_what_the_device_cannot_read_is_damage_of_that_replica(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     cluster[2].disk.fail(DiskOperation.READ, path_part=FIRST)
     with captured_logs() as events:
         await trio.sleep(10)
@@ -156,8 +134,8 @@ async def test_what_the_device_cannot_read_is_damage_of_that_replica(make_broker
     assert cluster[2].replicas.counts().damaged_replica_count == 0
 
 
-async def test_damage_met_at_a_start_takes_no_other_replica_offline(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_damage_met_at_a_start_takes_no_other_replica_offline(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     cluster.controller.create("u", number=2)
     await cluster.opened("u")
     await cluster[2].stop()
@@ -174,8 +152,8 @@ async def test_damage_met_at_a_start_takes_no_other_replica_offline(make_brokers
     assert (await cluster[2].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_a_damaged_leader_lets_another_lead_when_it_can_not_open_its_log(make_brokers, autojump_clock):
-    cluster = await with_old_segments(make_brokers)
+async def test_a_damaged_leader_lets_another_lead_when_it_can_not_open_its_log(make_cluster, autojump_clock):
+    cluster = await with_old_segments(make_cluster)
     await cluster[1].stop()
     await cluster.opened()
     file = cluster[1].disk.open(FIRST)
@@ -189,9 +167,9 @@ async def test_a_damaged_leader_lets_another_lead_when_it_can_not_open_its_log(m
 
 
 async def test_log_starts_that_contradict_the_log_are_damage_and_nothing_is_dropped(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = await with_old_segments(make_brokers)
+    cluster = await with_old_segments(make_cluster)
     await cluster[2].stop()
     before = cluster[2].disk.content(FIRST)
     await store_offsets(cluster[2].disk, f"data/{LOG_STARTS}", {("t", 0): 1000})
@@ -202,9 +180,9 @@ async def test_log_starts_that_contradict_the_log_are_damage_and_nothing_is_drop
 
 
 async def test_recovery_points_that_contradict_the_log_are_damage_and_nothing_is_cut(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = await with_old_segments(make_brokers)
+    cluster = await with_old_segments(make_cluster)
     await cluster[2].crash()
     before = cluster[2].disk.content(FIRST)
     path = f"data/{RECOVERY_POINTS}"

@@ -62,10 +62,9 @@ async def settled(cluster, *broker_ids: int) -> None:
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one delta", "in two"])
 async def test_brokers_that_run_begin_a_partition_of_a_gone_ones_number_anew(
-    at_once: bool, make_brokers, autojump_clock
+    at_once: bool, make_cluster, autojump_clock
 ) -> None:
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), partitions=2)
+    cluster = await make_cluster(2, partitions=2)
     await cluster[1].produced("kept")
     await cluster[1].produced("gone", partition_id=1)
     before = cluster[1].partition("t", 1)
@@ -82,12 +81,10 @@ async def test_brokers_that_run_begin_a_partition_of_a_gone_ones_number_anew(
 @pytest.mark.parametrize("leads", [True, False], ids=["and leads", "and follows"])
 @pytest.mark.parametrize("power", [True, False], ids=["after a power loss", "after a kill"])
 async def test_a_broker_that_was_down_during_both_has_nothing_of_the_gone_partition(
-    leads: bool, power: bool, make_brokers, autojump_clock
+    leads: bool, power: bool, make_cluster, autojump_clock
 ) -> None:
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2), partitions=2)
-    for _ in range(3):
-        await cluster[1].produced("gone", partition_id=1)
+    cluster = await make_cluster(2, partitions=2)
+    await cluster[1].produce_each(["gone"] * 3, partition_id=1)
     await cluster.until(
         lambda: cluster[2].partition("t", 1).log.end_offset == cluster[1].partition("t", 1).log.end_offset
     )
@@ -110,9 +107,8 @@ async def test_a_broker_that_was_down_during_both_has_nothing_of_the_gone_partit
     assert await cluster[2].log_bytes("t", 1) == await cluster[1].log_bytes("t", 1)
 
 
-async def test_a_partition_that_began_late_is_its_own_after_a_restart(make_brokers, autojump_clock) -> None:
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,), partitions=2)
+async def test_a_partition_that_began_late_is_its_own_after_a_restart(make_cluster, autojump_clock) -> None:
+    cluster = await make_cluster(1, partitions=2)
     regrow(cluster.controller, at_once=True)
     await settled(cluster, 1)
     await cluster[1].produced("new", partition_id=1)
@@ -128,11 +124,10 @@ async def test_a_partition_that_began_late_is_its_own_after_a_restart(make_broke
 
 
 async def test_an_empty_log_of_a_gone_partition_is_not_taken_for_the_new_ones(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ) -> None:
     """Retention had removed its records: no leader epoch in it tells it from the new one, but its start."""
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,), partitions=2)
+    cluster = await make_cluster(1, partitions=2)
     await cluster[1].produced("gone", partition_id=1)
     held = cluster[1].partition("t", 1).log
     await held.truncate_fully_and_start_at(held.end_offset)
@@ -145,12 +140,11 @@ async def test_an_empty_log_of_a_gone_partition_is_not_taken_for_the_new_ones(
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_whatever_happens_only_records_of_the_present_partition_are_read(
-    seed: int, make_brokers, autojump_clock
+    seed: int, make_cluster, autojump_clock
 ) -> None:
     """Topics shrink and grow, leaders change, brokers are killed and late with their metadata."""
     draw = random.Random(seed)
-    cluster = make_brokers(brokers=3, min_isr=1, seed=seed)
-    await cluster.with_topic(replicas=(1, 2, 3), partitions=3)
+    cluster = await make_cluster(partitions=3, min_isr=1, seed=seed)
     controller, life = cluster.controller, 0
     for step in range(25):
         broker = cluster[draw.randint(1, 3)]

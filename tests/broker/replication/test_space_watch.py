@@ -40,10 +40,9 @@ async def test_the_larger_of_both_thresholds_counts(make_brokers, autojump_clock
 
 
 async def test_a_full_directory_is_told_with_its_remedy_in_the_log_and_in_the_answer(
-    make_brokers, autojump_clock
+    make_cluster, autojump_clock
 ):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     cluster[1].disk.space_left = 10
     with captured_logs() as events:
         first = await cluster[1].produced("does not fit")
@@ -59,9 +58,8 @@ async def test_a_full_directory_is_told_with_its_remedy_in_the_log_and_in_the_an
             assert key in told
 
 
-async def test_another_failure_of_a_disk_does_not_ask_for_room(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_another_failure_of_a_disk_does_not_ask_for_room(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="t-0")
     answer = await cluster[1].produced("a")
     await cluster.until(lambda: cluster[1].errors)

@@ -116,11 +116,8 @@ async def test_a_change_that_fails_says_why_and_holds_up_nothing(make_brokers, a
     cluster[2].errors.clear()  # it has no other directory
 
 
-async def test_a_topic_deleted_and_created_again_in_one_batch_has_both_lives(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.start()
-    cluster.controller.create()
-    await cluster.opened()
+async def test_a_topic_deleted_and_created_again_in_one_batch_has_both_lives(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     cluster[2].hold_metadata()
     first = cluster.controller.topic_id()
     cluster.controller.delete()

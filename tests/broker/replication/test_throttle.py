@@ -31,15 +31,10 @@ def limit_rate(cluster, side: str, rate: int | None, *, broker: str = "") -> Non
     )
 
 
-async def backlog(make_brokers):
+async def backlog(make_cluster):
     """Broker 3 is out of the ISR of t-0, and lacks 2 MB."""
-    cluster = make_brokers(min_isr=1, **SMALL_FETCHES)
-    await cluster.start()
-    cluster.cut_off(3)
-    cluster.controller.create(isr=(1, 2))
-    await cluster.opened()
-    for _ in range(40):
-        await cluster[1].produced("x" * 50_000, acks=1)
+    cluster = await make_cluster(isr=(1, 2), min_isr=1, cut_off=(3,), **SMALL_FETCHES)
+    await cluster[1].produce_each(["x" * 50000] * 40, acks=1)
     await cluster.until(lambda: cluster[2].partition().log.end_offset == 40)
     return cluster
 
@@ -52,8 +47,8 @@ async def catches_up(cluster) -> float:
     return trio.current_time() - began
 
 
-async def test_without_a_throttle_a_replica_catches_up_at_once(make_brokers, autojump_clock) -> None:
-    cluster = await backlog(make_brokers)
+async def test_without_a_throttle_a_replica_catches_up_at_once(make_cluster, autojump_clock) -> None:
+    cluster = await backlog(make_cluster)
     assert await catches_up(cluster) < 3
 
 
@@ -62,17 +57,17 @@ async def test_without_a_throttle_a_replica_catches_up_at_once(make_brokers, aut
     [("follower", "0:3", "3"), ("follower", "*", ""), ("leader", "0:1", "1"), ("leader", "*", "")],
 )
 async def test_a_replica_that_copies_is_held_to_the_rate_by_either_side(
-    make_brokers, autojump_clock, side: str, replicas: str, broker: str
+    make_cluster, autojump_clock, side: str, replicas: str, broker: str
 ) -> None:
-    cluster = await backlog(make_brokers)
+    cluster = await backlog(make_cluster)
     limit(cluster, side, replicas, broker=broker)
     # 2 MB at 200 kB/s; a second's worth may pass at once.
     assert 8 <= await catches_up(cluster) <= 14
 
 
 @pytest.mark.bug("KAFKA-13614")
-async def test_the_throttle_of_a_leader_is_not_of_its_consumers(make_brokers, autojump_clock) -> None:
-    cluster = await backlog(make_brokers)
+async def test_the_throttle_of_a_leader_is_not_of_its_consumers(make_cluster, autojump_clock) -> None:
+    cluster = await backlog(make_cluster)
     await cluster.until(lambda: cluster[1].partition().high_watermark == 40)
     limit(cluster, "leader", "*")
     cluster.heal()
@@ -87,33 +82,29 @@ async def test_the_throttle_of_a_leader_is_not_of_its_consumers(make_brokers, au
     [("follower", "0:2,1:3", "3"), ("follower", "0:3", "2"), ("leader", "0:3", "1"), ("leader", "", "1")],
 )
 async def test_neither_what_is_not_listed_nor_another_brokers_rate_holds_anybody_back(
-    make_brokers, autojump_clock, side: str, replicas: str, broker: str
+    make_cluster, autojump_clock, side: str, replicas: str, broker: str
 ) -> None:
-    cluster = await backlog(make_brokers)
+    cluster = await backlog(make_cluster)
     limit(cluster, side, replicas, broker=broker)
     assert await catches_up(cluster) < 3
 
 
 @pytest.mark.bug("KAFKA-4313")
 @pytest.mark.parametrize("side", ["leader", "follower"])
-async def test_a_member_of_the_isr_is_never_held_back(make_brokers, autojump_clock, side: str) -> None:
-    cluster = make_brokers(**SMALL_FETCHES)
-    await cluster.start()
-    cluster.controller.create()
-    await cluster.opened()
+async def test_a_member_of_the_isr_is_never_held_back(make_cluster, autojump_clock, side: str) -> None:
+    cluster = await make_cluster(**SMALL_FETCHES)
     limit(cluster, side, "*", 1)
     began = trio.current_time()
-    for _ in range(10):
-        assert not (await cluster[1].produced("x" * 50_000)).error
+    await cluster[1].produce_each(["x" * 50000] * 10)
     assert trio.current_time() - began < 2
     assert cluster.controller.state().isr == (1, 2, 3)
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
 async def test_a_rate_that_is_raised_or_removed_counts_at_once(
-    make_brokers, autojump_clock, side: str
+    make_cluster, autojump_clock, side: str
 ) -> None:
-    cluster = await backlog(make_brokers)
+    cluster = await backlog(make_cluster)
     limit(cluster, side, "*", 1000)
     cluster.heal()
     await trio.sleep(20)

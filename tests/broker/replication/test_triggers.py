@@ -8,16 +8,16 @@ import trio.testing
 from quorate.broker.replication.foundation.purgatory import Purgatory, Waiter
 from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, ProduceItem
 from quorate.broker.replication.serving.plain_fetch import ParkedFetch
+from tests.broker.replication.conftest import Answer, batch
 
 LONG_MS = 20_000
 """Less than the lag time, so that nothing but the trigger ends a wait."""
 
 
 @pytest.fixture
-async def leader(make_brokers):
+async def leader(make_cluster):
     """A leader whose follower, broker 2, is heard only where a test fetches in its name."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2)
     await cluster.caught_up()
     cluster.cut_off(2)
     await trio.testing.wait_all_tasks_blocked()
@@ -26,23 +26,6 @@ async def leader(make_brokers):
 
 async def follower_fetches(leader, offset, *, max_wait_ms=0):
     return await leader.fetch(offset, replica_id=2, last_fetched_epoch=-1, max_wait_ms=max_wait_ms)
-
-
-class Answer:
-    """What a fetch in a task of its own was answered, and when."""
-
-    def __init__(self, nursery, fetch):
-        self.result = None
-        self._fetch = fetch
-        nursery.start_soon(self._run)
-
-    async def _run(self):
-        self.result = await self._fetch()
-
-    async def is_there(self):
-        """Whether it is, when all that follows from now has happened and no time has passed."""
-        await trio.testing.wait_all_tasks_blocked()
-        return self.result is not None
 
 
 async def test_a_high_watermark_that_moves_completes_the_fetch_of_a_consumer(leader, nursery, autojump_clock):
@@ -88,10 +71,10 @@ async def test_the_fetch_of_a_follower_completes_a_produce_with_acks_all(leader,
     [(-1, (0,), True), (-1, (0, 9), True), (1, (0,), False), (0, (0,), False), (-1, (9,), False)],
 )
 async def test_a_produce_waits_for_acks_all_where_anything_was_appended(
-    leader, produced_batch, autojump_clock, acks, partitions, waits
+    leader, autojump_clock, acks, partitions, waits
 ):
     """There is no partition 9."""
-    items = [ProduceItem("t", each, produced_batch("a")) for each in partitions]
+    items = [ProduceItem("t", each, batch("a")) for each in partitions]
     pending = leader.replicas.produces.append(items, acks=acks, timeout_ms=LONG_MS)
     assert pending.done == (not waits)
     if waits:
@@ -99,10 +82,9 @@ async def test_a_produce_waits_for_acks_all_where_anything_was_appended(
     assert [result.error == 0 for result in pending.results()] == [each == 0 for each in partitions]
 
 
-async def test_a_follower_learns_the_high_watermark_with_the_next_answer(make_brokers, autojump_clock):
+async def test_a_follower_learns_the_high_watermark_with_the_next_answer(make_cluster, autojump_clock):
     """Only the leader moves it. A follower that leads next has it then."""
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+    cluster = await make_cluster(2)
     await cluster[1].produced("a")
     await cluster.until(lambda: cluster[2].partition().high_watermark == 1)
     cluster.cut_off(2)
@@ -113,9 +95,8 @@ async def test_a_follower_learns_the_high_watermark_with_the_next_answer(make_br
     await cluster.until(lambda: cluster[2].partition().high_watermark == 2)
 
 
-async def test_an_isr_that_shrinks_moves_the_high_watermark(make_brokers, nursery, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_an_isr_that_shrinks_moves_the_high_watermark(make_cluster, nursery, autojump_clock):
+    cluster = await make_cluster(2)
     await cluster.caught_up()
     cluster.cut_off(2)
     pending = cluster[1].produce("a", timeout_ms=LONG_MS)
@@ -137,9 +118,8 @@ async def test_the_log_end_of_a_follower_moves_the_high_watermark(leader, autoju
     assert partition.high_watermark == 2
 
 
-async def test_the_log_end_of_a_leader_alone_moves_the_high_watermark(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_the_log_end_of_a_leader_alone_moves_the_high_watermark(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     pending = cluster[1].produce("a", timeout_ms=LONG_MS)
     assert (pending.done, cluster[1].partition().high_watermark) == (True, 1)
 
@@ -177,10 +157,9 @@ async def test_ten_thousand_waiters_take_one_step_of_one_task_for_each_deadline(
 
 @pytest.mark.long
 async def test_ten_thousand_parked_fetches_take_no_step_until_their_partition_changes(
-    make_brokers, nursery, autojump_clock
+    make_cluster, nursery, autojump_clock
 ):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+    cluster = await make_cluster(1)
     manager, told = cluster[1].manager, []
     request = FetchOptions(items=[FetchItem("t", 0, 0, 1 << 20)], max_wait_ms=300_000)
     for _ in range(10_000):

@@ -1,5 +1,3 @@
-import random
-
 import pytest
 import trio
 from captured_logs import captured_logs
@@ -17,9 +15,8 @@ from quorate.runtime.disk import write_file_atomically
 from quorate.simulation.world.simulated_disk import DiskOperation
 
 
-async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump_clock):
-    cluster = make_brokers(min_isr=3, log_flush_offset_checkpoint_interval_ms=1000)
-    await cluster.with_topic()
+async def test_a_follower_replicates_while_its_disk_syncs(make_cluster, autojump_clock):
+    cluster = await make_cluster(min_isr=3, log_flush_offset_checkpoint_interval_ms=1000)
     await cluster[1].produced("a")
     cluster[2].disk.stall()
     await trio.sleep(2)
@@ -31,18 +28,16 @@ async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump
     await cluster.caught_up()
 
 
-async def test_a_follower_keeps_no_copy_in_memory(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_a_follower_keeps_no_copy_in_memory(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     await cluster[1].produced("a")
     await cluster.caught_up()
     assert cluster[1].partition().log.read_tail(0, 1 << 20)
     assert cluster[2].partition().log.read_tail(0, 1 << 20) is None
 
 
-async def test_a_role_changes_while_the_disk_syncs(make_brokers, autojump_clock):
-    cluster = make_brokers(log_flush_offset_checkpoint_interval_ms=1000)
-    await cluster.with_topic()
+async def test_a_role_changes_while_the_disk_syncs(make_cluster, autojump_clock):
+    cluster = await make_cluster(log_flush_offset_checkpoint_interval_ms=1000)
     await cluster[1].produced("a")
     cluster[2].disk.stall()
     await trio.sleep(2)
@@ -52,9 +47,8 @@ async def test_a_role_changes_while_the_disk_syncs(make_brokers, autojump_clock)
     cluster[2].disk.release()
 
 
-async def test_a_producer_snapshot_never_passes_what_is_durable(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_producer_snapshot_never_passes_what_is_durable(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, log_flush_offset_checkpoint_interval_ms=1000)
     await cluster[1].produced("a", producer=(7, 0, 0))
     cluster[1].disk.stall()
     await trio.sleep(2)
@@ -65,9 +59,8 @@ async def test_a_producer_snapshot_never_passes_what_is_durable(make_brokers, au
     assert snapshots == [f"{1:020}.producers"]
 
 
-async def test_a_log_that_is_flushed_is_left_alone_until_it_changes(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_log_that_is_flushed_is_left_alone_until_it_changes(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, log_flush_offset_checkpoint_interval_ms=1000)
     log, flushes = cluster[1].partition().log, []
     flush = log.flush
 
@@ -87,20 +80,19 @@ async def test_a_log_that_is_flushed_is_left_alone_until_it_changes(make_brokers
     assert len(flushes) >= 5 and set(flushes[2:]) == {3}, "a producer may expire"
 
 
-async def test_a_recovery_point_is_never_written_above_a_cut_under_way(make_brokers, autojump_clock):
+async def test_a_recovery_point_is_never_written_above_a_cut_under_way(make_cluster, autojump_clock):
     """A flush has raised it in memory, a cut below begins, and the checkpoint is written in between."""
-    cluster = make_brokers(brokers=3, min_isr=1, log_flush_offset_checkpoint_interval_ms=100_000_000)
-    await cluster.with_topic(replicas=(1, 2))
-    for value in "abc":
-        await cluster[1].produced(value)
+    cluster = await make_cluster(
+        replicas=(1, 2), min_isr=1, log_flush_offset_checkpoint_interval_ms=100000000
+    )
+    await cluster[1].produce_each("abc")
     await cluster.caught_up(1, 2)
     cluster.cut_off(1)
     for value in "def":
         cluster[1].produce(value, acks=1)
     cut, logs, disk = cluster[1].partition(), cluster[1].manager._logs, cluster[1].disk
     await cut.log.flush()
-    cluster.controller.elect(2, isr=(2,))
-    await cluster.opened()
+    await cluster.lead(2, isr=(2,))
     disk.stall()
     cluster.heal()
     await cluster.until(lambda: cut.lock.locked())
@@ -110,15 +102,12 @@ async def test_a_recovery_point_is_never_written_above_a_cut_under_way(make_brok
     await cluster.until(lambda: cut.log.end_offset == 3)
     await trio.sleep(1)
     assert load_offsets(disk, f"data/{RECOVERY_POINTS}")["t", 0] <= 3
-    await cluster[1].crash()
-    await cluster[1].start()
-    await cluster.opened()
+    await cluster.restart(1)
     assert not cluster[1].errors
 
 
-async def test_producers_that_fell_silent_are_forgotten(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1, producer_id_expiration_ms=600_000)
-    await cluster.with_topic(replicas=(1,))
+async def test_producers_that_fell_silent_are_forgotten(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, producer_id_expiration_ms=600000)
     await cluster[1].produced("a", producer=(7, 0, 0))
     await trio.sleep(300)
     assert len(cluster[1].partition().producers.producers) == 1
@@ -127,9 +116,8 @@ async def test_producers_that_fell_silent_are_forgotten(make_brokers, autojump_c
 
 
 @pytest.mark.bug("KAFKA-10778")
-async def test_after_a_failed_write_nothing_is_appended_and_the_broker_stops(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_after_a_failed_write_nothing_is_appended_and_the_broker_stops(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     await cluster[1].produced("a")
     held = cluster[1].partition()
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="t-0/")
@@ -144,12 +132,8 @@ async def test_after_a_failed_write_nothing_is_appended_and_the_broker_stops(mak
     assert not (await cluster[2].produced("b")).error
 
 
-async def test_a_failed_folder_takes_only_its_own_partitions_offline(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster[1].start(log_dirs=("one", "two"))
-    cluster.controller.create(replicas=(1,), partitions=4)
-    for each in range(4):
-        await cluster.opened(partition_id=each)
+async def test_a_failed_folder_takes_only_its_own_partitions_offline(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, log_dirs=("one", "two"), partitions=4)
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="one/")
     errors = [cluster[1].produce("a", partition_id=each).results()[0].error for each in range(4)]
     errors = [cluster[1].produce("a", partition_id=each).results()[0].error for each in range(4)]
@@ -159,18 +143,16 @@ async def test_a_failed_folder_takes_only_its_own_partitions_offline(make_broker
     assert not cluster[1].errors
 
 
-async def test_a_failed_flush_takes_the_folder_offline(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_failed_flush_takes_the_folder_offline(make_cluster, autojump_clock):
+    cluster = await make_cluster(1, log_flush_offset_checkpoint_interval_ms=1000)
     await cluster[1].produced("a")
     cluster[1].disk.fail(DiskOperation.SYNC, path_part=".log")
     await trio.sleep(2)
     assert cluster[1].errors.pop()
 
 
-async def test_a_failed_read_takes_the_folder_offline(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_a_failed_read_takes_the_folder_offline(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     cluster.controller.configure(max_message_bytes=3_000_000)
     await cluster[1].produced("x" * 2_000_000)
     cluster[1].disk.fail(DiskOperation.READ, path_part=".log", times=9)
@@ -179,9 +161,8 @@ async def test_a_failed_read_takes_the_folder_offline(make_brokers, autojump_clo
     assert cluster[1].errors.pop()
 
 
-async def test_a_followers_failed_append_takes_its_folder_offline(make_brokers, autojump_clock):
-    cluster = make_brokers()
-    await cluster.with_topic()
+async def test_a_followers_failed_append_takes_its_folder_offline(make_cluster, autojump_clock):
+    cluster = await make_cluster()
     cluster[2].disk.fail(DiskOperation.APPEND, path_part="t-0/")
     assert not (await cluster[1].produced("a", acks=1)).error
     await trio.sleep(1)
@@ -190,12 +171,10 @@ async def test_a_followers_failed_append_takes_its_folder_offline(make_brokers, 
     assert not (await cluster[1].produced("b")).error
 
 
-async def test_retention_removes_what_is_old_and_a_followers_log_start_follows(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=2, min_isr=1, log_retention_check_interval_ms=60_000)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_retention_removes_what_is_old_and_a_followers_log_start_follows(make_cluster, autojump_clock):
+    cluster = await make_cluster(2, log_retention_check_interval_ms=60000)
     cluster.controller.configure(segment_bytes=300, retention_bytes=600)
-    for _ in range(10):
-        await cluster[1].produced("x" * 200)
+    await cluster[1].produce_each(["x" * 200] * 10)
     await cluster.caught_up()
     await trio.sleep(61)
     start = cluster[1].partition().log.log_start_offset
@@ -204,26 +183,21 @@ async def test_retention_removes_what_is_old_and_a_followers_log_start_follows(m
     assert (await cluster[1].fetch(0)).error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_power_loss_after_a_flush_loses_nothing_of_what_was_flushed(make_brokers, autojump_clock):
+async def test_power_loss_after_a_flush_loses_nothing_of_what_was_flushed(make_cluster, autojump_clock):
     for seed in range(10):
-        cluster = make_brokers(brokers=1, min_isr=1, seed=seed, log_flush_offset_checkpoint_interval_ms=1000)
-        cluster.random = random.Random(seed)
-        await cluster.with_topic(replicas=(1,))
+        cluster = await make_cluster(1, seed=seed, log_flush_offset_checkpoint_interval_ms=1000)
         await cluster[1].produced("a", producer=(7, 0, 0))
         await trio.sleep(2)
         await cluster[1].produced("b", producer=(7, 0, 1))
-        await cluster[1].crash(power=True)
-        await cluster[1].start()
-        await cluster.opened()
+        await cluster.restart(1, power=True)
         assert (await cluster[1].consumed())[0] == "a"
         assert (await cluster[1].produced("a", producer=(7, 0, 0))).duplicate
         await cluster[1].crash()
 
 
 @pytest.mark.parametrize("garbage", [b"\xff\x00garbage", b"0\n2\nt 0 5\n", b""])
-async def test_garbage_for_high_watermarks_is_as_good_as_no_file(make_brokers, autojump_clock, garbage):
-    cluster = make_brokers(brokers=2, min_isr=1)
-    await cluster.with_topic(replicas=(1, 2))
+async def test_garbage_for_high_watermarks_is_as_good_as_no_file(make_cluster, autojump_clock, garbage):
+    cluster = await make_cluster(2)
     await cluster[1].produced("a", "b", "c")
     await trio.sleep(20)
     await cluster[2].stop()
@@ -238,9 +212,8 @@ async def test_garbage_for_high_watermarks_is_as_good_as_no_file(make_brokers, a
     assert load_offsets(cluster[2].disk, f"data/{HIGH_WATERMARKS}") == {("t", 0): 3}
 
 
-async def test_high_watermarks_of_a_newer_version_are_left_as_they_are(make_brokers, autojump_clock):
-    cluster = make_brokers(brokers=1, min_isr=1)
-    await cluster.with_topic(replicas=(1,))
+async def test_high_watermarks_of_a_newer_version_are_left_as_they_are(make_cluster, autojump_clock):
+    cluster = await make_cluster(1)
     await cluster[1].stop()
     await write_file_atomically(cluster[1].disk, f"data/{HIGH_WATERMARKS}", b"1\n0\n")
     with pytest.raises(UnreadableCheckpointError, match="a newer quorate wrote it"):
