@@ -56,7 +56,7 @@ from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.broker.wire.kafka_server import WireServer
 from quorate.error_code import ErrorCode
-from quorate.log.batches.batch import read_batches
+from quorate.log.batches.batch import read_batches, read_header
 from quorate.log.batches.records import build_batch, records_of
 from quorate.runtime.network import Address, NetworkError
 from quorate.simulation.world.simulated_network import SimulatedNetwork
@@ -80,6 +80,11 @@ def batch(*values, producer=(-1, -1, -1), timestamp_ms=1000, control=False):
         producer_epoch=producer[1],
         base_sequence=producer[2],
     )
+
+
+def header(producer_id, epoch, sequence, count=1):
+    """The header of a produced batch."""
+    return read_header(batch(*["v"] * count, producer=(producer_id, epoch, sequence)))
 
 
 @contextmanager

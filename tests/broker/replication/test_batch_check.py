@@ -251,7 +251,7 @@ async def test_no_batch_holds_the_event_loop(codec, kind):
     await within_gap(check(), what=f"a batch ({kind}, {codec.name})")
 
 
-async def test_what_is_unpacked_counts_before_it_is_there_and_waits_for_room(nursery):
+async def test_unpacked_records_count_before_they_are_there_and_wait_for_room(nursery):
     memory = MemoryBudget(16 << 20)
     held = []
 

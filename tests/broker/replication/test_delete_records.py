@@ -127,7 +127,7 @@ async def test_offsets_that_cannot_be_meant_are_refused(make_cluster, autojump_c
     assert (await cluster[1].produced("i")).base_offset == 8
 
 
-async def test_what_is_not_committed_cannot_be_deleted(make_cluster, autojump_clock):
+async def test_records_that_are_not_committed_cannot_be_deleted(make_cluster, autojump_clock):
     cluster = await filled(make_cluster)
     cluster.cut_off(2)
     cluster.cut_off(3)

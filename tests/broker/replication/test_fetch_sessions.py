@@ -7,69 +7,10 @@ import trio
 
 from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, SessionRef
 from quorate.broker.replication.serving.fetch_sessions import FetchSessionError, FetchSessions
-from quorate.broker.replication.serving.plain_fetch import ParkedFetch
 from quorate.error_code import ErrorCode
-from quorate.log.batches.batch import read_batches
-from quorate.log.batches.records import records_of
 from quorate.runtime.entropy import Entropy
 from tests.broker.replication.conftest import Answer
-
-
-class SessionClient:
-    """A consumer that fetches in a session and keeps what it was told."""
-
-    def __init__(self, broker, *, with_ids=False, **options):
-        """`options`: more of `FetchOptions`."""
-        self.broker = broker
-        self.with_ids = with_ids
-        self.options = options
-        self.session_id = self.epoch = 0
-        self.known = {}
-        """(topic, partition) to (high watermark, log start), as the last answers said."""
-        self.values = {}
-
-    async def fetch(self, *items, forget=(), max_wait_ms=0, max_bytes=1 << 20, epoch=None, session_id=None):
-        """Return the answer's partitions by key."""
-        ref = SessionRef(
-            session_id=self.session_id if session_id is None else session_id,
-            epoch=self.epoch if epoch is None else epoch,
-            with_ids=self.with_ids,
-        )
-        named = [FetchItem(topic, number, offset, 1 << 20, *more) for topic, number, offset, *more in items]
-        options = FetchOptions(items=named, max_wait_ms=max_wait_ms, max_bytes=max_bytes, **self.options)
-        manager = self.broker.manager
-        session = await manager.replicas.session_fetches.enter(ref, options, list(forget))
-        assert session is not None, "there was no room for a session"
-        if not len(session):
-            self.session_id = self.epoch = 0
-            return {}
-        if not self.epoch:
-            self.session_id, self.epoch = session.session_id, 0
-        self.epoch += 1
-        begun = await manager.replicas.session_fetches.begin(session, options)
-        results = await begun.results() if isinstance(begun, ParkedFetch) else begun
-        for each in results:
-            key = (each.topic, each.partition_id)
-            self.known[key] = (each.high_watermark, each.log_start_offset)
-            self.values.setdefault(key, {}).update(records_by_offset(each))
-        return {(each.topic, each.partition_id): each for each in results}
-
-    def position(self, number):
-        """Return the offset after all that was read of a partition of `t`."""
-        return max(self.values.get(("t", number), ()), default=-1) + 1
-
-
-def records_by_offset(result):
-    return {
-        record.offset: record.value.decode()
-        for piece in result.records
-        for each in read_batches(piece)
-        for record in records_of(each)
-    }
-
-
-def values_of(result):
-    return list(records_by_offset(result).values())
+from tests.broker.replication.session_client import SessionClient, values_of
 
 
 def looked_at(monkeypatch, broker, *, partitions):
@@ -279,7 +220,7 @@ async def test_a_session_without_partitions_ends(make_cluster, autojump_clock):
     assert (len(sessions), sessions.partitions) == (0, 0)
 
 
-async def test_what_a_session_let_go_of_is_not_observed_any_more(make_cluster, autojump_clock):
+async def test_a_partition_that_a_session_let_go_of_is_not_observed_any_more(make_cluster, autojump_clock):
     cluster = await make_cluster(1, partitions=1)
     client = SessionClient(cluster[1])
     for _ in range(3):
@@ -467,7 +408,7 @@ async def test_a_follower_has_one_session(autojump_clock):
     assert (len(sessions), sessions.partitions, first.epoch) == (2, 5, -1)
 
 
-async def test_what_an_overtaken_request_named_is_not_counted_wrongly(autojump_clock):
+async def test_a_partition_that_an_overtaken_request_named_is_not_counted_wrongly(autojump_clock):
     sessions = sessions_of(10)
     session = begin(sessions, 2)
     session.name(FetchItem("t", 7, 0, 1))

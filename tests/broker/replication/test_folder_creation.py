@@ -100,7 +100,7 @@ async def test_a_folder_of_others_with_the_name_of_a_partitions_is_not_emptied(
     assert disk.list(f"d/{folder}") == sorted([name, SEGMENT])
 
 
-async def test_who_creates_folders_at_once_shares_the_syncs_of_the_directory(
+async def test_folders_that_are_created_at_once_share_the_syncs_of_the_directory(
     autojump_clock: object,
 ) -> None:
     disk = SimulatedDisk(sync_delay=0.01)

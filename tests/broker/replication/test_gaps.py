@@ -48,6 +48,14 @@ from quorate.simulation.world.simulated_runtime import InlineCompute
 pytestmark = pytest.mark.real_time
 
 PRODUCERS = 100_000
+RULES = ProduceRules(
+    max_message_bytes=1 << 20,
+    codec=None,
+    log_append_time=False,
+    before_max_ms=1 << 60,
+    after_max_ms=1 << 60,
+    keys_needed=False,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +84,7 @@ async def partition_of(folder: Path, state: PartitionState) -> PartitionReplica:
         partition_id=0,
         log=log,
         min_isr=1,
-        rules=cast(Any, None),
+        rules=RULES,
     )
     made.apply(state)
     return made
@@ -158,19 +166,14 @@ async def test_the_state_of_many_producers_is_saved_loaded_and_expires_in_slices
     assert (gone, loaded.producers) == (PRODUCERS, {})
 
 
+def produce_service(writable: Callable[[object, int], PartitionReplica]) -> ProduceService:
+    checker = BatchChecker(InlineCompute(), lambda: 1, uncompressed_max_bytes=1 << 20)
+    return ProduceService(writable, Purgatory(), checker, ReplicationStats())
+
+
 async def test_a_produce_to_many_partitions_appends_in_slices(tmp_path: Path) -> None:
     partition = await partition_of(tmp_path, led_by(1)._replace(replicas=(1,), isr=(1,)))
-    partition.rules = ProduceRules(
-        max_message_bytes=1 << 20,
-        codec=None,
-        log_append_time=False,
-        before_max_ms=1 << 60,
-        after_max_ms=1 << 60,
-        keys_needed=False,
-    )
-    stats = ReplicationStats()
-    checker = BatchChecker(InlineCompute(), lambda: 1, uncompressed_max_bytes=1 << 20)
-    service = ProduceService(lambda topic, number: partition, Purgatory(), checker, stats)
+    service = produce_service(lambda topic, number: partition)
     batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"x"])
     items = [ProduceItem("t", number, batch) for number in range(10_000)]
     pending = await within_gap(
@@ -185,15 +188,6 @@ async def test_a_leader_deposed_between_two_appends_of_a_produce_acknowledges_no
     """What waits for an append is there with the append: a deposed leader takes it back."""
     first = await partition_of(tmp_path / "1", led_by(1))
     second = await partition_of(tmp_path / "2", led_by(1))
-    for each in (first, second):
-        each.rules = ProduceRules(
-            max_message_bytes=1 << 20,
-            codec=None,
-            log_append_time=False,
-            before_max_ms=1 << 60,
-            after_max_ms=1 << 60,
-            keys_needed=False,
-        )
     looks: list[int] = []
 
     def writable(topic: object, number: int) -> PartitionReplica:
@@ -204,8 +198,7 @@ async def test_a_leader_deposed_between_two_appends_of_a_produce_acknowledges_no
             first.apply(led_by(2)._replace(leader_epoch=2, partition_epoch=1))
         return (first, second)[number]
 
-    checker = BatchChecker(InlineCompute(), lambda: 1, uncompressed_max_bytes=1 << 20)
-    service = ProduceService(writable, Purgatory(), checker, ReplicationStats())
+    service = produce_service(writable)
     batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"x"])
     items = [ProduceItem("t", number, batch) for number in range(2)]
     pending = await service.produce(items, acks=-1, timeout_ms=1000, zstd=True, memory=MemoryBudget(1 << 20))

@@ -131,7 +131,7 @@ async def test_a_torn_append_of_a_killed_broker_is_cut_and_it_leads(make_cluster
     assert await cluster[1].consumed() == VALUES
 
 
-async def test_what_a_power_loss_cut_is_cut(make_cluster, autojump_clock):
+async def test_records_that_a_power_loss_took_are_cut(make_cluster, autojump_clock):
     """The broker proves nothing then; if nobody else is left it leads with what it has, and says so."""
     cluster = await filled(make_cluster, 1)
     await cluster[1].manager._parts.storage.upkeep.flush_all()

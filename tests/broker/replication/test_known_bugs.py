@@ -13,50 +13,24 @@ from quorate.broker.apis import fetch as fetch_api
 from quorate.broker.replication.following import taking_in
 from quorate.broker.replication.following.fetcher import LeaderFetcher
 from quorate.broker.replication.foundation.errors import ReplicaFailedError
-from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, SessionRef
 from quorate.broker.replication.producing.producer_state import ProducerState
-from quorate.broker.replication.serving.plain_fetch import ParkedFetch
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.codecs.fetch_codec import decode_fetch_response_steps
 from quorate.broker.wire.exchanges import ConnectionContext, RequestContext
 from quorate.broker.wire.request_codec import encode_response
 from quorate.error_code import ErrorCode
-from quorate.log.batches.batch import read_header
 from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import write_file_atomically
 from quorate.runtime.slices import at_once
 from quorate.simulation.world.simulated_disk import DiskOperation
-from tests.broker.replication.conftest import Answer, refused_with
+from tests.broker.replication.conftest import Answer, header, refused_with
+from tests.broker.replication.session_client import SessionClient
 
 CLEAN = "data/.kafka_cleanshutdown"
 
 
 # Sessions and fetches
-
-
-class Consumer:
-    """It fetches in a session, by topic ids."""
-
-    def __init__(self, broker, *, current_leader_epoch=-1, **fields):
-        self.broker = broker
-        self.current_leader_epoch = current_leader_epoch
-        self.fields = fields
-        self.session_id = self.epoch = 0
-
-    async def fetch(self, *items, forget=(), max_wait_ms=0):
-        ref = SessionRef(session_id=self.session_id, epoch=self.epoch, with_ids=True)
-        named = [
-            FetchItem(topic, number, offset, 1 << 20, self.current_leader_epoch)
-            for topic, number, offset in items
-        ]
-        options = FetchOptions(items=named, max_wait_ms=max_wait_ms, **self.fields)
-        session = await self.broker.replicas.session_fetches.enter(ref, options, list(forget))
-        assert session is not None
-        self.session_id, self.epoch = session.session_id, self.epoch + 1
-        begun = await self.broker.replicas.session_fetches.begin(session, options)
-        found = await begun.results() if isinstance(begun, ParkedFetch) else begun
-        return {each.topic: each for each in found}
 
 
 @pytest.mark.bug("KAFKA-13111")
@@ -65,28 +39,28 @@ async def test_a_topic_id_that_is_not_known_yet_disturbs_no_other_partition_of_a
 ):
     cluster = await make_cluster(1)
     known = cluster.controller.image.topic("t").topic_id
-    consumer = Consumer(cluster[1])
+    consumer = SessionClient(cluster[1], with_ids=True)
     await consumer.fetch((known, 0, 0))
     cluster[1].hold_metadata()
     cluster.controller.create("later", replicas=(1,), number=2)
     later = cluster.controller.image.topic("later").topic_id
     session_id = consumer.session_id
     told = await consumer.fetch((later, 0, 0))
-    assert {topic: each.error for topic, each in told.items()} == {later: ErrorCode.UNKNOWN_TOPIC_ID}
+    assert {key: each.error for key, each in told.items()} == {(later, 0): ErrorCode.UNKNOWN_TOPIC_ID}
     await cluster[1].produced("a")
     told = await consumer.fetch()
-    assert (told[known].size > 0, told[later].error) == (True, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert (told[known, 0].size > 0, told[later, 0].error) == (True, ErrorCode.UNKNOWN_TOPIC_ID)
     cluster[1].release_metadata()
     await cluster.opened("later")
     await cluster[1].produced("b", name="later")
     told = await consumer.fetch((known, 0, 1))
-    assert (told[later].error, told[later].size > 0) == (ErrorCode.NONE, True)
+    assert (told[later, 0].error, told[later, 0].size > 0) == (ErrorCode.NONE, True)
     cluster.controller.delete("later")
     await trio.sleep(1)
     await cluster[1].produced("c")
     told = await consumer.fetch()
-    assert told[later].error is ErrorCode.UNKNOWN_TOPIC_ID
-    assert told[known].size > 0
+    assert told[later, 0].error is ErrorCode.UNKNOWN_TOPIC_ID
+    assert told[known, 0].size > 0
     assert consumer.session_id == session_id
 
 
@@ -96,21 +70,19 @@ async def test_each_fetch_of_a_session_is_checked_against_the_leader_epoch_that_
 ):
     cluster = await make_cluster(2)
     topic = cluster.controller.image.topic("t").topic_id
-    consumer = Consumer(cluster[1], current_leader_epoch=0)
-    assert (await consumer.fetch((topic, 0, 0)))[topic].error is ErrorCode.NONE
+    consumer = SessionClient(cluster[1], with_ids=True)
+    assert (await consumer.fetch((topic, 0, 0, 0)))[topic, 0].error is ErrorCode.NONE
     assert await consumer.fetch() == {}
     parked = Answer(nursery, lambda: consumer.fetch(max_wait_ms=60_000))
     assert not await parked.is_there()
     cluster.controller.elect(1)
     await cluster.until(lambda: parked.result is not None, within_s=1)
-    assert parked.result[topic].error is ErrorCode.FENCED_LEADER_EPOCH
+    assert parked.result[topic, 0].error is ErrorCode.FENCED_LEADER_EPOCH
     for _ in range(2):
-        assert (await consumer.fetch())[topic].error is ErrorCode.FENCED_LEADER_EPOCH
-    consumer.current_leader_epoch = 2
-    assert (await consumer.fetch((topic, 0, 0)))[topic].error is ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert (await consumer.fetch())[topic].error is ErrorCode.UNKNOWN_LEADER_EPOCH
-    consumer.current_leader_epoch = 1
-    assert (await consumer.fetch((topic, 0, 0)))[topic].error is ErrorCode.NONE
+        assert (await consumer.fetch())[topic, 0].error is ErrorCode.FENCED_LEADER_EPOCH
+    assert (await consumer.fetch((topic, 0, 0, 2)))[topic, 0].error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert (await consumer.fetch())[topic, 0].error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert (await consumer.fetch((topic, 0, 0, 1)))[topic, 0].error is ErrorCode.NONE
 
 
 @pytest.mark.bug("KAFKA-6946")
@@ -168,11 +140,11 @@ async def test_a_hint_to_the_closest_replica_is_in_every_answer_of_a_session_and
     await cluster[1].produced("a")
     await cluster.caught_up()
     topic = cluster.controller.image.topic("t").topic_id
-    consumer = Consumer(cluster[1], any_replica=True, rack_id="b", listener="PLAINTEXT")
+    consumer = SessionClient(cluster[1], with_ids=True, any_replica=True, rack_id="b", listener="PLAINTEXT")
     began = trio.current_time()
     for items in (((topic, 0, 1),), (), ()):
         told = await consumer.fetch(*items, max_wait_ms=10_000)
-        assert told[topic].preferred_read_replica == 2
+        assert told[topic, 0].preferred_read_replica == 2
     assert trio.current_time() == began
 
 
@@ -488,28 +460,14 @@ async def test_segments_below_the_log_start_go_though_the_policy_is_to_compact_a
 # Producers
 
 
-def header(sequence, *, epoch=0, count=1):
-    return read_header(
-        build_batch(
-            base_offset=0,
-            epoch=0,
-            timestamp_ms=5,
-            values=[b"v"] * count,
-            producer_id=7,
-            producer_epoch=epoch,
-            base_sequence=sequence,
-        )
-    )
-
-
 @pytest.mark.bug("redpanda PR 22687")
 def test_a_producer_that_is_not_known_any_more_or_raises_its_epoch_goes_on():
     state = ProducerState(now_ms=lambda: 1000)
-    assert state.check(header(7)) is None, "its state has expired"
-    state.record(header(7), 0)
+    assert state.check(header(7, 0, 7)) is None, "its state has expired"
+    state.record(header(7, 0, 7), 0)
     with refused_with(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        state.check(header(5, epoch=1))
-    assert state.check(header(0, epoch=1)) is None
+        state.check(header(7, 1, 5))
+    assert state.check(header(7, 1, 0)) is None
 
 
 @pytest.mark.bug("redpanda PR 3077")

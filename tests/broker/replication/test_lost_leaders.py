@@ -27,7 +27,7 @@ async def test_a_leader_that_is_lost_again_is_lost_anew(autojump_clock) -> None:
     assert list(leaders.recent()) == [1]
 
 
-async def test_who_waits_goes_on_when_the_leader_is_found_and_when_patience_ends(autojump_clock) -> None:
+async def test_a_wait_ends_when_the_leader_is_found_and_when_patience_ends(autojump_clock) -> None:
     leaders = LostLeaders()
     began = trio.current_time()
     await leaders.wait_found(1)

@@ -11,10 +11,9 @@ from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.producing.producer_snapshot import decode_steps, encode_steps
 from quorate.broker.replication.producing.producer_state import ProducerState, sequence_after
 from quorate.error_code import ErrorCode
-from quorate.log.batches.batch import read_header
-from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import write_file_atomically
 from quorate.runtime.slices import at_once
+from tests.broker.replication.conftest import header
 
 LAST = 2**31 - 1
 
@@ -25,20 +24,6 @@ def encode(state: ProducerState) -> bytes:
 
 def decode_into(state: ProducerState, data: bytes) -> None:
     at_once(decode_steps(state, data))
-
-
-def header(producer_id, epoch, sequence, count=1):
-    return read_header(
-        build_batch(
-            base_offset=0,
-            epoch=0,
-            timestamp_ms=5,
-            values=[b"v"] * count,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=sequence,
-        )
-    )
 
 
 def state_of():

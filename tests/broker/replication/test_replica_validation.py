@@ -63,7 +63,7 @@ def a_role_of_another_epoch(replica):
         (a_role_of_another_epoch, "the role is of another leader epoch"),
     ],
 )
-async def test_what_is_out_of_order_in_any_replica_is_found(replicas, autojump_clock, fault, problem):
+async def test_a_disorder_in_any_replica_is_found(replicas, autojump_clock, fault, problem):
     for each in replicas:
         each.validate()
         fault(each)
@@ -111,7 +111,7 @@ def epoch_that_began_past_the_end(leader):
         (epoch_that_began_past_the_end, "epoch start <= log end"),
     ],
 )
-async def test_what_is_out_of_order_in_a_leaders_state_is_found(replicas, autojump_clock, fault, problem):
+async def test_a_disorder_in_a_leaders_state_is_found(replicas, autojump_clock, fault, problem):
     leader, _ = replicas
     fault(leader.role)
     with pytest.raises(InvariantError, match=problem):

@@ -122,7 +122,7 @@ async def test_a_checkpoint_of_the_scrub_from_the_future_puts_nothing_off(make_c
     assert cluster[2].replicas.stats.scrubbed_bytes > 0
 
 
-async def test_what_the_device_cannot_read_is_damage_of_that_replica(make_cluster, autojump_clock):
+async def test_a_segment_that_the_device_cannot_read_is_damage_of_that_replica(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster)
     cluster[2].disk.fail(DiskOperation.READ, path_part=FIRST)
     with captured_logs() as events:

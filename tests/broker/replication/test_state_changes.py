@@ -131,7 +131,9 @@ async def test_a_topic_deleted_and_created_again_in_one_batch_has_both_lives(mak
     assert cluster[2].manager.intake.changes.pending == 0
 
 
-async def test_what_is_received_and_not_begun_is_the_backlog_with_its_age(make_brokers, autojump_clock):
+async def test_records_that_were_received_and_not_begun_are_the_backlog_with_its_age(
+    make_brokers, autojump_clock
+):
     cluster = make_brokers()
     await cluster.start()
     # More than a pass of the event loop takes on.

@@ -128,7 +128,9 @@ def test_a_topics_list_names_replicas_by_partition_and_broker(replicas: str, lis
     bound=st.integers(1, 10_000),
     steps=st.lists(st.tuples(st.floats(0, 3), st.integers(0, 5000)), max_size=60),
 )
-def test_who_asks_before_each_read_copies_no_more_than_the_rate_and_one_burst(bound: int, steps) -> None:
+def test_a_copy_that_asks_before_each_read_takes_no_more_than_the_rate_and_one_burst(
+    bound: int, steps
+) -> None:
     quota = ReplicationQuota()
     quota.bound = bound
     now, copied, largest = 0.0, 0, 0

@@ -371,7 +371,9 @@ async def test_an_answer_is_no_larger_than_the_window_of_the_quota(nodes: Nodes)
 
 
 @pytest.mark.bug("redpanda PR 18218")
-async def test_who_has_waited_as_told_waits_no_more_and_who_has_not_waits_the_rest(nodes: Nodes) -> None:
+async def test_a_client_that_has_waited_as_told_waits_no_more_and_one_that_has_not_waits_the_rest(
+    nodes: Nodes,
+) -> None:
     async with nodes.client(1) as client:
         await create(client)
         for _ in range(14):

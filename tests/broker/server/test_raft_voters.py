@@ -14,7 +14,7 @@ from quorate.runtime.entropy import parse_uuid
 from quorate.types import ReplicaKey
 from tests.broker.server.conftest import MakeNodes, Nodes
 
-STRANGER = UUID(int=99)
+UNKNOWN = UUID(int=99)
 
 
 def listener(nodes: Any, node: int, name: str = "CONTROLLER") -> dict[str, object]:
@@ -135,17 +135,17 @@ async def test_an_invalid_change_of_voters_is_refused_with_kafkas_code_and_chang
     async with nodes.client(1) as client:
         own = directory_of(nodes, 1)
         refused = [
-            (await add(client, 4, STRANGER, listeners=here, cluster_id="other"), "inconsistent_cluster_id"),
-            (await add(client, 4, STRANGER, listeners=[]), "invalid_request"),
-            (await add(client, 4, STRANGER, listeners=[listener(nodes, 1, "SSL")]), "invalid_request"),
+            (await add(client, 4, UNKNOWN, listeners=here, cluster_id="other"), "inconsistent_cluster_id"),
+            (await add(client, 4, UNKNOWN, listeners=[]), "invalid_request"),
+            (await add(client, 4, UNKNOWN, listeners=[listener(nodes, 1, "SSL")]), "invalid_request"),
             (await add(client, 4, None, listeners=here), "invalid_request"),
-            (await add(client, -1, STRANGER, listeners=here), "invalid_request"),
-            (await add(client, 1, STRANGER, listeners=here), "duplicate_voter"),
+            (await add(client, -1, UNKNOWN, listeners=here), "invalid_request"),
+            (await add(client, 1, UNKNOWN, listeners=here), "duplicate_voter"),
             (
-                await add(client, 4, STRANGER, listeners=here, timeout=timedelta(milliseconds=100)),
+                await add(client, 4, UNKNOWN, listeners=here, timeout=timedelta(milliseconds=100)),
                 "request_timed_out",
             ),
-            (await remove(client, 1, STRANGER), "voter_not_found"),
+            (await remove(client, 1, UNKNOWN), "voter_not_found"),
             (await remove(client, 4, own), "voter_not_found"),
             (await remove(client, 1, None), "invalid_request"),
             (await remove(client, 1, own, cluster_id="other"), "inconsistent_cluster_id"),
@@ -177,7 +177,7 @@ async def test_an_invalid_change_of_voters_is_refused_with_kafkas_code_and_chang
 async def test_a_static_set_can_not_be_changed_and_the_answer_says_what_to_do_first(
     client: WireClient,
 ) -> None:
-    answer = await remove(client, 1, STRANGER)
+    answer = await remove(client, 1, UNKNOWN)
     assert answer.error_code is ErrorCode.unsupported_version
     assert "kraft.version 1" in answer.error_message
 
