@@ -400,7 +400,7 @@ def _services(
             doubtful=lookups.is_controller_silent,
             tells_high_watermarks=config.reads_from_closest_replica,
         ),
-        deletions=DeletionService(lookups.deletable, purgatory, base.log_starts),
+        deletions=DeletionService(lookups.deletable, purgatory, base.log_starts, base.failures),
         queries=LogQueries(
             lookups,
             base.failures,

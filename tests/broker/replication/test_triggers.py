@@ -82,6 +82,14 @@ async def test_a_produce_waits_for_acks_all_where_anything_was_appended(
     assert [result.error == 0 for result in pending.results()] == [each == 0 for each in partitions]
 
 
+async def test_a_produce_whose_time_is_up_leaves_nothing_at_its_partition(leader, autojump_clock):
+    """It would be kept until the high watermark moves, with its results."""
+    pending = [leader.produce("a", timeout_ms=100) for _ in range(3)]
+    await trio.sleep(1)
+    assert [each.done for each in pending] == [True] * 3
+    assert not leader.partition().watchers._produces
+
+
 async def test_a_follower_learns_the_high_watermark_with_the_next_answer(make_cluster, autojump_clock):
     """Only the leader moves it. A follower that leads next has it then."""
     cluster = await make_cluster(2)

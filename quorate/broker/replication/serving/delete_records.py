@@ -3,93 +3,71 @@ for the followers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
 from quorate.broker.replication.foundation import (
     DeleteRecordsItem,
     DeleteRecordsResult,
-    ParkedBatch,
+    Failures,
     PartitionError,
     Purgatory,
     TopicRef,
-    Waiter,
 )
-from quorate.broker.replication.replica import LogStarts, PartitionReplica
+from quorate.broker.replication.replica import LogFailed, LogStarts, PartitionReplica
+from quorate.broker.replication.serving.parked_results import ParkedResults
 from quorate.error_code import ErrorCode
+from quorate.log import LogFailedError
 from quorate.present import present
-from quorate.runtime import Slices
+from quorate.runtime import DiskError, Slices
 from quorate.types import Offset
 
+TO_HIGH_WATERMARK: Final = -1
+"""The offset of a DeleteRecords that deletes everything that is committed."""
+
 Deletable: TypeAlias = Callable[[TopicRef, int], PartitionReplica]
-"""Return the replica. Raises `PartitionError` for a partition that is not hosted here, or whose records may
-not be deleted."""
+"""Return the replica. Raises `PartitionError` unless this broker leads the partition and its records may be
+deleted."""
 
 
-class ParkedDeletions(Waiter):
-    """`done` when every partition's low watermark is where the request wants it, or time is up. One result
-    per item, in order."""
+class ParkedDeletions(ParkedResults[DeleteRecordsResult]):
+    """A DeleteRecords request that waits until the low watermark of each partition is high enough."""
 
-    __slots__ = ("_begun", "_results", "_waiting")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._begun = False
-        self._results: list[DeleteRecordsResult] = []
-        self._waiting: dict[int, PartitionReplica] = {}
-        """Index of the result, and the partition whose low watermark it waits for."""
+    __slots__ = ()
 
     def refuse(self, item: DeleteRecordsItem, error: PartitionError) -> None:
-        self._results.append(
-            DeleteRecordsResult(topic=item.topic, partition_id=item.partition_id, error=error.code)
-        )
+        """Add the result of an item that is refused."""
+        self.add(DeleteRecordsResult(topic=item.topic, partition_id=item.partition_id, error=error.code))
 
     def expect(self, item: DeleteRecordsItem, partition: PartitionReplica, offset: Offset) -> None:
-        """Wait until the low watermark reaches `offset`. Called in one stretch with the deletion."""
-        index = len(self._results)
-        self._results.append(DeleteRecordsResult(topic=item.topic, partition_id=item.partition_id))
-        self._waiting[index] = partition
-        partition.watchers.expect_deletion(
-            ParkedBatch(offset, lambda error: self._settle(index, partition, error))
-        )
+        """Add a result that waits until the low watermark reaches `offset`. Call it in the same step of the
+        event loop as the deletion."""
+        self.add(DeleteRecordsResult(topic=item.topic, partition_id=item.partition_id))
+        partition.watchers.expect_deletion(self._park(partition, offset))
 
-    def begin(self) -> None:
-        """Begin to wait. Every expectation was added."""
-        self._begun = True
-        if not self._waiting:
-            self.complete()
+    def _settled(
+        self, result: DeleteRecordsResult, partition: PartitionReplica, error: ErrorCode
+    ) -> DeleteRecordsResult:
+        if error is not ErrorCode.NONE:
+            return replace(result, error=error)
+        low_watermark = present(partition.low_watermark(), "the low watermark of a leader")
+        return replace(result, low_watermark=low_watermark)
 
-    def _settle(self, index: int, partition: PartitionReplica, error: ErrorCode) -> None:
-        if self._waiting.pop(index, None) is None:
-            return
-        result = self._results[index]
-        if error is ErrorCode.NONE:
-            low_watermark = present(partition.low_watermark(), "the low watermark of a leader")
-            self._results[index] = replace(result, low_watermark=low_watermark)
-        else:
-            self._results[index] = replace(result, error=error)
-        if self._begun and not self._waiting:
-            self.complete()
-
-    def expire(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for index in waiting:
-            self._results[index] = replace(self._results[index], error=ErrorCode.REQUEST_TIMED_OUT)
-        self.complete()
-
-    def results(self) -> list[DeleteRecordsResult]:
-        """Return the results, final once `done`."""
-        return self._results
+    def _expired(self, result: DeleteRecordsResult, partition: PartitionReplica) -> DeleteRecordsResult:
+        return replace(result, error=ErrorCode.REQUEST_TIMED_OUT)
 
 
 class DeletionService:
     """Deletes records of partitions that this broker leads."""
 
-    def __init__(self, deletable: Deletable, purgatory: Purgatory, log_starts: LogStarts) -> None:
+    def __init__(
+        self, deletable: Deletable, purgatory: Purgatory, log_starts: LogStarts, failures: Failures
+    ) -> None:
         self._deletable = deletable
         self._purgatory = purgatory
         self._log_starts = log_starts
+        self._failures = failures
 
     async def delete(self, items: Sequence[DeleteRecordsItem], *, timeout_ms: int) -> ParkedDeletions:
         """Delete, and return when this broker has done it; the followers have when the result is `done`. What
@@ -101,7 +79,7 @@ class DeletionService:
         for item in items:
             try:
                 partition = self._deletable(item.topic, item.partition_id)
-                wanted = partition.delete_records(item.offset)
+                wanted = self._raise_log_start(partition, item.offset)
             except PartitionError as error:
                 pending.refuse(item, error)
             else:
@@ -116,6 +94,26 @@ class DeletionService:
         if not pending.done:
             self._purgatory.hold(pending, deadline)
         return pending
+
+    def _raise_log_start(self, partition: PartitionReplica, offset: Offset) -> Offset:
+        """Raise the log start to `offset`, or to the high watermark (-1), and return it. It is durable later
+        (`PartitionReplica.low_watermark`). Below the log start nothing happens. Raises `PartitionError`."""
+        wanted = partition.high_watermark if offset == TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= partition.high_watermark:
+            raise PartitionError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{partition}: records can be deleted up to the high watermark {partition.high_watermark} "
+                f"(-1), and not up to {offset}",
+            )
+        try:
+            raised = partition.log.raise_log_start(wanted)
+        except (DiskError, LogFailedError) as error:
+            self._failures.report(LogFailed(partition, error))
+            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, partition.failure or str(error)) from error
+        if raised:
+            # Consumers below are told now, and followers where the log starts.
+            partition.watchers.changed()
+        return wanted
 
 
 def _is_durable(partition: PartitionReplica) -> bool:
