@@ -367,7 +367,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _isr(
         "a follower with a longer log of an older epoch is not cut",
-        "replication/replica/partition_replica.py",
+        "replication/serving/partition_fetch.py",
         "if found.epoch < item.last_fetched_epoch or found.end_offset < item.fetch_offset:",
         "if found.epoch < item.last_fetched_epoch:",
         "KIP-279",
@@ -375,7 +375,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _isr(
         "no follower's log diverges",
-        "replication/replica/partition_replica.py",
+        "replication/serving/partition_fetch.py",
         "if found.epoch < item.last_fetched_epoch or found.end_offset < item.fetch_offset:",
         "if False:",
         "KAFKA-6361",

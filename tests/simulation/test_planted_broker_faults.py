@@ -16,8 +16,9 @@ from planted import Plant, shown_by_a_seed
 from quorate.broker.controller.operations.directories import Belongings
 from quorate.broker.groups.shards import Shards
 from quorate.broker.replication.producing.producer_state import ProducerState
-from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable
 from quorate.broker.replication.replica.roles import IsrProposal, IsrState, LeaderState
+from quorate.broker.replication.serving import partition_reader
+from quorate.broker.replication.serving.partition_fetch import Readable, readable
 from quorate.broker.replication.storage import proofs, startup_scan
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.runtime.disk import read_file
@@ -63,13 +64,11 @@ def a_leader_commits_while_others_are_eligible(patch: pytest.MonkeyPatch) -> Non
 
 
 def a_consumer_reads_up_to_the_log_end(patch: pytest.MonkeyPatch) -> None:
-    honest = PartitionReplica.readable
+    def wrong(partition, item, **options):
+        found = readable(partition, item, **options)
+        return Readable(int(partition.log.end_offset), found.diverging)
 
-    def readable(self, item, **options):
-        found = honest(self, item, **options)
-        return Readable(int(self.log.end_offset), found.diverging)
-
-    patch.setattr(PartitionReplica, "readable", readable)
+    patch.setattr(partition_reader, "readable", wrong)
 
 
 def a_repeated_batch_is_appended_again(patch: pytest.MonkeyPatch) -> None:
@@ -77,9 +76,7 @@ def a_repeated_batch_is_appended_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_append_is_acknowledged_by_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        LeaderState, "high_watermark", lambda self, *, log_end_offset, min_isr, rule: log_end_offset
-    )
+    patch.setattr(LeaderState, "high_watermark", lambda self, *, log_end_offset, min_isr, now: log_end_offset)
 
 
 def a_vote_of_the_quorum_is_not_stored(patch: pytest.MonkeyPatch) -> None:

@@ -74,10 +74,10 @@ The life of a fetch
 -------------------
 1. A follower fetches in a session. `FetchSessions` finds it, and the request changes it: only what differs
    from the last request is named. A consumer may fetch without one (`FetchService`).
-2. A follower's position is taken in first (`PartitionReplica.follower_fetched`), so that the answer has the
-   newest high watermark. It may propose that the follower joins the ISR.
-3. `PartitionReplica.readable` says what may be read: up to the log end for a follower, up to the high
-   watermark for a consumer, nothing if the follower's log departs from this one. `PartitionReader` reads.
+2. A follower's position is taken in first (`take_in_fetch`), so that the answer has the newest high
+   watermark. It may propose that the follower joins the ISR.
+3. `readable` returns the range that may be read: up to the log end for a follower, up to the high watermark
+   for a consumer, nothing if the follower's log departs from this one. `PartitionReader` reads.
 4. If that is too little, the fetch waits. The `Watchers` of its partitions complete it, or the `Purgatory`
    does at its deadline. Then it is read again.
 5. The follower takes the answer in (`following`): it appends, or cuts its log to where it departs. Its next
@@ -122,7 +122,6 @@ from quorate.broker.replication.foundation import (
     AllDirectoriesFailedError,
     DeleteRecordsItem,
     DeleteRecordsResult,
-    DescribedProducer,
     DuplicateReplicaError,
     FetchItem,
     FetchOptions,
@@ -144,7 +143,6 @@ __all__ = [
     "AllDirectoriesFailedError",
     "DeleteRecordsItem",
     "DeleteRecordsResult",
-    "DescribedProducer",
     "DuplicateReplicaError",
     "FetchItem",
     "FetchOptions",

@@ -18,6 +18,8 @@ from quorate.broker.replication.following.taking_in import (
 )
 from quorate.broker.replication.foundation.errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.foundation.requests import FetchItem
+from quorate.broker.replication.serving import incremental_fetch
+from quorate.broker.replication.serving.partition_fetch import take_in_fetch
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import decode_entity, response_type
 from quorate.broker.wire.request_codec import encode_response
@@ -154,10 +156,13 @@ async def test_an_empty_answer_leaves_the_last_fetched_epoch(make_cluster, autoj
     await cluster[1].produced("a")
     await cluster.caught_up()
     leader, asked = cluster[1].partition(), []
-    noted = leader.follower_fetched
-    monkeypatch.setattr(
-        leader, "follower_fetched", lambda item, **fields: (asked.append(item), noted(item, **fields))
-    )
+
+    def noted(partition, item, **fields):
+        if partition is leader:
+            asked.append(item)
+        take_in_fetch(partition, item, **fields)
+
+    monkeypatch.setattr(incremental_fetch, "take_in_fetch", noted)
     # The session's fetches say nothing of a partition that is idle, and were answered with nothing for it.
     await trio.sleep(3)
     assert not asked
@@ -176,7 +181,7 @@ async def test_the_offset_of_a_follower_that_diverges_counts_for_nothing(make_cl
     leader = cluster[1].partition()
     before = leader.leading.remotes[2].log_end_offset
     item = FetchItem("t", 0, 3, 1 << 20, 1, last_fetched_epoch=0)
-    leader.follower_fetched(item, replica_id=2, replica_epoch=-1)
+    take_in_fetch(leader, item, replica_id=2, replica_epoch=-1)
     assert leader.leading.remotes[2].log_end_offset == before
     assert leader.high_watermark == 2
     answer = await cluster[1].fetch(3, replica_id=2, last_fetched_epoch=0, max_wait_ms=500)

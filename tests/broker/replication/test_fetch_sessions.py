@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, SessionRef
+from quorate.broker.replication.serving import partition_fetch, partition_reader
 from quorate.broker.replication.serving.fetch_sessions import FetchSessionError, FetchSessions
 from quorate.error_code import ErrorCode
 from quorate.runtime.entropy import Entropy
@@ -13,18 +14,16 @@ from tests.broker.replication.conftest import Answer
 from tests.broker.replication.session_client import SessionClient, values_of
 
 
-def looked_at(monkeypatch, broker, *, partitions):
-    """Partitions that the leader looks at from now on, in order."""
+def looked_at(monkeypatch, broker):
+    """The partitions of a leader that it looks at from now on, in order."""
     looks = []
-    for number in range(partitions):
-        held = broker.partition(partition_id=number)
-        readable = held.readable
 
-        def noted(item, *, readable=readable, number=number, **options):
-            looks.append(number)
-            return readable(item, **options)
+    def noted(partition, item, **options):
+        if partition.broker_id == broker.id:
+            looks.append(partition.partition_id)
+        return partition_fetch.readable(partition, item, **options)
 
-        monkeypatch.setattr(held, "readable", noted)
+    monkeypatch.setattr(partition_reader, "readable", noted)
     return looks
 
 
@@ -33,7 +32,7 @@ async def test_idle_partitions_of_a_follower_cost_its_leader_nothing(
 ):
     cluster = await make_cluster(2, partitions=50)
     await trio.sleep(3)
-    looks = looked_at(monkeypatch, cluster[1], partitions=50)
+    looks = looked_at(monkeypatch, cluster[1])
     for number in range(5):
         await cluster[1].produced(f"{number}", partition_id=7)
         await trio.sleep(1)

@@ -8,6 +8,7 @@ from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.rpc import AlterPartitionResponse, AlterPartitionResult
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.foundation.requests import FetchItem
+from quorate.broker.replication.serving.partition_fetch import take_in_fetch
 from quorate.error_code import ErrorCode
 from quorate.runtime.network import NetworkError
 from tests.broker.replication.conftest import Answer
@@ -44,10 +45,10 @@ async def test_a_follower_below_the_leader_epochs_start_does_not_join_the_isr(ma
     # As if its own high watermark had been far behind when it took over.
     leader.log.high_watermark = 10
     item = FetchItem("t", 0, 12, 1 << 20, leader.leader_epoch, last_fetched_epoch=0)
-    leader.follower_fetched(item, replica_id=3, replica_epoch=-1)
+    take_in_fetch(leader, item, replica_id=3, replica_epoch=-1)
     assert leader.leading.isr.pending is None
     item = FetchItem("t", 0, 20, 1 << 20, leader.leader_epoch, last_fetched_epoch=0)
-    leader.follower_fetched(item, replica_id=3, replica_epoch=-1)
+    take_in_fetch(leader, item, replica_id=3, replica_epoch=-1)
     assert leader.leading.isr.pending.isr == (2, 3)
 
 
@@ -136,7 +137,10 @@ async def test_an_answer_older_than_the_metadata_changes_nothing(make_cluster, a
     held = cluster[1].partition()
     proposal = held.leading._propose((1, 2))
     cluster.controller.change(isr=(1, 2, 3))
-    held.granted(proposal, isr=(1,), elr=(), partition_epoch=1, recovery=proposal.recovery)
+    result = AlterPartitionResult(
+        topic_id=held.topic_id, partition_id=0, isr=(1,), partition_epoch=1, leader_epoch=held.leader_epoch
+    )
+    held.granted(proposal, result)
     assert held.leading.isr.committed == (1, 2, 3)
 
 
@@ -260,9 +264,9 @@ async def test_a_fetch_of_an_earlier_incarnation_is_not_believed(make_cluster, a
     cluster.network.block("b2", "b1")
     cluster[1].produce("a", acks=1)
     item = FetchItem("t", 0, 1, 1 << 20, leader.leader_epoch)
-    leader.follower_fetched(item, replica_id=2, replica_epoch=epoch - 1)
+    take_in_fetch(leader, item, replica_id=2, replica_epoch=epoch - 1)
     assert remote.log_end_offset == 0
-    leader.follower_fetched(item, replica_id=2, replica_epoch=epoch)
+    take_in_fetch(leader, item, replica_id=2, replica_epoch=epoch)
     assert remote.log_end_offset == 1
 
 

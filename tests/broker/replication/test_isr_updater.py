@@ -23,7 +23,7 @@ class Proposed:
     def is_pending(self, proposal: object) -> bool:
         return self.pending
 
-    def granted(self, proposal: object, **_: object) -> None:
+    def granted(self, proposal: object, result: object) -> None:
         self.pending = False
 
 

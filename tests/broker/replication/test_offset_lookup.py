@@ -79,7 +79,7 @@ async def test_the_search_goes_on_behind_a_batch_that_only_seems_to_have_it(brok
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
 async def test_a_search_by_time_finds_nothing_that_was_deleted(broker, codec):
     append(broker, batch(range(10), codec=codec))
-    assert broker.partition().delete_records(Offset(5)) == 5
+    assert (await broker.deleted(Offset(5))).low_watermark == 5
     assert await ask(broker, 2) == (5, 5)
 
 
@@ -87,7 +87,7 @@ async def test_a_search_by_time_finds_nothing_that_was_deleted(broker, codec):
 async def test_a_search_by_time_in_a_partition_without_records_finds_none(broker):
     assert await ask(broker, 2) == (-1, -1)
     append(broker, batch(range(10)))
-    assert broker.partition().delete_records(Offset(-1)) == 10
+    assert (await broker.deleted(Offset(-1))).low_watermark == 10
     assert [await ask(broker, at) for at in (0, 2, 100)] == [(-1, -1)] * 3
 
 

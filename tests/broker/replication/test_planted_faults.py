@@ -9,8 +9,9 @@ import trio
 from quorate.broker.replication.following import taking_in
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.replica.isr_updater import IsrUpdater
-from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable
 from quorate.broker.replication.replica.roles import IsrState, LeaderState
+from quorate.broker.replication.serving import partition_reader
+from quorate.broker.replication.serving.partition_fetch import Readable, readable
 from quorate.error_code import ErrorCode
 from quorate.types import Offset
 
@@ -198,13 +199,11 @@ def duplicates_are_appended(patch):
 
 
 def consumers_read_to_the_end(patch):
-    readable = PartitionReplica.readable
+    def wrong(partition, item, **options):
+        found = readable(partition, item, **options)
+        return Readable(int(partition.log.end_offset), found.diverging)
 
-    def wrong(self, item, **options):
-        found = readable(self, item, **options)
-        return Readable(int(self.log.end_offset), found.diverging)
-
-    patch.setattr(PartitionReplica, "readable", wrong)
+    patch.setattr(partition_reader, "readable", wrong)
 
 
 def too_few_are_enough(patch):
@@ -214,8 +213,8 @@ def too_few_are_enough(patch):
 def the_start_of_the_epoch_is_not_looked_at(patch):
     init = LeaderState.__init__
 
-    def wrong(self, broker_id, state, *, epoch_start_offset, now):
-        init(self, broker_id, state, epoch_start_offset=0, now=now)
+    def wrong(self, broker_id, state, **values):
+        init(self, broker_id, state, **(values | {"epoch_start_offset": 0}))
 
     patch.setattr(LeaderState, "__init__", wrong)
 

@@ -44,7 +44,7 @@ async def test_a_leader_or_follower_is_fetched_anew_and_the_old_log_is_kept(
     await whole_again(cluster, broker)
     assert [f"data/{each}" for each in damaged_folders(broker)] == [path]
     assert broker.disk.content(f"{path}/{FIRST.rpartition('/')[2]}") == bad
-    assert [each.path for each in broker.replicas.damage.set_aside()] == [path]
+    assert [each.path for each in broker.replicas.directories.folders.damaged_folders()] == [path]
     leader = cluster[cluster.controller.state().leader]
     assert len(await leader.consumed()) == 60
     # It is no replica, and stays there.

@@ -5,12 +5,7 @@ from captured_logs import captured_logs
 from quorate.broker.metadata.metadata_records import NO_LEADER, PartitionChange
 from quorate.broker.replication.foundation.errors import AllDirectoriesFailedError
 from quorate.error_code import ErrorCode
-from quorate.log.checkpoints import (
-    HIGH_WATERMARKS,
-    RECOVERY_POINTS,
-    UnreadableCheckpointError,
-    load_offsets,
-)
+from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, UnreadableCheckpointError, load_offsets
 from quorate.runtime.disk import write_file_atomically
 from quorate.simulation.world.simulated_disk import DiskOperation
 

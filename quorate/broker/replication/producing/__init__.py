@@ -6,22 +6,12 @@ from quorate.broker.replication.producing.batch_check import (
     ProduceRules,
     read_unchecked,
 )
-from quorate.broker.replication.producing.producer_snapshot import (
-    load,
-    store,
-    take,
-)
-from quorate.broker.replication.producing.producer_state import (
-    NO_PRODUCER,
-    KeptBatch,
-    ProducerState,
-)
+from quorate.broker.replication.producing.producer_snapshot import load, store, take
+from quorate.broker.replication.producing.producer_state import ProducerState
 
 __all__ = [
-    "NO_PRODUCER",
     "BatchChecker",
     "CheckedBatches",
-    "KeptBatch",
     "ProduceRules",
     "ProducerState",
     "load",

@@ -90,23 +90,14 @@ class LivedTime:
 class ProducerState:
     """The producers of one partition. `end_offset`: the log up to there (exclusive) is in it."""
 
-    __slots__ = ("_before", "_now_ms", "_on_duplicate", "duplicates", "end_offset", "producers")
+    __slots__ = ("_before", "_now_ms", "end_offset", "producers")
 
-    def __init__(
-        self,
-        end_offset: int = 0,
-        *,
-        now_ms: Callable[[], int] = monotonic_ms,
-        on_duplicate: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, end_offset: int = 0, *, now_ms: Callable[[], int] = monotonic_ms) -> None:
         self.end_offset = end_offset
         self.producers: dict[int, Producer] = {}
-        self.duplicates = 0
-        """Batches recognised as sent before, since this was made."""
         self._now_ms = LivedTime(now_ms).now_ms
         self._before: dict[int, FrozenProducer | None] | None = None
         """The former state of producers that changed while the state is read in pieces."""
-        self._on_duplicate = on_duplicate
 
     def check(self, header: BatchHeader) -> KeptBatch | None:
         """Return None if the leader may append this batch, or the kept batch that it repeats, whose offsets
@@ -131,9 +122,6 @@ class ProducerState:
         last = sequence_after(first, header.last_offset_delta)
         for kept in producer.batches:
             if kept.first_sequence == first and kept.last_sequence == last:
-                self.duplicates += 1
-                if self._on_duplicate is not None:
-                    self._on_duplicate()
                 return kept
         expected = sequence_after(producer.last.last_sequence, 1)
         if first != expected:

@@ -60,13 +60,7 @@ def settle_isr(partition: PartitionReplica, proposal: IsrProposal, result: Alter
             leader_epoch=result.leader_epoch,
             partition_epoch=result.partition_epoch,
         )
-        partition.granted(
-            proposal,
-            isr=result.isr,
-            elr=result.eligible_leader_replicas,
-            partition_epoch=result.partition_epoch,
-            recovery=result.leader_recovery_state,
-        )
+        partition.granted(proposal, result)
         return True
     log.warning(
         "an ISR change was refused", partition=str(partition), isr=list(proposal.isr), error=result.error.name

@@ -1,49 +1,37 @@
 """One replica of one partition: its log, its role, and the high watermark.
 
-Everything that changes state is a plain call and so happens at once; whoever waits is told after the change.
-What needs the disk to finish a cut holds `lock`, and role changes wait for it; a flush holds `upkeep`, for
-which nobody waits but a cut.
+A change of its state is a plain call, so it happens in one step of the event loop, and the requests that
+wait are completed after it. A cut of the log holds `lock` until the disk has finished it, and role changes
+wait for that. A flush holds `upkeep`, for which only a cut waits.
+
+The fetches of followers and consumers are in `serving.partition_fetch`, DeleteRecords in
+`serving.delete_records`, and the appends and cuts of a follower in `following.taking_in`.
 """
 
 import enum
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Protocol
 
 import trio
 
-from quorate.broker.metadata import NO_LEADER, LeaderRecoveryState, PartitionState
+from quorate.broker.controller.rpc import AlterPartitionResult
+from quorate.broker.metadata import NO_LEADER, PartitionState
 from quorate.broker.replication.foundation import (
     CurrentMetadata,
     Failure,
     Failures,
-    FetchItem,
     PartitionError,
     ReplicationStats,
     Watchers,
 )
-from quorate.broker.replication.producing import (
-    NO_PRODUCER,
-    CheckedBatches,
-    KeptBatch,
-    ProducerState,
-    ProduceRules,
-    load,
-)
+from quorate.broker.replication.producing import CheckedBatches, ProducerState, ProduceRules, load
 from quorate.broker.replication.replica.replica_parts import CompactionGate, KnownDamage, Mirror
-from quorate.broker.replication.replica.roles import (
-    FetchClock,
-    FollowerState,
-    IsrProposal,
-    LagRule,
-    LeaderState,
-)
+from quorate.broker.replication.replica.roles import FollowerState, IsrProposal, LeaderState
 from quorate.error_code import ErrorCode
 from quorate.invariant import invariant, ordered
 from quorate.log import DamagedLogError, Log, LogFailedError
-from quorate.log.batches import BatchHeader
 from quorate.present import present
 from quorate.runtime import Disk, DiskError, get_logger
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
@@ -53,6 +41,8 @@ log = get_logger(__name__)
 
 
 class RoleChange(enum.Enum):
+    """The outcome of a committed state for a replica's role."""
+
     NONE = "none"
     """The state is older than the known one, or the same."""
     ISR = "isr"
@@ -64,6 +54,8 @@ class RoleChange(enum.Enum):
 
 @value(frozen=True, slots=True)
 class AppendedBatches:
+    """The place of appended batches in the log."""
+
     base_offset: Offset
     end_offset: Offset
     """The exclusive end. acks=all waits until the high watermark is there."""
@@ -71,18 +63,6 @@ class AppendedBatches:
     append_time_ms: int = -1
     """The broker's time in the records; a duplicate has its first append's. -1: the records have their
     own."""
-
-
-TO_HIGH_WATERMARK: Final = -1
-"""The offset of a DeleteRecords that deletes everything that is committed."""
-
-
-@value(frozen=True, slots=True)
-class Readable:
-    """The range of a fetch: from its offset up to `end_offset`, or `diverging` and no records."""
-
-    end_offset: Offset
-    diverging: tuple[Epoch, Offset] | None = None
 
 
 class IsrProposals(Protocol):
@@ -123,7 +103,7 @@ class ReplicaContext:
 
 
 class PartitionReplica:
-    """`log.high_watermark` is the high watermark."""
+    """The state of a replica, and what changes it: committed states, appends as leader, and its disk."""
 
     def __init__(
         self,
@@ -153,21 +133,20 @@ class PartitionReplica:
         """Held by writers beside the batches (flushes, producer snapshots, retention), and while their files
         are deleted. Taken before `lock`."""
         self.compaction = CompactionGate()
-        """Compaction takes neither lock, as a pass may take hours. Whoever changes what a pass reads closes
-        this before it takes `upkeep`."""
+        """Compaction takes neither lock, as a pass may take hours. A change of what a pass reads closes this
+        first, before it takes `upkeep`."""
         self.role: LeaderState | FollowerState | None = None
         self.state: PartitionState | None = None
         """The last committed state that was taken in."""
         self.failure: str | None = None
         """The reason why the log can't be used any more."""
         self.damage = KnownDamage()
-        """Which of its records can't be read as they were written. The rest is served."""
+        """The records that can't be read as they were written. The rest is served."""
         self.producers = ProducerState()
         self.mirror: Mirror | None = None
         """The future replica in another directory, while it has everything. Dropped before a cut."""
         self.stats = context.stats
         self._context = context
-        self._eligible = context.metadata.eligible(topic_id, partition_id)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition_id}"
@@ -195,42 +174,41 @@ class PartitionReplica:
     async def load_producers(self) -> None:
         """Load the producers from the snapshot and the log. Nothing may be appended meanwhile. Raises
         `DiskError`."""
-        state = ProducerState(on_duplicate=self._count_duplicate)
+        state = ProducerState()
         await load(self._context.disk, self.log.folder, self.log, state)
         self.producers = state
-
-    def _count_duplicate(self) -> None:
-        self.stats.duplicate_batches += 1
 
     # Roles
 
     def apply(self, state: PartitionState) -> RoleChange:
         """Apply a committed state. Never called while `lock` is held."""
-        now = trio.current_time()
         known = self.state
         if known is not None and state.partition_epoch < known.partition_epoch:
             return RoleChange.NONE
         self.state = state
-        if known is not None and state.leader_epoch == known.leader_epoch:
-            if self.role is None:
-                return RoleChange.NONE
-            if isinstance(self.role, FollowerState):
-                if not self.role.update(self.broker_id, state):
-                    return RoleChange.NONE
-                if not self.role.in_isr:
-                    self.watchers.changed()  # consumers that wait here go back to the leader
-                return RoleChange.ISR
-            before = self.role.isr.committed
-            if not self.role.update(state, now=now):
-                return RoleChange.NONE
-            self._count_isr_change(before, state.isr)
-            # A member that left no longer holds the high watermark back.
-            self.advance_high_watermark()
-            self.settle_deletions()
-            self.watchers.isr_changed()
-            self._propose_recovered()
-            return RoleChange.ISR
-        return self._begin_epoch(state, now)
+        if known is None or state.leader_epoch != known.leader_epoch:
+            return self._begin_epoch(state, trio.current_time())
+        if isinstance(self.role, FollowerState):
+            updated = self._update_follower(self.role, state)
+        else:
+            updated = self.role is not None and self._update_leader(self.role, state)
+        return RoleChange.ISR if updated else RoleChange.NONE
+
+    def _update_follower(self, role: FollowerState, state: PartitionState) -> bool:
+        if not role.update(self.broker_id, state):
+            return False
+        if not role.in_isr:
+            self.watchers.changed()  # consumers that wait here go back to the leader
+        return True
+
+    def _update_leader(self, role: LeaderState, state: PartitionState) -> bool:
+        before = role.isr.committed
+        if not role.update(state, now=trio.current_time()):
+            return False
+        self._isr_committed(before, state.isr)
+        self.watchers.isr_changed()
+        self.propose(role.propose_recovered())
+        return True
 
     def _begin_epoch(self, state: PartitionState, now: float) -> RoleChange:
         was_leading = self.leading is not None
@@ -240,7 +218,14 @@ class PartitionReplica:
             self.log.start_epoch(state.leader_epoch)
             if self.mirror is not None:
                 self.mirror.start_epoch(state.leader_epoch)
-            self.role = LeaderState(self.broker_id, state, epoch_start_offset=self.log.end_offset, now=now)
+            self.role = LeaderState(
+                self.broker_id,
+                state,
+                epoch_start_offset=self.log.end_offset,
+                now=now,
+                lag_s=self._context.lag_s,
+                eligible=self._context.metadata.eligible(self.topic_id, self.partition_id),
+            )
             change = RoleChange.LEADER
         elif state.leader != NO_LEADER:
             self.role = FollowerState(self.broker_id, state)
@@ -250,11 +235,11 @@ class PartitionReplica:
         if was_leading and change is not RoleChange.LEADER:
             self.watchers.leadership_lost(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
-            # Who goes on leading has cut nothing: what waits for its offsets may go on waiting.
+            # A leader that goes on leading has cut nothing: produces and deletions may go on waiting.
             self.watchers.changed()
-        if change is RoleChange.LEADER:
+        if isinstance(self.role, LeaderState):
             self.advance_high_watermark()
-            self._propose_recovered()
+            self.propose(self.role.propose_recovered())
         return change
 
     def stop(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
@@ -298,9 +283,7 @@ class PartitionReplica:
             ordered(epoch_start=log.epochs[-1].start_offset, log_end=log.end_offset)
         if isinstance(role, LeaderState):
             role.validate(log_end_offset=log.end_offset)
-            low = role.low_watermark(
-                durable_log_start_offset=log.durable_log_start_offset, eligible=self._eligible
-            )
+            low = role.low_watermark(log.durable_log_start_offset)
             ordered(low_watermark=low, durable_log_start=log.durable_log_start_offset)
         if self.mirror is not None:
             invariant(
@@ -314,22 +297,15 @@ class PartitionReplica:
 
     def check_leading(self, current_leader_epoch: Epoch = UNKNOWN_EPOCH) -> LeaderState:
         """Return the leadership. Raises `PartitionError` unless this broker leads in the client's epoch."""
-        self._check_epoch(current_leader_epoch)
+        self.check_epoch(current_leader_epoch)
         if not isinstance(self.role, LeaderState):
             raise PartitionError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is not led by broker {self.broker_id}"
             )
         return self.role
 
-    def check_serving(self, current_leader_epoch: Epoch = UNKNOWN_EPOCH) -> None:
-        """Raise `PartitionError` unless consumers may read here in their epoch: from the leader, or from a
-        follower in the ISR (KIP-392). Another follower sends them back to the leader."""
-        if isinstance(self.role, FollowerState) and self.role.in_isr:
-            self._check_epoch(current_leader_epoch)
-        else:
-            self.check_leading(current_leader_epoch)
-
-    def _check_epoch(self, current_leader_epoch: Epoch) -> None:
+    def check_epoch(self, current_leader_epoch: Epoch) -> None:
+        """Raise `PartitionError` unless the log works and the leader epoch is the client's, if it has one."""
         if self.failure is not None:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
         if current_leader_epoch >= 0:
@@ -358,8 +334,9 @@ class PartitionReplica:
         """Append batches as leader. Raises `PartitionError`; then nothing was appended."""
         leader = self.check_appendable(acks)
         headers = checked.headers
-        kept = self._check_producers(headers)
+        kept = next(filter(None, map(self.producers.check, headers)), None)
         if kept is not None:
+            self.stats.duplicate_batches += 1
             return AppendedBatches(
                 Offset(kept.base_offset),
                 Offset(kept.last_offset + 1),
@@ -388,13 +365,6 @@ class PartitionReplica:
         self.watchers.appended()
         return AppendedBatches(info.base_offset, info.end_offset)
 
-    def _check_producers(self, headers: Sequence[BatchHeader]) -> KeptBatch | None:
-        for header in headers:
-            kept = self.producers.check(header) if header.producer_id != NO_PRODUCER else None
-            if kept is not None:
-                return kept
-        return None
-
     def advance_high_watermark(self) -> bool:
         """Recompute the high watermark as leader, and wake its waiters. It never goes back. Called after
         each change of the ISR, and of the log end offset of this replica or of a follower."""
@@ -402,7 +372,7 @@ class PartitionReplica:
         if leader is None:
             return False
         found = leader.high_watermark(
-            log_end_offset=self.log.end_offset, min_isr=self.min_isr, rule=self._lag_rule()
+            log_end_offset=self.log.end_offset, min_isr=self.min_isr, now=trio.current_time()
         )
         if found is None or found <= self.log.high_watermark:
             return False
@@ -411,128 +381,15 @@ class PartitionReplica:
         self.watchers.high_watermark_moved(found)
         return True
 
-    def _lag_rule(self) -> LagRule:
-        return LagRule(now=trio.current_time(), lag_s=self._context.lag_s, eligible=self._eligible)
-
-    # DeleteRecords (KIP-107)
-
-    def delete_records(self, offset: Offset) -> Offset:
-        """Raise the log start to `offset`, or to the high watermark (-1), as leader, and return it. It is
-        durable later: see `low_watermark`. Below the log start nothing happens. Raises `PartitionError`."""
-        self.check_leading()
-        wanted = self.high_watermark if offset == TO_HIGH_WATERMARK else offset
-        if not 0 <= wanted <= self.high_watermark:
-            raise PartitionError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self}: records can be deleted up to the high watermark {self.high_watermark} (-1), and "
-                f"not up to {offset}",
-            )
-        try:
-            raised = self.log.raise_log_start(wanted)
-        except (DiskError, LogFailedError) as error:
-            self._context.failures.report(LogFailed(self, error))
-            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure or str(error)) from error
-        if raised:
-            # Consumers below are told now, and followers where the log starts.
-            self.watchers.changed()
-        return wanted
-
     def low_watermark(self) -> Offset | None:
         """Return the low watermark, `LeaderState.low_watermark`. None unless this broker leads."""
         leader = self.leading
-        if leader is None:
-            return None
-        return leader.low_watermark(
-            durable_log_start_offset=self.log.durable_log_start_offset, eligible=self._eligible
-        )
+        return None if leader is None else leader.low_watermark(self.log.durable_log_start_offset)
 
     def settle_deletions(self) -> None:
         """Complete the deletions that every replica has, after a change of one of them."""
         if self.watchers.await_deletion and (least := self.low_watermark()) is not None:
             self.watchers.low_watermark_moved(least)
-
-    def readable(self, item: FetchItem, *, replica_id: int, any_replica: bool = False) -> Readable:
-        """Return the range that a fetch may read. Changes nothing. Raises `PartitionError`.
-
-        `any_replica`: a follower may answer too, up to the high watermark that it knows: nothing below is
-        ever taken back. Beyond, as far as its log goes, a consumer waits; beyond that it is out of range, and
-        the client asks the leader, as with Kafka.
-        """
-        if any_replica:
-            self.check_serving(item.current_leader_epoch)
-        elif replica_id not in self.check_leading(item.current_leader_epoch).remotes and replica_id >= 0:
-            # It may be ahead of us, and be a replica in metadata that is still to come (KAFKA-13837).
-            raise PartitionError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is no replica of {self} known here"
-            )
-        diverging = self._divergence(item)
-        if diverging is not None:
-            return Readable(item.fetch_offset, diverging)
-        if not self.log.log_start_offset <= item.fetch_offset <= self.log.end_offset:
-            raise PartitionError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self}: offset {item.fetch_offset} is outside of [{self.log.log_start_offset}, "
-                f"{self.log.end_offset})",
-            )
-        return Readable(self.log.end_offset if replica_id >= 0 else self.log.high_watermark)
-
-    def follower_fetched(
-        self, item: FetchItem, *, replica_id: int, replica_epoch: int, clock: FetchClock | None = None
-    ) -> None:
-        """Take in what a follower's fetch says of its log: before its records are read, so that the answer
-        has the newest high watermark. `clock`: its session, if it fetches in one. Raises `PartitionError`; a
-        position in a diverging log means nothing (KAFKA-13141)."""
-        self.leave_session(replica_id)
-        if self.readable(item, replica_id=replica_id).diverging is not None:
-            return
-        leader = self.check_leading()
-        remote = leader.remotes[replica_id]
-        if 0 <= replica_epoch < remote.broker_epoch:
-            return  # a request of an earlier incarnation
-        now = trio.current_time()
-        remote.fetched(
-            item.fetch_offset,
-            log_start_offset=item.log_start_offset,
-            leader_end_offset=self.log.end_offset,
-            broker_epoch=replica_epoch,
-            now=now,
-            clock=clock,
-        )
-        self.settle_deletions()
-        if replica_id not in leader.isr.maximal:
-            self._submit(
-                leader.propose_expand(remote, high_watermark=self.high_watermark, rule=self._lag_rule())
-            )
-        if item.fetch_offset > self.high_watermark:
-            # The follower's log end may have been the least in the ISR: produces wait for it.
-            self.advance_high_watermark()
-
-    def leave_session(self, replica_id: int, clock: FetchClock | None = None) -> None:
-        """A follower's session, that with `clock` or whichever it is in, stands for its fetches of this
-        partition no longer."""
-        remote = None if self.leading is None else self.leading.remotes.get(replica_id)
-        if remote is not None:
-            remote.leave_session(clock, leader_end_offset=self.log.end_offset)
-
-    def expects(self, replica_id: int) -> bool:
-        """Return whether a follower is not in the ISR that this broker leads, so that each of its fetches may
-        be the one that lets it join."""
-        leader = self.leading
-        return leader is not None and replica_id not in leader.isr.committed
-
-    def _divergence(self, item: FetchItem) -> tuple[Epoch, Offset] | None:
-        if item.last_fetched_epoch < 0:
-            return None
-        if item.fetch_offset < self.log.log_start_offset:
-            return None  # out of range, whatever the epochs (KAFKA-12996)
-        found = self.log.end_offset_for_epoch(item.last_fetched_epoch)
-        if found is None:
-            raise PartitionError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self}: no epoch up to {item.last_fetched_epoch} is known"
-            )
-        if found.epoch < item.last_fetched_epoch or found.end_offset < item.fetch_offset:
-            return (found.epoch, found.end_offset)
-        return None
 
     # The ISR
 
@@ -543,16 +400,12 @@ class PartitionReplica:
             return
         if self.log.high_watermark == self.log.end_offset and leader.is_reached(self.log.end_offset):
             return
-        rule = self._lag_rule()
         # A follower that stopped being "about to join" no longer holds the high watermark back.
         self.advance_high_watermark()
-        self._submit(leader.propose_shrink(log_end_offset=self.log.end_offset, rule=rule))
+        self.propose(leader.propose_shrink(log_end_offset=self.log.end_offset, now=trio.current_time()))
 
-    def _propose_recovered(self) -> None:
-        if self.leading is not None:
-            self._submit(self.leading.propose_recovered())
-
-    def _submit(self, proposal: IsrProposal | None) -> None:
+    def propose(self, proposal: IsrProposal | None) -> None:
+        """Ask the controller for the ISR that this leader proposes, if it proposes one."""
         if proposal is None:
             return
         leader = present(self.leading, "the leader that proposes an ISR")
@@ -570,34 +423,30 @@ class PartitionReplica:
         """Return whether the answer to this proposal still matters."""
         return self.leading is not None and self.leading.isr.pending is proposal
 
-    def granted(
-        self,
-        proposal: IsrProposal,
-        *,
-        isr: tuple[int, ...],
-        elr: tuple[int, ...],
-        partition_epoch: int,
-        recovery: LeaderRecoveryState,
-    ) -> None:
+    def granted(self, proposal: IsrProposal, result: AlterPartitionResult) -> None:
         """Apply the controller's committed answer. Metadata brings the same sooner or later, but the high
         watermark need not wait for it (KAFKA-13091)."""
         leader = self.leading
         if leader is None or leader.isr.pending is not proposal:
             return
-        self._count_isr_change(leader.isr.committed, isr)
-        leader.isr.commit(isr, elr=elr, partition_epoch=partition_epoch, recovery=recovery)
+        before = leader.isr.committed
+        leader.isr.commit(
+            result.isr,
+            elr=result.eligible_leader_replicas,
+            partition_epoch=result.partition_epoch,
+            recovery=result.leader_recovery_state,
+        )
+        self._isr_committed(before, result.isr)
+
+    def _isr_committed(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        self.stats.isr_shrinks += not set(before) <= set(after)
+        self.stats.isr_expands += not set(after) <= set(before)
         # A member that left no longer holds the high watermark back.
         self.advance_high_watermark()
         self.settle_deletions()
-
-    def _count_isr_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        if any(each not in after for each in before):
-            self.stats.isr_shrinks += 1
-        if any(each not in before for each in after):
-            self.stats.isr_expands += 1
 
     def refused(self, proposal: IsrProposal) -> None:
         """Handle a change that the controller has not committed and would refuse again."""
         if self.is_pending(proposal) and self.leading is not None:
             self.stats.failed_isr_updates += 1
-            self._submit(self.leading.take_back())
+            self.propose(self.leading.take_back())

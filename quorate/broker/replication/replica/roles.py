@@ -12,7 +12,6 @@ from quorate.broker.metadata import LeaderRecoveryState, PartitionState
 from quorate.broker.replication.foundation import Eligible
 from quorate.invariant import invariant, ordered
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
-from quorate.value import value
 
 _UNKNOWN_BROKER_EPOCH: Final = -1
 
@@ -29,10 +28,6 @@ class IsrProposal:
     broker_epochs: tuple[tuple[int, int], ...] = ()
     """(broker id, epoch in its fetches) of the members to be added."""
 
-    @property
-    def added(self) -> tuple[int, ...]:
-        return tuple(broker_id for broker_id, _ in self.broker_epochs)
-
 
 class IsrState:
     """The ISR of a partition: the committed one, a pending change, and the members of both
@@ -40,15 +35,17 @@ class IsrState:
 
     __slots__ = ("committed", "elr", "maximal", "partition_epoch", "pending", "recovery")
 
-    def __init__(
-        self,
-        isr: tuple[int, ...],
-        *,
-        elr: tuple[int, ...],
-        partition_epoch: int,
-        recovery: LeaderRecoveryState,
-    ) -> None:
-        self.commit(isr, elr=elr, partition_epoch=partition_epoch, recovery=recovery)
+    def __init__(self, state: PartitionState) -> None:
+        self.commit_state(state)
+
+    def commit_state(self, state: PartitionState) -> None:
+        """Take in a committed state."""
+        self.commit(
+            state.isr,
+            elr=state.elr,
+            partition_epoch=state.partition_epoch,
+            recovery=state.leader_recovery_state,
+        )
 
     def commit(
         self,
@@ -170,22 +167,15 @@ class RemoteReplica:
         return self.log_end_offset == leader_end_offset or now - self.last_caught_up_at <= lag_s
 
 
-@value(frozen=True, slots=True, kw_only=True)
-class LagRule:
-    """The time rule by which a follower counts as caught up."""
-
-    now: float
-    lag_s: float
-    eligible: Eligible
-
-
 class LeaderState:
     """The state of a replica that leads its partition in one leader epoch. `epoch_start_offset` is the log's
     end when it began: whoever joins the ISR must have everything below it (KAFKA-7128)."""
 
     __slots__ = (
+        "_eligible",
         "_known_from",
         "_known_to",
+        "_lag_s",
         "_original",
         "broker_id",
         "epoch_start_offset",
@@ -196,19 +186,23 @@ class LeaderState:
     )
 
     def __init__(
-        self, broker_id: int, state: PartitionState, *, epoch_start_offset: Offset, now: float
+        self,
+        broker_id: int,
+        state: PartitionState,
+        *,
+        epoch_start_offset: Offset,
+        now: float,
+        lag_s: float,
+        eligible: Eligible,
     ) -> None:
+        self._lag_s = lag_s
+        self._eligible = eligible
         self.broker_id = broker_id
         self.leader_epoch = state.leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.replicas = state.replicas
         self._original = len(state.original_replicas)
-        self.isr = IsrState(
-            state.isr,
-            elr=state.elr,
-            partition_epoch=state.partition_epoch,
-            recovery=state.leader_recovery_state,
-        )
+        self.isr = IsrState(state)
         self.remotes = {
             each: RemoteReplica(each, in_sync=each in state.isr, now=now)
             for each in state.replicas
@@ -229,12 +223,7 @@ class LeaderState:
         self._original = len(state.original_replicas)
         if state.partition_epoch > self.isr.partition_epoch:
             # The same epoch leaves a pending change pending: it may still be granted.
-            self.isr.commit(
-                state.isr,
-                elr=state.elr,
-                partition_epoch=state.partition_epoch,
-                recovery=state.leader_recovery_state,
-            )
+            self.isr.commit_state(state)
         self.remotes = {
             each: self.remotes.get(each) or RemoteReplica(each, in_sync=each in state.isr, now=now)
             for each in state.replicas
@@ -257,7 +246,7 @@ class LeaderState:
         controller may have decided by another min.insync.replicas than ours."""
         return bool(self.isr.elr) or len(self.isr.committed) < self.effective_min_isr(min_isr)
 
-    def high_watermark(self, *, log_end_offset: Offset, min_isr: int, rule: LagRule) -> Offset | None:
+    def high_watermark(self, *, log_end_offset: Offset, min_isr: int, now: float) -> Offset | None:
         """Return the end of the exposed records: the least log end of the maximal ISR and of those about to
         join it. It is UNKNOWN_OFFSET, below any other, while a member has not fetched in this epoch; None
         while the ISR is too small (KAFKA-15583)."""
@@ -267,12 +256,12 @@ class LeaderState:
         for remote in self.remotes.values():
             end = remote.log_end_offset
             if end < least and (
-                remote.broker_id in self.isr.maximal or self._about_to_join(remote, log_end_offset, rule)
+                remote.broker_id in self.isr.maximal or self._about_to_join(remote, log_end_offset, now)
             ):
                 least = end
         return least
 
-    def low_watermark(self, *, durable_log_start_offset: Offset, eligible: Eligible) -> Offset:
+    def low_watermark(self, durable_log_start_offset: Offset) -> Offset:
         """Return the least durable log start of this leader and of the followers that may lead next: those
         that are live, in the ISR, or eligible leader replicas. Kafka asks the live ones alone, so that a
         member of the ELR could bring deleted records back. -1 while one has not fetched in this epoch."""
@@ -281,7 +270,7 @@ class LeaderState:
             if remote.log_start_offset < least and (
                 remote.broker_id in self.isr.maximal
                 or remote.broker_id in self.isr.elr
-                or eligible(remote.broker_id, _UNKNOWN_BROKER_EPOCH)
+                or self._eligible(remote.broker_id, _UNKNOWN_BROKER_EPOCH)
             ):
                 least = remote.log_start_offset
         return least
@@ -292,12 +281,12 @@ class LeaderState:
         others = [remote for remote in self.remotes.values() if remote.broker_id in self.isr.maximal]
         return bool(others) and all(now - remote.heard_at >= after_s for remote in others)
 
-    def _about_to_join(self, remote: RemoteReplica, log_end_offset: Offset, rule: LagRule) -> bool:
+    def _about_to_join(self, remote: RemoteReplica, log_end_offset: Offset, now: float) -> bool:
         # Otherwise a follower that is right behind might never find itself above a running high watermark.
         return (
             remote.log_end_offset >= 0
-            and remote.caught_up(leader_end_offset=log_end_offset, now=rule.now, lag_s=rule.lag_s)
-            and rule.eligible(remote.broker_id, remote.broker_epoch)
+            and remote.caught_up(leader_end_offset=log_end_offset, now=now, lag_s=self._lag_s)
+            and self._eligible(remote.broker_id, remote.broker_epoch)
         )
 
     def validate(self, *, log_end_offset: Offset) -> None:
@@ -331,9 +320,7 @@ class LeaderState:
             return None
         return self._propose(self.isr.committed)
 
-    def propose_expand(
-        self, remote: RemoteReplica, *, high_watermark: Offset, rule: LagRule
-    ) -> IsrProposal | None:
+    def propose_expand(self, remote: RemoteReplica, *, high_watermark: Offset) -> IsrProposal | None:
         """Return the proposal that adds `remote`, which has just fetched, if it may join."""
         if (
             self.isr.pending is not None
@@ -342,7 +329,7 @@ class LeaderState:
             or remote.broker_id in self.isr.maximal
             or remote.log_end_offset < high_watermark
             or remote.log_end_offset < self.epoch_start_offset
-            or not rule.eligible(remote.broker_id, remote.broker_epoch)
+            or not self._eligible(remote.broker_id, remote.broker_epoch)
         ):
             return None
         return self._propose(
@@ -369,17 +356,17 @@ class LeaderState:
         """Return whether every follower has fetched up to the log's end."""
         return all(remote.log_end_offset == log_end_offset for remote in self.remotes.values())
 
-    def propose_shrink(self, *, log_end_offset: Offset, rule: LagRule) -> IsrProposal | None:
+    def propose_shrink(self, *, log_end_offset: Offset, now: float) -> IsrProposal | None:
         """Leave out the members that have been behind for longer than the lag time."""
         if self.isr.pending is not None:
             return None
-        kept = tuple(each for each in self.isr.committed if self._in_sync(each, log_end_offset, rule))
+        kept = tuple(each for each in self.isr.committed if self._in_sync(each, log_end_offset, now))
         return None if kept == self.isr.committed else self._propose(kept)
 
-    def _in_sync(self, broker_id: int, log_end_offset: Offset, rule: LagRule) -> bool:
+    def _in_sync(self, broker_id: int, log_end_offset: Offset, now: float) -> bool:
         remote = self.remotes.get(broker_id)
         return remote is None or remote.caught_up(
-            leader_end_offset=log_end_offset, now=rule.now, lag_s=rule.lag_s
+            leader_end_offset=log_end_offset, now=now, lag_s=self._lag_s
         )
 
     def _propose(self, isr: tuple[int, ...], broker_epochs: tuple[tuple[int, int], ...] = ()) -> IsrProposal:

@@ -22,6 +22,7 @@ from quorate.broker.replication.foundation import (
     Watchers,
 )
 from quorate.broker.replication.replica import FetchClock, PartitionReplica
+from quorate.broker.replication.serving.partition_fetch import leave_session
 from quorate.error_code import ErrorCode
 from quorate.runtime import Entropy, Slices
 from quorate.types import UNKNOWN_OFFSET
@@ -84,7 +85,7 @@ class SessionPartition:
         if self.replica is not None:
             self.replica.watchers.detach(self)
             if self.session.from_follower:
-                self.replica.leave_session(self.session.replica_id, self.session.clock)
+                leave_session(self.replica, self.session.replica_id, self.session.clock)
             self.replica = None
 
     def is_news(self, result: FetchResult) -> bool:

@@ -21,6 +21,7 @@ from quorate.broker.replication.serving.fetch_sessions import (
     PartitionKey,
     SessionPartition,
 )
+from quorate.broker.replication.serving.partition_fetch import may_join_isr, take_in_fetch
 from quorate.broker.replication.serving.partition_reader import PartitionReader, is_urgent
 from quorate.broker.replication.serving.plain_fetch import ParkedFetch, finish
 from quorate.error_code import ErrorCode
@@ -106,7 +107,8 @@ class SessionFetches:
         try:
             partition = self._reader.lookup(item.topic, item.partition_id)
             each.observe(partition)
-            partition.follower_fetched(
+            take_in_fetch(
+                partition,
                 item,
                 replica_id=options.replica_id,
                 replica_epoch=options.replica_epoch,
@@ -212,7 +214,7 @@ class SessionFetches:
                 or (
                     session.from_follower
                     and each.replica is not None
-                    and each.replica.expects(options.replica_id)
+                    and may_join_isr(each.replica, options.replica_id)
                 )
             ):
                 session.dirty.pop(each, None)

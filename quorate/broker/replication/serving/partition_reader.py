@@ -21,6 +21,7 @@ from quorate.broker.replication.foundation import (
     Watchers,
 )
 from quorate.broker.replication.replica import DamageRead, LogFailed, PartitionReplica
+from quorate.broker.replication.serving.partition_fetch import readable
 from quorate.error_code import ErrorCode
 from quorate.log import Codec, DamagedLogError, Log, LogError, OffsetOutOfRangeError
 from quorate.log.batches import peek
@@ -192,7 +193,7 @@ class PartitionReader:
         try:
             partition = self.lookup(item.topic, item.partition_id)
             any_replica = self._selects and options.any_replica
-            readable = partition.readable(item, replica_id=options.replica_id, any_replica=any_replica)
+            found = readable(partition, item, replica_id=options.replica_id, any_replica=any_replica)
             role = partition.role
             readable_end: ReadableEnd | None = self.readable_end(partition, options)
             records = b""
@@ -206,12 +207,12 @@ class PartitionReader:
                 # Not watched: more records would change nothing. The long poll ends, and the follower asks
                 # again.
                 readable_end = None
-            elif readable.diverging is None and preferred == NOBODY and (left > 0 or first):
+            elif found.diverging is None and preferred == NOBODY and (left > 0 or first):
                 opened = partition.log
                 records = await opened.read(
                     item.fetch_offset,
                     min(item.max_bytes, left),
-                    end_offset=_whole_end(partition, item.fetch_offset, readable.end_offset),
+                    end_offset=_whole_end(partition, item.fetch_offset, found.end_offset),
                     min_one_batch=first,
                 )
                 if not options.zstd and records:
@@ -220,7 +221,7 @@ class PartitionReader:
                         raise _needs_zstd(partition)
                 if partition.role is not role:
                     # The log may have been cut meanwhile; whatever was read is not ours to give.
-                    partition.readable(item, replica_id=options.replica_id, any_replica=any_replica)
+                    readable(partition, item, replica_id=options.replica_id, any_replica=any_replica)
                     records = b""
                 if throttled and records:
                     self._quota.record(len(records), now=trio.current_time())
@@ -253,7 +254,7 @@ class PartitionReader:
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.high_watermark,
             log_start_offset=partition.log.log_start_offset,
-            diverging_epoch=readable.diverging,
+            diverging_epoch=found.diverging,
             records=(records,) if records else (),
             preferred_read_replica=preferred,
         )

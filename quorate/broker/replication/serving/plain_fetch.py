@@ -14,6 +14,7 @@ from quorate.broker.replication.foundation import (
     Waiter,
 )
 from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.serving.partition_fetch import take_in_fetch
 from quorate.broker.replication.serving.partition_reader import (
     PartitionReader,
     QuietRead,
@@ -123,9 +124,7 @@ class FetchService:
     def _note_follower(self, item: FetchItem, options: FetchOptions) -> None:
         try:
             partition = self._reader.lookup(item.topic, item.partition_id)
-            partition.follower_fetched(
-                item, replica_id=options.replica_id, replica_epoch=options.replica_epoch
-            )
+            take_in_fetch(partition, item, replica_id=options.replica_id, replica_epoch=options.replica_epoch)
         except PartitionError:
             pass  # reported when it is read
 
