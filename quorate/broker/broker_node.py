@@ -199,7 +199,7 @@ class BrokerNode:
         clean = False
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._reports.run, self.replicas.leads_in)
+                nursery.start_soon(self._reports.run, self.replicas.hosted.leads_in)
                 nursery.start_soon(self.lifecycle.run)
                 nursery.start_soon(self._greet_leaders)
                 nursery.start_soon(self._show_life)

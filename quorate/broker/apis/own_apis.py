@@ -36,8 +36,8 @@ async def handle_describe_damage(
         context,
         answers.DescribeDamageResponse(
             error_code=ErrorCode.none,
-            damaged=_damaged(await broker.replicas.damage.damages()),
-            set_aside=({"path": each.path} for each in broker.replicas.damage.set_aside()),
+            damaged=_damaged(await broker.replicas.hosted.damages()),
+            set_aside=({"path": each.path} for each in broker.replicas.directories.folders.damaged_folders()),
         ),
     )
 

@@ -28,7 +28,6 @@ from quorate.broker.replication.replica import (
     AlterPartition,
     AssignDirectories,
     DamageRead,
-    DamageReport,
     DirectoryAssignments,
     DiskFailures,
     HostedReplicas,
@@ -49,7 +48,7 @@ from quorate.broker.replication.serving import (
     ProduceService,
     SessionFetches,
 )
-from quorate.broker.replication.storage import DirectoriesView, LogManager
+from quorate.broker.replication.storage import LogManager
 from quorate.broker.replication.upkeep import (
     CleaningStats,
     DirectoryMoves,
@@ -98,9 +97,8 @@ class ReplicaServices:
     session_fetches: SessionFetches
     deletions: DeletionService
     queries: LogQueries
-    directories: DirectoriesView
+    directories: LogManager
     moves: DirectoryMoves
-    damage: DamageReport
     refetches: Refetches
     lost_leaders: LostLeaders
     journal: ChangeJournal
@@ -131,10 +129,6 @@ class ReplicaServices:
             delayed_produces=self.purgatory.count(ParkedProduce),
             delayed_fetches=self.purgatory.count(ParkedFetch),
         )
-
-    def leads_in(self, directory: uuid.UUID) -> bool:
-        """Return whether metadata has this broker lead a partition whose replica is in `directory`."""
-        return self.hosted.leads_in(directory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,7 +404,6 @@ def _services(
         ),
         directories=base.logs,
         moves=roles.moves,
-        damage=DamageReport(base.hosted, base.logs.folders),
         refetches=roles.refetches,
         lost_leaders=roles.lost_leaders,
         journal=roles.journal,

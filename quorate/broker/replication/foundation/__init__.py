@@ -1,10 +1,7 @@
 """The parts that every room of replication uses: configuration, errors, requests, counts, quotas, waiting
 requests, the metadata and failures."""
 
-from quorate.broker.replication.foundation.current_metadata import (
-    CurrentMetadata,
-    Eligible,
-)
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata, Eligible
 from quorate.broker.replication.foundation.errors import (
     AllDirectoriesFailedError,
     DuplicateReplicaError,
@@ -19,12 +16,7 @@ from quorate.broker.replication.foundation.failures import (
     Failures,
     OpeningFailed,
 )
-from quorate.broker.replication.foundation.purgatory import (
-    ParkedBatch,
-    Purgatory,
-    Waiter,
-    Watchers,
-)
+from quorate.broker.replication.foundation.purgatory import ParkedBatch, Purgatory, Waiter, Watchers
 from quorate.broker.replication.foundation.replication_quota import (
     ReplicationQuota,
     ReplicationQuotas,
@@ -44,10 +36,7 @@ from quorate.broker.replication.foundation.requests import (
     SessionRef,
     TopicRef,
 )
-from quorate.broker.replication.foundation.stats import (
-    PartitionCounts,
-    ReplicationStats,
-)
+from quorate.broker.replication.foundation.stats import PartitionCounts, ReplicationStats
 
 __all__ = [
     "AllDirectoriesFailedError",

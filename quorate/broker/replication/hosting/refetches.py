@@ -10,10 +10,7 @@ from typing import Final
 
 import trio
 
-from quorate.broker.controller.rpc import (
-    AssignReplicasToDirsRequest,
-    DirectoryAssignment,
-)
+from quorate.broker.controller.rpc import AssignReplicasToDirsRequest, DirectoryAssignment
 from quorate.broker.metadata import DISCARDED
 from quorate.broker.replication.foundation import CurrentMetadata, DamageFound, PartitionError
 from quorate.broker.replication.hosting.hosting import Hosting

@@ -15,12 +15,7 @@ from quorate.broker.metadata import (
     is_reserved,
 )
 from quorate.broker.replication.producing import ProduceRules
-from quorate.broker.replication.replica import (
-    PartitionReplica,
-    ReplicaContext,
-    configure,
-    log_config,
-)
+from quorate.broker.replication.replica import PartitionReplica, ReplicaContext, configure, log_config
 from quorate.broker.replication.storage import LogManager, PartitionIdentity, folder_name
 from quorate.runtime import DescriptorsExhaustedError
 

@@ -9,7 +9,7 @@ import trio
 from quorate.broker.metadata import LOST, PartitionState
 from quorate.broker.replication.foundation import TopicRef, Watchers
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
-from quorate.broker.replication.storage import PartitionFolders, PartitionIdentity, SetAsideFolder
+from quorate.broker.replication.storage import PartitionFolders, PartitionIdentity
 from quorate.log import DamagedRange
 from quorate.runtime import Slices
 
@@ -146,15 +146,17 @@ class HostedReplicas:
         """Replicas of whose log a part is known to be damaged, or that can't be opened because of that."""
         return sum(each.is_damaged for each in self.by_name.values())
 
-    def damages(self) -> Iterator[tuple[str, int, DamagedRange | str] | None]:
-        """Yield topic, partition and damage: a range that can't be read, or why the log can't be opened. None
-        for each replica that was looked at."""
+    async def damages(self) -> list[tuple[str, int, DamagedRange | str]]:
+        """Return topic, partition and damage: a range that can't be read, or the reason why the log can't be
+        opened."""
+        found, slices = list[tuple[str, int, DamagedRange | str]](), Slices()
         for (topic, partition_id), hosted in list(self.by_name.items()):
-            yield None
             if hosted.damage is not None:
-                yield topic, partition_id, hosted.damage
+                found.append((topic, partition_id, hosted.damage))
             for each in () if hosted.partition is None else hosted.partition.damage:
-                yield topic, partition_id, each
+                found.append((topic, partition_id, each))
+            await slices.pause()
+        return found
 
     def partitions(self) -> list[PartitionReplica]:
         """Return those that are open."""
@@ -173,24 +175,3 @@ class HostedReplicas:
             hosted = self.by_name.get(key)
             if hosted is not None and hosted.partition is not None:
                 yield hosted.partition
-
-
-class DamageReport:
-    """The known damage to this broker's replicas. Owns nothing."""
-
-    def __init__(self, hosted: HostedReplicas, folders: PartitionFolders) -> None:
-        self._hosted = hosted
-        self._folders = folders
-
-    async def damages(self) -> list[tuple[str, int, DamagedRange | str]]:
-        """Return topic, partition and damage: a range that can't be read, or why the log can't be opened."""
-        found, slices = list[tuple[str, int, DamagedRange | str]](), Slices()
-        for each in self._hosted.damages():
-            if each is not None:
-                found.append(each)
-            await slices.pause()
-        return found
-
-    def set_aside(self) -> list[SetAsideFolder]:
-        """Return the folders of damaged logs that were set aside."""
-        return self._folders.damaged_folders()

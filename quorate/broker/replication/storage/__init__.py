@@ -4,7 +4,6 @@ from quorate.broker.replication.storage.folders import (
     MOVED_MARK,
     ForeignFolderError,
     PartitionIdentity,
-    SetAsideFolder,
     UnreadableMovedMarkError,
     UnreadablePartitionMetadataError,
     fits_future_name,
@@ -12,35 +11,23 @@ from quorate.broker.replication.storage.folders import (
     load_partition_metadata,
     parse_folder_name,
 )
-from quorate.broker.replication.storage.future_logs import (
-    FutureLogs,
-)
+from quorate.broker.replication.storage.future_logs import FutureLogs
 from quorate.broker.replication.storage.log_directory import (
     BadDirectory,
-    DirectoriesView,
     Directory,
     DirectoryReport,
     FutureProgress,
     LogDirectory,
     failure_reason,
 )
-from quorate.broker.replication.storage.log_manager import (
-    LogManager,
-)
-from quorate.broker.replication.storage.partition_folders import (
-    PartitionFolders,
-)
-from quorate.broker.replication.storage.proofs import (
-    NO_PROOF,
-    Proof,
-    newest_proof,
-)
+from quorate.broker.replication.storage.log_manager import LogManager
+from quorate.broker.replication.storage.partition_folders import PartitionFolders
+from quorate.broker.replication.storage.proofs import NO_PROOF, Proof, newest_proof
 
 __all__ = [
     "MOVED_MARK",
     "NO_PROOF",
     "BadDirectory",
-    "DirectoriesView",
     "Directory",
     "DirectoryReport",
     "ForeignFolderError",
@@ -51,7 +38,6 @@ __all__ = [
     "PartitionFolders",
     "PartitionIdentity",
     "Proof",
-    "SetAsideFolder",
     "UnreadableMovedMarkError",
     "UnreadablePartitionMetadataError",
     "failure_reason",

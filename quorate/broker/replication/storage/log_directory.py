@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import trio
 
@@ -340,34 +340,6 @@ class DirectoryReport:
     space: DiskSpace | None = None
     logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
     futures: Mapping[TopicPartition, FutureProgress] = field(default_factory=dict)
-
-
-class DirectoriesView(Protocol):
-    """Reads of `LogManager`."""
-
-    @property
-    def online_ids(self) -> tuple[uuid.UUID, ...]:
-        """The ids of the directories that work: what the broker registers."""
-        ...
-
-    @property
-    def failed_ids(self) -> tuple[uuid.UUID, ...]:
-        """The ids of the directories that have failed since the start."""
-        ...
-
-    @property
-    def unused_dirs(self) -> tuple[str, ...]:
-        """The paths of those that were bad at the start, or have failed since."""
-        ...
-
-    @property
-    def proof(self) -> Proof:
-        """The broker's newest life whose data is all here."""
-        ...
-
-    def reports(self) -> list[DirectoryReport]:
-        """Describe every directory of `log.dirs` and the logs in it."""
-        ...
 
 
 def report(
