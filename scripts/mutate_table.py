@@ -421,10 +421,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "unregistered broker",
     ),
     _isr(
-        "whoever was to be added binds no more after a refusal",
+        "the replica to be added binds no more after a refusal",
         "replication/replica/roles.py",
-        'whoever was to be added binds."""\n',
-        'whoever was to be added binds."""\n        self.maximal = frozenset(self.committed)\n',
+        'binds until the answer, whose epoch rules that out."""\n',
+        'binds until the answer, whose epoch rules that out."""\n        self.maximal = frozenset(self.committed)\n',
         "found by quorate's simulation",
         "late question",
     ),

@@ -25,7 +25,7 @@ class ReplicaManager:
         self.intake = self._parts.roles.intake
         """Takes committed metadata."""
         self.replicas = self._parts.replicas
-        """Answers what clients, followers and operators ask."""
+        """Answers the requests of clients, followers and operators."""
 
     @classmethod
     async def open(

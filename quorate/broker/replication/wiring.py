@@ -74,9 +74,9 @@ class ReplicationContext:
     alter_partition: AlterPartition
     assign_directories: AssignDirectories
     connect: Callable[[int], Address | None]
-    """Where another broker listens for brokers."""
+    """Returns where another broker listens for brokers."""
     controller_silent_s: Callable[[], float]
-    """For how long the controller has not answered this broker."""
+    """Returns for how long the controller has not answered this broker."""
     disk_failed: Callable[[Sequence[uuid.UUID]], None]
     """Called with the ids of all failed directories when there may be more."""
 

@@ -120,9 +120,9 @@ class LeaderFetcher:
         self._session = FollowerSession()
         self._in_session: dict[FetchKey, _Followed] = {}
         self._due: dict[_Followed, None] = {}
-        """What may differ from what the leader was asked for."""
+        """The partitions whose part of the last request may be out of date."""
         self._paused: dict[_Followed, None] = {}
-        """What is not fetched for now, after an error or because of the throttle."""
+        """The partitions that are not fetched for now, after an error or because of the throttle."""
         self._with_ids = True
         self._polls = Polls(poll_s=context.config.replica_fetch_wait_max_ms / 1000)
         self._connection = trio.CancelScope()
@@ -316,7 +316,7 @@ class LeaderFetcher:
         return request, retry_at
 
     def _wanted(self, followed: _Followed, now: float) -> FetchPartition | None:
-        """Return what to ask for; None if the partition is not fetched, or not now."""
+        """Return the part of the next request; None if the partition is not fetched, or not now."""
         partition = followed.partition
         if self._followed.get(partition) is not followed:
             return None
@@ -358,7 +358,7 @@ class LeaderFetcher:
                 or followed.asked_in > number
                 or partition.log.end_offset != asked.fetch_offset
             ):
-                continue  # not what was asked for any more
+                continue  # the replica asks for something else by now
             try:
                 if await self._take_one(followed, part):
                     raised.append(partition)

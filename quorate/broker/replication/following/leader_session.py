@@ -33,9 +33,9 @@ LOST_SESSION: Final = (
 
 
 class FollowerSession:
-    """What the leader was last asked for. `restart` at the beginning of each connection; then `name` and
-    `forget`, `sent` and `answered`, in turn. In a session, a request may be sent before the last one is
-    answered."""
+    """Remembers what the leader was last asked for. `restart` is called at the beginning of each connection,
+    then `name` and `forget`, `sent` and `answered` in turn. In a session, a request may be sent before the
+    last one is answered."""
 
     __slots__ = ("_asked", "epoch", "session_id")
 
@@ -133,9 +133,9 @@ class Poll(NamedTuple):
 
 
 class RequestPace:
-    """When the next request may be sent that no answer has called for: for a partition that is new, or one
-    whose pause is over. What is due together is named together. A request costs both brokers much more than a
-    name in it, so the least time between two grows from 10 to 80 ms while thousands of partitions are
+    """Decides when the next request may be sent that no answer has called for: a partition is new, or its
+    pause is over. One request names all partitions that are due. A request costs both brokers much more than
+    a name in it, so the least time between two grows from 10 to 80 ms while thousands of partitions are
     opened."""
 
     __slots__ = ("_apart_s", "_last")
@@ -185,7 +185,7 @@ class Polls:
         self._waiting.cancel()
 
     def take_news(self) -> None:
-        """The next request has what there is to ask for."""
+        """Note that the next request names everything that is due."""
         self._news = trio.Event()
 
     async def wait_for_news(self, until: float) -> None:

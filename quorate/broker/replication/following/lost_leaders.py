@@ -1,7 +1,8 @@
 """Leaders whose connection broke a moment ago and has not been opened again.
 
-Such a leader may be dead, and then the controller names another within some tenths of a second. Who answers
-Metadata waits for that: a client that is sent back to the dead leader may not ask again for a second.
+Such a leader may be dead, and then the controller names another within some tenths of a second. The
+answer to Metadata waits for that: a client that is sent back to the dead leader may not ask again for a
+second.
 """
 
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ class LostLeaders:
             lost.found.set()
 
     def recent(self, *, within_s: float = PATIENCE_S) -> Iterator[int]:
-        """Yield who was lost within the last seconds, and not found since."""
+        """Yield the leaders that were lost within the last seconds, and not found since."""
         if self._lost:
             now = trio.current_time()
             yield from [leader for leader, lost in self._lost.items() if now - lost.at < within_s]

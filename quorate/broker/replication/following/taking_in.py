@@ -1,4 +1,4 @@
-"""The fetches of one follower: what it asks its leader for, and what it does with the answer. It appends,
+"""The fetches of one follower: what it asks its leader for, and how it takes in the answer. It appends,
 cuts its log to its leader's, or begins it anew.
 
 Nothing happens in a role that has ended meanwhile.
@@ -160,7 +160,7 @@ def asked_for(partition: PartitionReplica, role: FollowerState, *, max_bytes: in
         fetch_offset=partition.log.end_offset,
         # The log's last epoch, not the last answer's (KAFKA-15510).
         last_fetched_epoch=epochs[-1].epoch if epochs else UNKNOWN_EPOCH,
-        # What the next life of this broker will find, too.
+        # The next life of this broker will find it, too.
         log_start_offset=partition.log.durable_log_start_offset,
         max_bytes=max_bytes,
     )
@@ -243,7 +243,7 @@ async def append_replicated(
 
 
 async def raise_log_start(partition: PartitionReplica, role: FollowerState, offset: Offset) -> bool:
-    """Take over the log start of the leader of `role`, and return whether it was below. Whoever calls
+    """Take over the log start of the leader of `role`, and return whether it was below. The caller
     makes it durable before the next fetch, which tells the leader."""
     async with partition.lock:
         return partition.role is role and partition.log.raise_log_start(min(offset, partition.high_watermark))

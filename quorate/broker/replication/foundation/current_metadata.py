@@ -36,7 +36,7 @@ class CurrentMetadata:
         return effective(image, topic, static=self._static)
 
     def eligible(self, topic_id: uuid.UUID, partition_id: int) -> Eligible:
-        """Return the rule for who may join the partition's ISR, by the image of the time when it is asked."""
+        """Return the rule for joining the partition's ISR, by the image of the time when it is asked."""
         return partial(self._may_join, topic_id, partition_id)
 
     def _may_join(self, topic_id: uuid.UUID, partition_id: int, broker_id: int, broker_epoch: int) -> bool:

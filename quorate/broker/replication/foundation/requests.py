@@ -79,7 +79,7 @@ class FetchOptions:
     rack_id: str = ""
     """The consumer's rack; "" if it has none."""
     listener: str = ""
-    """Where the consumer would look for another replica."""
+    """The listener at which the consumer would look for another replica."""
 
     @property
     def from_follower(self) -> bool:
@@ -99,7 +99,7 @@ class SessionRef:
     session_id: int
     """0: none yet."""
     epoch: int
-    """-1: full, without a session; 0: full, and one is wanted; above: what has changed since the last."""
+    """-1: full, without a session; 0: full, and one is wanted; above: only the changes since the last."""
     with_ids: bool
     """Whether the request names topics by id."""
 

@@ -29,12 +29,12 @@ class ReplicationStats:
     """Fetches from leaders that failed as a whole."""
     expired_produces: int = 0
     usable_bytes: dict[str, int] = field(default_factory=dict)
-    """By directory: what is free of its file system."""
+    """By directory: the free bytes of its file system."""
     scrubbed_bytes: int = 0
     """Bytes of segments that the scrub has read."""
     scrubbed_since_ms: dict[str, int] = field(default_factory=dict)
-    """By directory: when the check of the replica ended that was checked longest ago, on the wall clock; 0:
-    one never was."""
+    """By directory: the end of the oldest last check of its replicas, on the wall clock; 0: one was never
+    checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

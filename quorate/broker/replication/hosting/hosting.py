@@ -49,7 +49,7 @@ _DESCRIPTORS_WAIT_SECONDS = 10.0
 
 
 class Hosting:
-    """`host` and `drop` as metadata says. `tasks` opens and removes logs."""
+    """Hosts and drops replicas as metadata says. Its `tasks` open and remove logs."""
 
     def __init__(
         self,
@@ -191,8 +191,8 @@ class Hosting:
         return ended
 
     def _damaged(self, key: tuple[str, int], hosted: Hosted, problem: str) -> None:
-        """The log can't be opened, but the disk works: the other replicas in the directory go on, and what
-        this one leads another member of the ISR takes over."""
+        """Note that the log can't be opened, but the disk works: the other replicas in the directory go on,
+        and another member of the ISR leads instead of this one."""
         if hosted.damage is None:
             log.error(
                 "a replica is damaged",
@@ -242,12 +242,12 @@ class Hosting:
             )
         epoch = hosted.target.partition_epoch
         hosted.held = HeldReplica(topic, hosted.identity.topic_id, partition_id, epoch)
-        # What it reported before would count it as here again.
+        # An earlier report would count it as here again.
         self._assignments.forget((hosted.identity.topic_id, partition_id))
         return hosted.held
 
     def release(self, held: HeldReplica) -> None:
-        """Take the role that metadata gives it by now, whatever became of its log."""
+        """Take the role that metadata gives the replica by now, with or without its log."""
         key = (held.topic, held.partition_id)
         hosted = self._replicas.by_name.get(key)
         if hosted is not None and hosted.held is held:
@@ -295,8 +295,8 @@ class Hosting:
     def _may_open(self, key: tuple[str, int], hosted: Hosted, target: PartitionState) -> bool:
         moved = hosted.fresh or self._logs.futures.departed_to(key)
         if moved is not None:
-            # Whoever counts on the folder that is left must learn of it, above all if this one can't be
-            # opened.
+            # The controller may count on the folder that is left. It must learn of the move, above all
+            # if this folder can't be opened.
             self._report(key, hosted.identity.topic_id, target)
         where = self._logs.folders.log_directory_of(*key)
         allowed = may_open(
@@ -386,7 +386,7 @@ class Hosting:
             hosted.partition, hosted.starved_at, hosted.damage, hosted.fresh = partition, None, None, None
             self._replicas.by_id[identity.topic_id, key[1]] = partition
             self._moves.opened(partition)
-            # Before anybody finds it: nothing has run since it was opened.
+            # No request has found it yet: nothing has run since it was opened.
             self._take_in(partition, hosted.target)
             return True
         partition = hosted.partition

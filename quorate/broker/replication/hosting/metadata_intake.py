@@ -137,7 +137,7 @@ class MetadataIntake:
 
     @property
     def changes(self) -> ChangeSummary:
-        """How far this broker is with the state changes of its replicas."""
+        """Return how far this broker is with the state changes of its replicas."""
         return self._journal.summary(now=trio.current_time())
 
     def _take_in(

@@ -46,7 +46,7 @@ def may_open(
         # One of unknown place may be in the folder that is bad.
         return found is not None or all_usable or recorded != MIGRATING
     if recorded == LOST and found is not None:
-        # Nobody ever wrote down where it is: it is the only copy that this broker ever had.
+        # Its place was never recorded: it is the only copy that this broker ever had.
         return True
     follows = state.leader not in (NO_LEADER, broker_id) and broker_id not in (*state.isr, *state.elr)
     return follows and all_usable

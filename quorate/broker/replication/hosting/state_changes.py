@@ -39,7 +39,7 @@ class ChangeKind(enum.Enum):
     FOLLOW = "follow"
     """The replica becomes a follower. Its log is opened first, if the replica is new here."""
     STOP = "stop"
-    """Nobody leads the partition."""
+    """The partition has no leader."""
     DELETE = "delete"
     """The replica's log is closed and removed."""
     DIRECTORY = "directory"
@@ -67,11 +67,11 @@ class Cause(NamedTuple):
     """The run of records that changes came with."""
 
     offset: int
-    """Of the last of them (inclusive)."""
+    """The offset of the last of them (inclusive)."""
     at: float
-    """When the broker received it, on trio's clock."""
+    """The time at which the broker received it, on trio's clock."""
     at_ms: int
-    """The same by the wall clock, since the Unix epoch."""
+    """The same time by the wall clock, since the Unix epoch."""
 
 
 class StateChange:
@@ -108,10 +108,10 @@ class StateChange:
         self.partition_epoch = -1 if state is None else state.partition_epoch
         self.cause = cause
         self.since = cause
-        """Of the oldest change that it took the place of, in an unbroken row; its own if of none."""
+        """The cause of the oldest change that it took the place of in an unbroken row; its own if of none."""
         self.outcome = ChangeOutcome.PENDING
         self.ended_at = cause.at
-        """On trio's clock; while it is pending, without meaning."""
+        """The time of the outcome on trio's clock. It means nothing while the change is pending."""
         self.problem: str | None = None
         """Why it failed, or what keeps it from being completed."""
 
@@ -235,7 +235,7 @@ class ChangeJournal:
         key = (change.kind, outcome)
         self.counts[key] = self.counts.get(key, 0) + 1
 
-    # What it says
+    # What the journal reports
 
     def ended(self) -> list[StateChange]:
         """Return the changes that have ended and are kept, oldest first."""
@@ -266,8 +266,8 @@ class ChangeJournal:
 
 
 def kind_of(broker_id: int, before: PartitionState | None, after: PartitionState) -> ChangeKind:
-    """Return what the broker is to do with its replica: `before` it was to reach that state, None: it had no
-    replica."""
+    """Return what the broker is to do with its replica. `before`: the state that it was to reach; None: it
+    had no replica."""
     if before is not None and before.leader_epoch == after.leader_epoch:
         moved = before.directories is not after.directories and before.directory_of(
             broker_id
@@ -297,7 +297,7 @@ class RoleLines:
         self._suppressed = 0
 
     def changed(self, partition: PartitionReplica, change: RoleChange, state: PartitionState) -> None:
-        """`partition` has taken in `state`."""
+        """Log that `partition` has taken in `state`."""
         self._level(log.info)(
             ROLE_CHANGED,
             partition=str(partition),

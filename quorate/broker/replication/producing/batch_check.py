@@ -107,7 +107,7 @@ _INLINE_THOROUGH_BYTES: Final = 8 << 10
 """The bytes compressed on the event loop from that level of zstd on, which takes up to ten times as long: 9
 ms for 64 KiB."""
 _UNCOUNTED_BYTES: Final = 64 << 10
-"""The memory that counts for nobody, as that of a frame of this size does."""
+"""Memory up to this size isn't counted, as that of a frame of this size isn't."""
 _NAMED_MAX: Final = 1000
 """The records at fault that are named per batch."""
 _NO_TIMESTAMP: Final = -1
@@ -303,15 +303,15 @@ async def _draw(account: Account, size: int) -> None:
 
 
 def _compressed_inline(codec: Codec, level: int | None) -> int:
-    """Bytes that are compressed on the event loop, at most."""
+    """Return how many bytes are compressed on the event loop at most."""
     if codec is Codec.ZSTD and level is not None and level >= _ZSTD_THOROUGH:
         return _INLINE_THOROUGH_BYTES
     return _INLINE_COMPRESSED_BYTES
 
 
 def read_produced(records: Buffer, *, max_bytes: int) -> BatchHeader:
-    """The header of a client's batch, which may stand in a log. Raises `PartitionError`: CORRUPT_MESSAGE for
-    what was damaged on the way, and INVALID_RECORD for what was sent so."""
+    """Return the header of a client's batch, which may stand in a log. Raises `PartitionError`:
+    CORRUPT_MESSAGE if the batch was damaged on the way, and INVALID_RECORD if it was sent so."""
     if not len(records):
         raise PartitionError(ErrorCode.INVALID_RECORD, "no record batch")
     try:

@@ -41,7 +41,8 @@ _NOT_HERE = (
 
 
 class DirectoryAssignments:
-    """`report` a replica after each change of its metadata or of its directory; `run` sends."""
+    """Tells the controller of the directories of replicas. `report` is called after each change of a
+    replica's metadata or of its directory, and `run` sends."""
 
     def __init__(
         self,

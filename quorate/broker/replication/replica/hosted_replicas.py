@@ -22,7 +22,7 @@ class HeldReplica:
     topic_id: uuid.UUID
     partition_id: int
     partition_epoch: int
-    """Of the state that was known when it was asked for."""
+    """The partition epoch of the state that was known when the replica was asked for."""
     left: trio.Event = field(default_factory=trio.Event)
     """Metadata says that the replica counts for nothing any more."""
 
@@ -46,7 +46,7 @@ class Hosted:
     removed: PartitionIdentity | None = None
     """The partition that the folder's contents belong to, while it is `stale`."""
     leaving: PartitionReplica | None = None
-    """The open replica that no longer serves anybody."""
+    """The open replica that no longer serves requests."""
     busy: bool = False
     """A task is at work. It reads `target` again when it is done."""
     starved_at: float | None = None
@@ -76,7 +76,7 @@ class HostedReplicas:
         self._broker_id = broker_id
         self._folders = folders
         self.by_name: dict[tuple[str, int], Hosted] = {}
-        """Only `Hosting` changes it, and `by_id`."""
+        """Only `Hosting` changes this table and `by_id`."""
         self._openings: dict[tuple[str, int], Watchers] = {}
         self.by_id: dict[tuple[uuid.UUID, int], PartitionReplica] = {}
 
@@ -113,7 +113,7 @@ class HostedReplicas:
         return self.by_id.get((partition.topic_id, partition.partition_id)) is partition
 
     def opening(self, topic: str, partition_id: int) -> Watchers | None:
-        """Return who waits for a replica that metadata has here and that isn't open; None if no task will
+        """Return the watchers of a replica that metadata has here and that isn't open; None if no task will
         open it."""
         hosted = self.by_name.get((topic, partition_id))
         if hosted is not None and not hosted.busy:
@@ -121,7 +121,7 @@ class HostedReplicas:
         return self._openings.setdefault((topic, partition_id), Watchers())
 
     def end_opening(self, key: tuple[str, int]) -> None:
-        """Wake who waits for the replica: it is open, or can't be opened for now."""
+        """Wake the requests that wait for the replica: it is open, or can't be opened for now."""
         opening = self._openings.pop(key, None)
         if opening is not None:
             opening.changed()

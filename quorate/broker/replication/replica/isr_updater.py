@@ -32,11 +32,12 @@ _SETTLED_BY_METADATA = (
     ErrorCode.NEW_LEADER_ELECTED,
     ErrorCode.INVALID_REQUEST,
 )
-"""The controller is ahead of us; what we miss is on its way. Until it is here the change stays pending."""
+"""The controller is ahead of this broker, whose metadata is on its way. Until it is here the change stays
+pending."""
 
 
 def isr_question(partition: PartitionReplica, proposal: IsrProposal) -> AlterPartitionItem:
-    """Return what the controller is asked for."""
+    """Return the part of the request that asks the controller for `proposal`."""
     epochs = dict(proposal.broker_epochs)
     return AlterPartitionItem(
         topic_id=partition.topic_id,

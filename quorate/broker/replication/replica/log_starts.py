@@ -14,7 +14,7 @@ log = get_logger(__name__)
 
 
 class LogStarts:
-    """`raised` after a log start went up in memory, as leader or as follower."""
+    """Makes log starts durable. `raised` is called after one went up in memory, as leader or as follower."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from quorate.error_code import ErrorCode
 
 
 class PartitionLookups:
-    """Reads what is hosted and the image; owns nothing."""
+    """Looks partitions up in the hosted replicas and in the image. It owns nothing."""
 
     __slots__ = ("_broker_id", "_controller_silent_s", "_hosted", "_metadata", "_session_s")
 

@@ -144,7 +144,7 @@ class KnownDamage:
         return next((each for each in self._ranges if each.end_offset > offset), None)
 
     def keep(self, start_offset: int, end_offset: int) -> None:
-        """The log holds [`start_offset`, `end_offset`) now: forget what isn't in it any more."""
+        """The log holds [`start_offset`, `end_offset`) now: forget the damage outside."""
         if self._ranges:
             self._ranges = tuple(
                 each
@@ -170,11 +170,11 @@ class Mirror:
         self._lost = lost
 
     def append_as_leader(self, records: Buffer, epoch: int, *, headers: Sequence[BatchHeader]) -> None:
-        """Append what the log has just appended."""
+        """Append the batches that the log has just appended."""
         self._try(lambda: self.log.append_as_leader(records, epoch, headers=headers))
 
     def append_as_follower(self, records: Buffer, *, headers: Sequence[BatchHeader]) -> None:
-        """Append what the log has just appended."""
+        """Append the batches that the log has just appended."""
         self._try(lambda: self.log.append_as_follower(records, headers=headers, in_memory=False))
 
     def start_epoch(self, epoch: Epoch) -> None:

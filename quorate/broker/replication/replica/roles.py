@@ -70,9 +70,9 @@ class IsrState:
         self.maximal = frozenset((*self.committed, *proposal.isr))
 
     def take_back(self, proposal: IsrProposal) -> None:
-        """The controller refused the pending change; `proposal` asks for what is committed instead. An
-        earlier try that was never answered may still arrive, and be granted by then: until the answer, whose
-        epoch rules that out, whoever was to be added binds."""
+        """Note that the controller refused the pending change; `proposal` asks for the committed ISR instead.
+        An earlier try that was never answered may still arrive and be granted. So the replica that was to be
+        added binds until the answer, whose epoch rules that out."""
         self.pending = proposal
 
 
@@ -169,7 +169,7 @@ class RemoteReplica:
 
 class LeaderState:
     """The state of a replica that leads its partition in one leader epoch. `epoch_start_offset` is the log's
-    end when it began: whoever joins the ISR must have everything below it (KAFKA-7128)."""
+    end when it began: a replica that joins the ISR must have everything below it (KAFKA-7128)."""
 
     __slots__ = (
         "_eligible",
@@ -211,7 +211,7 @@ class LeaderState:
         self._known_to = state.partition_epoch
         """Metadata has arrived here up to this partition epoch."""
         self._known_from = state.partition_epoch
-        """Metadata from this partition epoch on knows who was refused, and why."""
+        """Metadata from this partition epoch on knows which replicas were refused, and why."""
 
     def update(self, state: PartitionState, *, now: float) -> bool:
         """Apply a committed change of ISR or replicas within this epoch. Return False if it is older than the

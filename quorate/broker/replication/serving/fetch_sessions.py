@@ -33,7 +33,7 @@ _LAST_EPOCH = 2**31 - 1
 
 
 class SessionPartition:
-    """One partition of a session, with what the client asked for and what it was told."""
+    """One partition of a session, with the client's last request for it and the last answer."""
 
     __slots__ = (
         "_sent_high_watermark",
@@ -51,7 +51,7 @@ class SessionPartition:
         self.replica: PartitionReplica | None = None
         """The replica that it observes."""
         self.opening: Watchers | None = None
-        """Where it waits for the replica's log to be opened."""
+        """The watchers that it waits with until the replica's log is opened."""
         self.touched = False
         """Whether it has changed since it was last read."""
         self._sent_high_watermark = self._sent_log_start = UNKNOWN_OFFSET
@@ -98,7 +98,7 @@ class SessionPartition:
         )
 
     def not_sent(self) -> None:
-        """What was sent is of no use to the client any more."""
+        """Note that the last answer is of no use to the client any more."""
         self._sent_high_watermark = self._sent_log_start = UNKNOWN_OFFSET
 
     def sent(self, result: FetchResult) -> None:
@@ -109,7 +109,7 @@ class SessionPartition:
 
 
 class FetchSession:
-    """What one client fetches. `epoch` is that of the next incremental request."""
+    """The partitions that one client fetches. `epoch` is that of the next incremental request."""
 
     __slots__ = (
         "_partitions",
@@ -148,11 +148,11 @@ class FetchSession:
         """Whether it was told of all its partitions once."""
         self.clock = FetchClock(now)
         self.counted = 0
-        """How many partitions the cache counts for it: a request may be overtaken while it names its own."""
+        """The partitions that the cache counts for it: a request may be overtaken while it names its own."""
         self.dirty: dict[SessionPartition, None] = {}
-        """What the next request looks at; what gave records last comes last."""
+        """The partitions that the next request looks at. Those that gave records last come last."""
         self.woken = False
-        """Whether a change came that a waiting fetch can be answered with."""
+        """Whether a change came with which a waiting fetch can be answered."""
         self.parked: Waiter | None = None
         self._partitions: dict[PartitionKey, SessionPartition] = {}
 
@@ -214,7 +214,7 @@ class FetchSession:
 
 
 _MOST_PARTITIONS: Final = 1_000_000
-"""Of all sessions: some 500 MB. Kafka bounds the sessions only."""
+"""The bound for all sessions together: some 500 MB. Kafka bounds the sessions only."""
 _EVICTABLE_AFTER_S: Final = 120.0
 """Kafka's `MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS`."""
 FULL_IN_NO_SESSION: Final = -1
@@ -238,9 +238,9 @@ class FetchSessions:
         self._slots = slots
         """`max.incremental.fetch.session.cache.slots`."""
         self._by_id: dict[int, FetchSession] = {}
-        """The one used least recently first."""
+        """The sessions by id, with the least recently used one first."""
         self.partitions = 0
-        """Of all sessions."""
+        """The partitions of all sessions."""
         self.evictions = 0
         self._closed: deque[FetchSession] = deque()
         self._wake = trio.Event()
@@ -262,7 +262,7 @@ class FetchSessions:
         if session is None:
             raise FetchSessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.replica_id != options.replica_id or session.replica_epoch != options.replica_epoch:
-            # Who may join the ISR goes by the epoch of its fetches.
+            # The epoch of its fetches decides whether a follower may join the ISR.
             raise FetchSessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != ref.epoch:
             raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -279,7 +279,7 @@ class FetchSessions:
     def _create(self, ref: SessionRef, options: FetchOptions) -> FetchSession | None:
         now = trio.current_time()
         if options.from_follower:
-            # It has one fetcher for each leader: what is left is of an earlier life or an earlier epoch.
+            # It has one fetcher for each leader: other sessions are of an earlier life or an earlier epoch.
             for each in [one for one in self._by_id.values() if one.replica_id == options.replica_id]:
                 self.close(each)
         if not options.items or not self._make_room(len(options.items), options.from_follower, now):
@@ -306,7 +306,7 @@ class FetchSessions:
         return True
 
     def _evictable(self, size: int, privileged: bool, now: float) -> FetchSession | None:
-        """Return the session that has to make room: one that nobody uses any more, else the smallest that is
+        """Return the session that has to make room: one that is no longer used, else the smallest that is
         smaller than the new one. Followers' sessions count more than consumers'."""
         if not self._by_id:
             return None

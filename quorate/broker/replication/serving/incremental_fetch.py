@@ -34,7 +34,7 @@ was not told are an answer: until then each poll looks at them again."""
 
 @dataclass(slots=True)
 class _Read:
-    """The reads of what was dirty."""
+    """The reads of the dirty partitions."""
 
     visited: list[tuple[SessionPartition, FetchResult, bool]] = field(default_factory=list)
     """(partition, result, whether the next read may give more without a change)."""
@@ -62,7 +62,7 @@ class SessionFetches:
         self._sessions = sessions
         self._max_bytes = max_bytes
         self._doubtful = doubtful
-        """Whether leaders here may have been replaced without anybody here knowing."""
+        """Whether leaders here may have been replaced while this broker heard nothing of it."""
         self._tells_high_watermarks = tells_high_watermarks
         """Whether a follower is told of a high watermark that has moved without waiting for records, because
         consumers read from followers up to there (KIP-392)."""
@@ -220,7 +220,7 @@ class SessionFetches:
                 session.dirty.pop(each, None)
             await slices.pause()
         if session.epoch != epoch and not session.from_follower:
-            # What counts as sent will not be.
+            # This answer will not be sent.
             self._sessions.close(session)
             raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return results

@@ -28,27 +28,27 @@ from quorate.log.batches import peek
 from quorate.runtime import DiskError, Slices
 from quorate.types import Offset
 
-NOBODY: Final = -1
+NO_BROKER: Final = -1
 """No other replica: read here."""
 
 
 def preferred_replica(
     partition: PartitionReplica, item: FetchItem, options: FetchOptions, image: MetadataImage
 ) -> int:
-    """Return the broker that a consumer had better read from, or `NOBODY`: of the replicas in its rack the
+    """Return the broker that a consumer had better read from, or `NO_BROKER`: of the replicas in its rack the
     one with the longest log, and of equal ones the one that was last caught up.
 
-    As Kafka's RackAwareReplicaSelector: the leader stays if it is in the rack, and where nobody else is. A
+    As Kafka's RackAwareReplicaSelector: the leader stays if it is in the rack, or if no other replica is. A
     follower must be alive, in the ISR, and have the offset that is asked for.
     """
     leader = partition.leading
     if leader is None or not options.rack_id:
-        return NOBODY
+        return NO_BROKER
     brokers = image.brokers
     own = brokers.get(partition.broker_id)
     if own is None or own.rack == options.rack_id:
-        return NOBODY
-    best, best_by = NOBODY, (-1, -1.0, -1)
+        return NO_BROKER
+    best, best_by = NO_BROKER, (-1, -1.0, -1)
     for remote in leader.remotes.values():
         if (
             remote.broker_id not in leader.isr.committed
@@ -135,7 +135,7 @@ class QuietRead:
 Lookup: TypeAlias = Callable[[TopicRef, int], PartitionReplica]
 """Raises `PartitionError` for a partition that is not hosted here."""
 ReadableEnd: TypeAlias = tuple[object, Offset]
-"""The role of a replica and the end of what may be read from it: when either changes, another read may give
+"""The role of a replica and the end of its readable records: when either changes, another read may give
 more."""
 
 _WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -143,7 +143,7 @@ _WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What one read gave."""
+    """The outcome of one read."""
 
     result: FetchResult
     partition: PartitionReplica | None = None
@@ -151,7 +151,7 @@ class PartitionRead:
     readable_end: ReadableEnd | None = None
     """The end of its readable records when they were read."""
     opening: Watchers | None = None
-    """Who waits for the log to be opened: the replica leads in the leader epoch that was asked for."""
+    """The watchers of the log's opening: the replica leads in the leader epoch that was asked for."""
 
     def leaves_some(self, item: FetchItem) -> bool:
         """Return whether another read may give more though nothing changes: it gave records, or none because
@@ -198,7 +198,9 @@ class PartitionReader:
             readable_end: ReadableEnd | None = self.readable_end(partition, options)
             records = b""
             preferred = (
-                preferred_replica(partition, item, options, self._metadata.image) if any_replica else NOBODY
+                preferred_replica(partition, item, options, self._metadata.image)
+                if any_replica
+                else NO_BROKER
             )
             if not options.zstd and partition.rules.codec is Codec.ZSTD:
                 raise _needs_zstd(partition)
@@ -207,7 +209,7 @@ class PartitionReader:
                 # Not watched: more records would change nothing. The long poll ends, and the follower asks
                 # again.
                 readable_end = None
-            elif found.diverging is None and preferred == NOBODY and (left > 0 or first):
+            elif found.diverging is None and preferred == NO_BROKER and (left > 0 or first):
                 opened = partition.log
                 records = await opened.read(
                     item.fetch_offset,
@@ -220,7 +222,7 @@ class PartitionReader:
                     if not records:
                         raise _needs_zstd(partition)
                 if partition.role is not role:
-                    # The log may have been cut meanwhile; whatever was read is not ours to give.
+                    # The log may have been cut meanwhile, so the records that were read must not be given.
                     readable(partition, item, replica_id=options.replica_id, any_replica=any_replica)
                     records = b""
                 if throttled and records:
@@ -314,8 +316,8 @@ def _needs_zstd(partition: PartitionReplica) -> PartitionError:
 
 
 async def _size_before_zstd(records: bytes) -> int:
-    """Bytes of these batches before the first in zstd. Clients that don't know it are few and old, so only
-    what would be sent to one is walked, from header to header."""
+    """Return the bytes of these batches before the first in zstd. Clients that don't know it are few and old,
+    so only the batches that would be sent to one are walked, from header to header."""
     slices = Slices()
     position = 0
     while position < len(records):

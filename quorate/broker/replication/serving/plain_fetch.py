@@ -25,8 +25,8 @@ from quorate.runtime import Slices
 
 
 class ParkedFetch(Waiter):
-    """A fetch that waits for records. Whoever holds it gets the answer from `results`, and calls `abandon` if
-    nobody wants it any more."""
+    """A fetch that waits for records. Its owner gets the answer from `results`, and calls `abandon` if the
+    client has gone."""
 
     __slots__ = ("_finish", "_from_follower", "_watched", "expired", "quiet")
 
@@ -37,7 +37,7 @@ class ParkedFetch(Waiter):
         self._watched: list[PartitionReplica] = []
         self.expired = False
         self.quiet: QuietRead | None = None
-        """What it found before it waited, if that was asked for and may be used again."""
+        """The results from before it waited, if they were asked for and may be used again."""
 
     def watch(self, partition: PartitionReplica) -> None:
         """Let the partition's next change complete the fetch."""
@@ -80,8 +80,8 @@ async def finish(
 
 
 class FetchService:
-    """Parking and reading. State of followers is taken in once, when a fetch arrives: what is read later, or
-    at the deadline, changes nothing (KAFKA-15100)."""
+    """Reads for fetches and parks them. State of followers is taken in once, when a fetch arrives: a later
+    read, or one at the deadline, changes nothing (KAFKA-15100)."""
 
     def __init__(self, reader: PartitionReader, purgatory: Purgatory, *, max_bytes: int) -> None:
         self._reader = reader

@@ -75,7 +75,7 @@ class ProduceService:
     ) -> ParkedProduce:
         """Check a client's batches and append them, as `append`. Returns when the append is done. Large
         batches let other tasks run, so concurrent calls have no order. `zstd`: whether the client's version
-        of Produce knows it. `memory`: what is unpacked counts there."""
+        of Produce knows it. `memory`: unpacked records count there."""
         # No error is kept: its traceback would keep all that there is here until the next garbage collection.
         checked: list[CheckedBatches | ProduceResult] = []
         slices = Slices()
@@ -97,7 +97,7 @@ class ProduceService:
                 await slices.pause()
                 continue
             try:
-                # Whoever led when the check began may have lost the partition since.
+                # The leader of the time when the check began may have lost the partition since.
                 partition = self._writable(item.topic, item.partition_id)
                 results.add(item, partition, outcome, acks=acks)
             except PartitionError as error:
@@ -108,7 +108,7 @@ class ProduceService:
     def append(
         self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, internal: bool = False
     ) -> ParkedProduce:
-        """Append to each partition, now, batches whose records nobody needs to look at; the answer is `done`
+        """Append to each partition, now, batches whose records need no check; the answer is `done`
         when `acks` (0, 1 or -1, all) are satisfied or `timeout_ms` is over. `internal`: from this broker
         itself."""
         results = _Results(self._stats)

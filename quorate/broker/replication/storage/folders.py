@@ -33,7 +33,7 @@ from quorate.types import Epoch
 PARTITION_METADATA: Final = "partition.metadata"
 _VERSION: Final = 0
 _FIRST_EPOCH: Final = "first_leader_epoch"
-"""Ours: a line of the file of a partition that began with another leader epoch than 0."""
+"""Not in Kafka: a line of the file of a partition that began with another leader epoch than 0."""
 
 
 class UnreadablePartitionMetadataError(Exception):
@@ -93,7 +93,7 @@ def load_partition_metadata(disk: Disk, folder: str) -> PartitionIdentity | None
 
 
 MOVED_MARK: Final = "partition.moved"
-"""Ours: in the folder of a replica that was moved to another directory."""
+"""Not in Kafka: it is in the folder of a replica that was moved to another directory."""
 NAME_MAX: Final = 255
 """The longest name of a folder, in bytes, as file systems have it."""
 _FUTURE_SUFFIX: Final = "-future"
@@ -205,7 +205,8 @@ def parse_damaged_name(log_directory: str, name: str) -> SetAsideFolder | None:
 
 
 DELETED_MARK: Final = "partition.deleted"
-"""Ours: in a folder whose removal has begun, so that what a crash leaves of it is removed, not opened."""
+"""Not in Kafka: it is in a folder whose removal has begun, so that the rest after a crash is removed, not
+opened."""
 
 
 async def remove_folder(disk: Disk, folder: str) -> None:
@@ -252,8 +253,8 @@ def foreign_file(names: Iterable[str]) -> str | None:
 
 
 class FolderSync:
-    """The syncs of one folder, shared by those who ask at once. One sync at a time; what is asked for during
-    one is done by the next, for all."""
+    """The syncs of one folder, shared by the tasks that ask at once. There is one sync at a time. The next
+    serves all that asked during it."""
 
     __slots__ = ("_asked", "_disk", "_done", "_error", "_path", "_turn")
 
@@ -263,9 +264,9 @@ class FolderSync:
         self._turn = trio.Lock()
         self._asked = 0
         self._done = 0
-        """How many of the calls the syncs have answered."""
+        """The number of the calls that the syncs have answered."""
         self._error: DiskError | None = None
-        """Of the last sync."""
+        """The error of the last sync."""
 
     async def sync(self) -> None:
         """Make what was created, renamed and removed in the folder before the call durable. Raises
@@ -278,7 +279,7 @@ class FolderSync:
                 try:
                     await self._disk.sync_folder(self._path)
                 except DiskError as error:
-                    # For all of them: what the next sync is told doesn't say that theirs is durable.
+                    # It is for all of them: the next sync may not make their changes durable.
                     self._error = error
                 self._done = asked
             if self._error is not None:

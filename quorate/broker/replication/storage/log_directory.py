@@ -88,14 +88,15 @@ class OffsetsFile:
 
     @classmethod
     def of_recovery_points(cls, disk: Disk, folder: str) -> "OffsetsFile":
-        """Raises `UnreadableCheckpointError`, `DiskError`: without them, damage could not be told from what a
-        crash leaves."""
+        """Open the file of the recovery points. Raises `UnreadableCheckpointError`, `DiskError`: without the
+        points, damage could not be told from what a crash leaves."""
         path = f"{folder}/{RECOVERY_POINTS}"
         return cls(disk, path, load_offsets(disk, path))
 
     @classmethod
     def of_log_starts(cls, disk: Disk, folder: str) -> "OffsetsFile":
-        """Raises `UnreadableCheckpointError`, `DiskError`: without them, deleted records would be back."""
+        """Open the file of the log starts. Raises `UnreadableCheckpointError`, `DiskError`: without the
+        starts, deleted records would be back."""
         path = f"{folder}/{LOG_STARTS}"
         return cls(disk, path, load_offsets(disk, path))
 
@@ -140,7 +141,7 @@ class OffsetsFile:
 
 
 class LogDirectory:
-    """Mutable; owned by the log manager."""
+    """One of `log.dirs`. It is mutable, and owned by the log manager."""
 
     def __init__(self, disk: Disk, directory: Directory, *, clean: bool, proof: Proof | None) -> None:
         """Read the four files. Raises `UnreadableCheckpointError`, `DiskError`."""
@@ -168,7 +169,7 @@ class LogDirectory:
         self.namesakes: dict[TopicPartition, PartitionIdentity] = {}
         """The folders that are of another partition than the folder of the same name in another directory."""
         self.vanished: dict[TopicPartition, Offset] = {}
-        """The high watermarks of the logs whose folder nobody removed in order, and which isn't here."""
+        """The high watermarks of the logs whose folder isn't here, and was never removed in order."""
         self.unbegun: set[TopicPartition] = set()
         """The partitions whose folder had no segment when it was scanned."""
         self.logs: dict[TopicPartition, Log] = {}

@@ -38,7 +38,8 @@ log = get_logger(__name__)
 
 
 class LogManager:
-    """Use `open`. The caller opens, closes and removes any one partition's log one at a time."""
+    """The logs in all directories. `open` makes it. The caller opens, closes and removes any one partition's
+    log one at a time."""
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class LogManager:
             try:
                 store_page_cache(self._disk, each.path, proof, boot_id=self._boot_id)
             except DiskError as error:
-                # Nothing of a partition's is at stake: a next life in this boot can't prove what it has.
+                # No partition is at stake: a next life in this boot can't prove what it has.
                 log.warning("can't note the broker's epoch", path=each.path, reason=str(error))
 
     def forsake(self) -> None:
@@ -269,7 +270,7 @@ class LogManager:
 
     def elsewhere(self, opened: Log, error: Exception) -> uuid.UUID | None:
         """Return the directory that a disk error is of, if that isn't the one of this log: an earlier place
-        of its replica. None: it is, or nobody knows."""
+        of its replica. None: it is this one, or isn't known."""
         if not isinstance(error, DiskError):
             return None
         for each in self._directories:

@@ -10,7 +10,7 @@ from quorate.runtime import Disk, parse_uuid, read_file, uuid_text, write_file_a
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PAGE_CACHE: Final = ".quorate_page_cache"
-"""Ours: while a broker runs, which epoch's data is in the page cache of which boot of the host."""
+"""Not in Kafka: while a broker runs, the file says which epoch's data is in the page cache of which boot."""
 
 
 class Proof(NamedTuple):

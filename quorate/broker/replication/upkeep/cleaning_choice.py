@@ -16,7 +16,7 @@ class CleaningStats:
     passes: int = 0
     """Passes that ended well."""
     bytes_before: int = 0
-    """The sizes of what passes read, and what they left of it."""
+    """The bytes that passes read. `bytes_after`: the bytes that they left of them."""
     bytes_after: int = 0
     records_before: int = 0
     records_after: int = 0
@@ -25,13 +25,13 @@ class CleaningStats:
     dirtiest: float = 0.0
     """The largest share of dirty bytes of any log, at the last look."""
     longest_delay_s: float = 0.0
-    """How far the oldest dirty record was above max.compaction.lag.ms, at the last look."""
+    """The time by which the oldest dirty record was above max.compaction.lag.ms, at the last look."""
     looked_at: float | None = None
     """The time of the last look at all logs. None: there was none."""
     uncleanable: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of each directory: the logs that can't be compacted, and their dirty bytes."""
+    """By directory: the logs that can't be compacted, and their dirty bytes."""
     recopied_percent: float = 0.0
-    """What the passes of the last round left, of what they read."""
+    """The share of the bytes read that the passes of the last round left."""
 
     def ended(self, result: CompactionResult, *, seconds: float) -> None:
         """Count a pass that has ended."""
@@ -65,12 +65,12 @@ class Look:
 
 @dataclass(slots=True)
 class CleaningState:
-    """What the cleaner remembers of one log, until the broker stops. Times in ms since 1970."""
+    """The cleaner's memory of one log, until the broker stops. Times are in ms since 1970."""
 
     uncleanable: str | None = None
     """Why it is not compacted until the broker starts again."""
     fruitless: CompactionBounds | None = None
-    """A pass over this got no further, and none will until the bounds are others (KAFKA-8764)."""
+    """A pass over these bounds got no further, and none will until they change (KAFKA-8764)."""
     postponed_until: float = 0.0
     """The time, of trio's clock, before which it isn't tried again."""
     tombstones_until_ms: int | None = None

@@ -34,7 +34,7 @@ class Retirement:
         failures: Failures,
         kept_s: float,
     ) -> None:
-        """`kept_s`: for how long whoever reads the old log may go on reading."""
+        """`kept_s`: for how long readers of the old log may go on."""
         self.key = key
         self.source = source
         self.ended = trio.Event()
@@ -76,7 +76,8 @@ _PIECES_AT_ONCE: Final = 4
 
 
 class DirectoryMoves:
-    """`move` for a client; `opened`, `recorded` and `leave` for whoever hosts the replicas."""
+    """The moves of replicas between directories. Clients call `move`; the hosting calls `opened`, `recorded`
+    and `leave`."""
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class DirectoryMoves:
         identity = PartitionIdentity(partition.topic_id) if where is None else where.identities[key]
         try:
             if futures.find(key) is not None:
-                # What is left of one that failed.
+                # It is left over from a move that failed.
                 await futures.remove(key)
             future = await futures.create(
                 key, identity, target, self._entropy.uuid(), self._log_config(partition.topic)
@@ -290,7 +291,7 @@ class DirectoryMoves:
             retiring.recorded(directory)
 
     async def leave(self, key: TopicPartition) -> None:
-        """The replica is about to be removed. Whatever moves it ends first."""
+        """Prepare the removal of the replica. A move of it ends first."""
         async with self._lock:
             self._wishes.pop(key, None)
             move = self._moves.get(key)

@@ -94,7 +94,7 @@ class PassPace:
 
 
 class PartitionSequences:
-    """Of one partition, as its producers are now."""
+    """The sequences of one partition, as its producers are now."""
 
     __slots__ = ("_partition",)
 
@@ -162,7 +162,7 @@ class LogCleaner:
 
     @property
     def _threads(self) -> int:
-        """How many passes may run at once, as each has its part of the keys' table."""
+        """Return how many passes may run at once, as each has its part of the keys' table."""
         parts = max(1, self._config.log_cleaner_dedupe_buffer_size // _TABLE_MIN_BYTES)
         return min(self._config.log_cleaner_threads, parts)
 
@@ -170,7 +170,7 @@ class LogCleaner:
         before = (self.stats.bytes_before, self.stats.bytes_after)
         longest_s, self.stats.longest_s = self.stats.longest_s, 0.0
         passes = -1
-        # As long as it gets on: what fails at once is tried again after the pause.
+        # As long as passes end well: those that fail at once are tried again after the pause.
         while self.stats.passes > passes and (threads := self._threads):
             passes = self.stats.passes
             found = await self._choose()
@@ -352,9 +352,9 @@ class LogCleaner:
         state.fruitless = look.bounds if fruitless else None
 
     def _failed(self, partition: PartitionReplica, state: CleaningState, error: Exception) -> None:
-        """An error of a look or a pass. The log is as it was."""
+        """Handle an error of a look or a pass. The log is as it was."""
         if isinstance(error, LogFailedError) or not self._hosted.has(partition):
-            return  # whoever it failed has said so, or the replica is being removed
+            return  # the failure was reported when it happened, or the replica is being removed
         if isinstance(error, DiskFullError | DescriptorsExhaustedError):
             state.postponed_until = trio.current_time() + _SHORTAGE_S
             log.error("a log can't be compacted for now", partition=str(partition), reason=str(error))

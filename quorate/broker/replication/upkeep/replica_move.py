@@ -46,9 +46,9 @@ class MoveState(enum.Enum):
     SWITCHED = "switched"
     """It is the replica. The folder that it was copied from has the mark, and nothing else of worth."""
     DROPPED = "dropped"
-    """It was given up, and is removed."""
+    """The copy was given up, and is removed."""
     FAILED = "failed"
-    """A directory failed. What is in the other stays there for the next start."""
+    """A directory failed. The folder in the other stays there for the next start."""
 
 
 LEGAL: Final[Mapping[MoveState, frozenset[MoveState]]] = MappingProxyType(
@@ -100,7 +100,7 @@ class MoveContext:
 
 
 class ReplicaMove:
-    """`run` it, until `ended`."""
+    """The move of one replica to another directory. `run` goes on until it has `ended`."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class ReplicaMove:
                 self._back_to_copying()
                 return False
             await self._mark()
-            # Whoever failed it has reported the directory that failed, but metadata names the other one.
+            # The directory that failed is reported already, but metadata names the other one.
             if partition.failure is None:
                 self._switch()
             if partition.failure is not None:
@@ -321,7 +321,7 @@ class ReplicaMove:
         return self._context.futures.is_inside(error.path, self.target)
 
     def _failed(self, error: Exception) -> None:
-        """An error of either directory. One of a log that nobody can name is the partition's."""
+        """Handle an error of either directory. One whose log can't be told is the partition's."""
         partition = self.partition
         if self.state in DROPPABLE or self.state is MoveState.SEALED:
             self._change_state(MoveState.FAILED)

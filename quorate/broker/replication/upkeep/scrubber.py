@@ -1,4 +1,4 @@
-"""The scrub: it reads what nobody has asked for in a long time, before the last good copy is gone.
+"""The scrub reads data that was not asked for in a long time, before the last good copy is gone.
 
 Disks lose bits, and nothing tells before a read. So closed segments are read in the background, each replica
 once in `interval_ms`, the one checked longest ago first, at a bounded rate per directory. Every batch is
@@ -40,24 +40,24 @@ from quorate.types import Offset
 log = get_logger(__name__)
 
 SCRUB_CHECKPOINT: Final = "quorate-scrub-checkpoint"
-"""Ours: lines of `topic partition checkedMs nextOffset`."""
+"""Not in Kafka: lines of `topic partition checkedMs nextOffset`."""
 
 
 class LastCheck(NamedTuple):
-    """What is known of one replica."""
+    """The last check of one replica."""
 
     at_ms: int = 0
-    """When its last whole check ended, on the wall clock; 0: never."""
+    """The end of its last whole check, on the wall clock; 0: never."""
     next_offset: Offset = Offset(0)
-    """At the base of which segment a check under way goes on; 0: none is."""
+    """The base of the segment with which a check under way goes on; 0: none is under way."""
 
 
 NEVER: Final = LastCheck()
 
 
 class ScrubProgress:
-    """Mutable; owned by the scrub of the directory. Nothing depends on the file: without it everything is
-    checked anew."""
+    """The last checks of a directory's replicas. It is mutable, and owned by the scrub of the directory.
+    Nothing depends on the file: without it everything is checked anew."""
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
@@ -117,8 +117,9 @@ _BURST_SECONDS: Final = 0.25
 
 
 class Scrubber:
-    """`run` checks what is due; `suspect` has a segment checked at once. `DamageFound` is reported whenever a
-    check has found damage in a replica that was not known."""
+    """Checks the replicas of all directories. `run` checks those that are due, and `suspect` has a segment
+    checked at once. `DamageFound` is reported whenever a check has found damage in a replica that was not
+    known."""
 
     def __init__(
         self,

@@ -26,7 +26,8 @@ class SpaceWatch:
     def __init__(
         self, logs: LogManager, *, disk: Disk, warn_percent: int, warn_bytes: int, stats: ReplicationStats
     ) -> None:
-        """`warn_percent`: of the file system; `warn_bytes`: free. 0: not by that."""
+        """`warn_percent`: the free share of the file system to warn below; `warn_bytes`: the free bytes. 0:
+        not by that."""
         self._logs = logs
         self._disk = disk
         self._percent = warn_percent
