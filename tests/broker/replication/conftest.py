@@ -146,7 +146,7 @@ class Controller:
                 self.chores.after(record)
 
     def finish(self):
-        """What follows from what was committed, in as many partitions as it concerns."""
+        """Commit the consequences of the records, in as many partitions as they concern."""
         while self.chores:
             for groups, _ in self.chores.piece():
                 self.commit_groups(groups)
@@ -412,7 +412,7 @@ class Broker:
     # Ends
 
     async def stop(self, *, clean=True):
-        """In order: the controller moves what it leads, and its logs are closed."""
+        """Stop in order: the controller moves the partitions that it leads, and its logs are closed."""
         self.cluster.controller.fence(self.id)
         await self._end()
         await self.manager.close(clean=clean)
@@ -420,7 +420,7 @@ class Broker:
         self.disk.crash_process()
 
     async def crash(self, *, power=False):
-        """Nobody tidies up. The controller has not noticed."""
+        """End without tidying up, and without a notice to the controller."""
         self._listening = False
         self.disk.cut()
         self.cluster.network.crash_node(self.name, silent=False)

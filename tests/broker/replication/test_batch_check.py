@@ -1,4 +1,4 @@
-"""What a producer may put into a partition: each refusal as Kafka's, and what is kept of what came."""
+"""A producer's batches are checked as by Kafka: each refusal, and the batch that is kept."""
 
 import contextlib
 import gc
@@ -230,7 +230,7 @@ async def test_many_records_may_leave_turns_to_others_and_so_may_many_batches():
 @pytest.mark.parametrize("codec", [Codec.NONE, *COMPRESSED])
 @pytest.mark.parametrize("kind", ["tiny", "alike", "large", "late", "bomb"])
 async def test_no_batch_holds_the_event_loop(codec, kind):
-    """As many records as a megabyte can hold; and a large one that comes out of little."""
+    """The batches are those with as many records as a megabyte can hold, and a large one out of few bytes."""
     values = {
         "tiny": [b"x" * (number % 3) for number in range(100_000)],
         "alike": [b""] * 110_000,
@@ -296,7 +296,7 @@ async def test_requests_that_have_all_the_memory_are_unpacked_one_by_one(nursery
 async def test_a_bomb_that_says_its_size_is_refused_before_it_is_unpacked(codec):
     body = bytearray(compress(codec, bytes(40 << 20)))
     if codec is Codec.LZ4:
-        # As some clients write it; ours doesn't.
+        # Some clients write it so; `compress` doesn't.
         body[4] |= 0x08
         body[6:6] = (40 << 20).to_bytes(8, "little")
     bomb = batch(bytes(body), codec=codec)
@@ -457,6 +457,6 @@ async def test_a_rewritten_batch_has_its_header_and_its_crc():
 
 
 async def test_a_request_brings_one_batch_for_a_partition():
-    """As Kafka asks for since version 3. A frame of 100 MB would hold more than a million small ones."""
+    """Kafka asks for this since version 3. A frame of 100 MB would hold more than a million small batches."""
     await refused(batch(plain(b"a")) * 2, ErrorCode.INVALID_RECORD, match="one batch")
     await refused(batch(plain(b"a")) + b"x", ErrorCode.INVALID_RECORD, match="1 bytes follow")

@@ -71,7 +71,7 @@ def compacting(make_cluster):
     return start
 
 
-def cleaned_to(broker, *, name="t", partition_id=0):
+def cleaned_end(broker, *, name="t", partition_id=0):
     where = broker.manager._logs.folders.log_directory_of(name, partition_id)
     return where.cleaned.get((name, partition_id), 0)
 
@@ -126,13 +126,13 @@ async def test_a_log_is_compacted_once_it_is_dirty_enough(compacting, autojump_c
     cluster = await compacting(topic={"min_cleanable_dirty_ratio": "0.5"})
     await write(cluster[1], *(f"k{number}=1" for number in range(10)), "end=1")
     await trio.sleep(10)
-    assert cleaned_to(cluster[1]) == 10
+    assert cleaned_end(cluster[1]) == 10
     await write(cluster[1], *(f"k{number}=2" for number in range(9)))
     await trio.sleep(10)
-    assert cleaned_to(cluster[1]) == 10
+    assert cleaned_end(cluster[1]) == 10
     await write(cluster[1], *(f"k{number}=2" for number in range(3)))
     await trio.sleep(10)
-    assert cleaned_to(cluster[1]) == 22
+    assert cleaned_end(cluster[1]) == 22
 
 
 async def test_the_dirtiest_log_comes_first(compacting, autojump_clock):
@@ -205,7 +205,7 @@ async def test_a_checkpoint_says_how_far_logs_are_compacted(compacting, autojump
         await cluster[1].start()
         await cluster.opened()
         await trio.sleep(10)
-    assert cleaned_to(cluster[1]) == 2
+    assert cleaned_end(cluster[1]) == 2
     assert not [line for line in lines if line["event"] == "a log was compacted"]
 
 
@@ -246,11 +246,11 @@ async def test_a_truncation_takes_the_checkpoint_down(compacting, autojump_clock
     await write(cluster[1], "a=4", "end=2", acks=1)
     partition.log.high_watermark = partition.log.end_offset
     await trio.sleep(10)
-    assert cleaned_to(cluster[1]) == 5
+    assert cleaned_end(cluster[1]) == 5
     cluster.controller.elect(2, isr=(2,))
     cluster.heal()
     await cluster.until(lambda: cluster[1].partition().log.end_offset == 3)
-    assert cleaned_to(cluster[1]) <= 3
+    assert cleaned_end(cluster[1]) <= 3
     for record in ("b=1", "a=5", "b=2", "a=6", "end=3"):
         await write(cluster[2], record, acks=1)
         await cluster.caught_up()
@@ -392,7 +392,7 @@ async def test_a_topic_is_deleted_while_it_is_compacted(compacting, autojump_clo
     # Another one of the name begins anew.
     cluster.controller.create(replicas=(1,), number=3)
     await cluster.opened()
-    assert cleaned_to(cluster[1]) == 0
+    assert cleaned_end(cluster[1]) == 0
 
 
 @pytest.mark.bug("KAFKA-5490")
@@ -577,11 +577,11 @@ async def test_a_compacted_replica_moves_to_another_directory_and_is_compacted_t
     first = logs.folders.log_directory_of("t", 0).path
     second = "more" if first == "data" else "data"
     for target, other in ((second, first), (first, second)):
-        before = cleaned_to(cluster[1])
+        before = cleaned_end(cluster[1])
         await cluster[1].replicas.moves.move("t", 0, target)
         cluster.controller.elect(1)
         await cluster.until(lambda: logs.folders.log_directory_of("t", 0).path == target)  # noqa: B023
-        assert cleaned_to(cluster[1]) == before
+        assert cleaned_end(cluster[1]) == before
         await trio.sleep(30)
         files = [load_offsets(cluster[1].disk, f"{path}/{CLEANED}") for path in (target, other)]
         assert files == [{("t", 0): before}, {}] or files[0] == {("t", 0): before}
@@ -589,7 +589,7 @@ async def test_a_compacted_replica_moves_to_another_directory_and_is_compacted_t
         await trio.sleep(10)
         left = [each.partition(":")[2] for each in await held(cluster[1])]
         assert (len(left), left.count("a=4"), left.count("b=1")) == (4, 1, 1), left
-        assert load_offsets(cluster[1].disk, f"{target}/{CLEANED}") == {("t", 0): cleaned_to(cluster[1])}
+        assert load_offsets(cluster[1].disk, f"{target}/{CLEANED}") == {("t", 0): cleaned_end(cluster[1])}
 
 
 async def test_no_pass_begins_while_a_replica_moves(compacting, autojump_clock):

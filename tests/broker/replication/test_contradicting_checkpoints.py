@@ -1,7 +1,7 @@
 """Checkpoints of offsets that contradict the log, or each other: each start has its clear outcome.
 
-Where a file says that records were there, and somebody counts on them, the replica is damaged: it does not go
-on with fewer. What the log itself knows better is taken from the log.
+Where a file says that records were there, and the partition counts on them, the replica is damaged: it does
+not go on with fewer. The log is believed where it knows better than the file.
 """
 
 import uuid
@@ -145,7 +145,7 @@ async def test_checkpoints_that_contradict_a_log_have_a_clear_outcome(
 async def test_files_that_name_a_replica_whose_folder_was_never_here_leave_nothing_to_its_successor(
     how: str,
 ) -> None:
-    """Only the high watermark says that there was something to lose, and only if somebody counts on it."""
+    """Only the high watermark says that there was something to lose, if the partition counts on it."""
     disk = await left_behind(how)
     never = ("never", 3)
     for name, offset in TRUE.items():
@@ -166,7 +166,7 @@ async def test_files_that_name_a_replica_whose_folder_was_never_here_leave_nothi
 async def test_a_file_that_contradicts_itself_is_refused_or_counts_as_none(
     name: str, entry: bytes, how: str
 ) -> None:
-    """As none where the log or the other replicas know better, refused with the remedy otherwise."""
+    """It counts as none where the log or the other replicas know better, else the error names the remedy."""
     disk = await left_behind(how)
     content = b"0\n%d\n%s\n" % (entry.count(b"\n") + 1, entry)
     await write_file_atomically(disk, f"data/{name}", content)

@@ -98,7 +98,7 @@ async def test_a_leader_that_is_the_last_in_sync_keeps_a_lead_that_it_can_not_se
 
 
 async def test_a_topic_that_is_made_again_waits_for_descriptors_anew(make_cluster, autojump_clock):
-    """What its predecessor waited is not its own."""
+    """The time that its predecessor waited does not count for it."""
     cluster = await make_cluster(2)
     cluster[1].disk.descriptors = 5
     cluster.controller.create("late", replicas=(1, 2), number=2)

@@ -1,4 +1,4 @@
-"""What a directory of `log.dirs` says of the broker's earlier life, whatever is in the files."""
+"""A directory of `log.dirs` tells of the broker's earlier life, also with files that are damaged."""
 
 import pytest
 

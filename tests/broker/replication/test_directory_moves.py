@@ -494,7 +494,7 @@ async def begin(broker, target):
         await broker.replicas.moves.move("t", 0, target)
 
 
-async def at_step(cluster, step):
+async def reach_step(cluster, step):
     while not STEPS[step](cluster[1]):  # noqa: ASYNC110
         await trio.sleep(0.001)
 
@@ -504,8 +504,8 @@ async def at_step(cluster, step):
 async def test_the_loss_of_a_disk_with_the_process_never_lets_a_stale_copy_lead(
     make_cluster, step, lost, autojump_clock
 ):
-    """After the broker comes back without one directory, the replica is either there with every acknowledged
-    record, or it is offline; with the directory, it is there."""
+    """If the broker comes back without one directory, the replica is there with every acknowledged record, or
+    it is offline. If it comes back with the directory, the replica is there."""
     cluster = await one_broker(make_cluster)
     cluster[1].disk.sync_delay = 0.05
     source, target = home_of(cluster[1]), other_of(cluster[1])
@@ -514,7 +514,7 @@ async def test_the_loss_of_a_disk_with_the_process_never_lets_a_stale_copy_lead(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cluster[1].replicas.moves.move, "t", 0, target)
         with trio.fail_after(30):
-            await at_step(cluster, step)
+            await reach_step(cluster, step)
     for value in ("late", "later"):
         assert not (await cluster[1].produced(value)).error
         values.append(value)
@@ -565,7 +565,7 @@ async def test_a_crash_in_the_copy_goes_on_where_it_was(make_cluster, autojump_c
 
 
 async def test_a_target_that_fails_once_the_mark_is_there_fails_the_replica(make_cluster, autojump_clock):
-    """From then on the future counts: a record that it lacks may not be acknowledged."""
+    """The future counts from then on: a record that it lacks may not be acknowledged."""
     cluster = await one_broker(make_cluster)
     source, target = home_of(cluster[1]), other_of(cluster[1])
 

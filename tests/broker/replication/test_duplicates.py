@@ -1,4 +1,4 @@
-"""The same batch of an idempotent producer is never accepted twice, whatever clocks, leaders and disks do."""
+"""The same batch of an idempotent producer is never accepted twice, though clocks, leaders and disks fail."""
 
 import random
 import struct

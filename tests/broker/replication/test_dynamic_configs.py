@@ -24,7 +24,7 @@ VALUES = {
     "log.message.timestamp.type": ("LogAppendTime", "CreateTime", "LogAppendTime"),
     "unclean.leader.election.enable": ("true", "false", "true"),
 }
-"""For all brokers, for the broker, for the topic; numbers by default."""
+"""The values for all brokers, for the broker and for the topic. By default they are `NUMBERS`."""
 NUMBERS = ("2000001", "2000002", "2000003")
 
 
@@ -32,8 +32,8 @@ def commit(cluster: Any, of: ConfigType, name: str, key: str, value: str | None)
     cluster.controller.commit(Config(resource_type=of, resource_name=name, name=key, value=value))
 
 
-def in_force(broker: Any) -> dict[str, object]:
-    """What the partition goes by, by the broker's key."""
+def values_in_force(broker: Any) -> dict[str, object]:
+    """Return the values that the partition goes by, by the broker's key."""
     partition = broker.partition()
     rules, held = partition.rules, partition.log._config
     topic = broker.manager._parts.storage.upkeep._metadata.config("t")
@@ -84,7 +84,7 @@ async def test_a_default_of_topics_changes_in_a_running_broker(
 
     async def now() -> object:
         await trio.sleep(0.1)
-        return in_force(cluster[1])[key]
+        return values_in_force(cluster[1])[key]
 
     before = await now()
     commit(cluster, ConfigType.BROKER, "", key, of_all)
@@ -116,8 +116,8 @@ async def test_a_broker_that_starts_has_what_was_set_before(
     await cluster[1].start()
     cluster.controller.create(replicas=(1, 2))
     await cluster.opened()
-    assert [in_force(cluster[each])["message.max.bytes"] for each in (1, 2)] == [100, 100]
-    assert [in_force(cluster[each])["log.segment.bytes"] for each in (1, 2)] == [200, 1 << 30]
+    assert [values_in_force(cluster[each])["message.max.bytes"] for each in (1, 2)] == [100, 100]
+    assert [values_in_force(cluster[each])["log.segment.bytes"] for each in (1, 2)] == [200, 1 << 30]
 
 
 async def test_a_smaller_message_max_bytes_refuses_the_next_batch(

@@ -276,7 +276,7 @@ async def test_a_log_cut_to_the_start_of_a_segment_takes_records_again(make_clus
 
 @pytest.mark.bug("KAFKA-12460")
 async def test_a_member_of_the_isr_refuses_to_lose_what_is_committed(make_cluster, autojump_clock):
-    """For partitions: the leader has lost its log, and its word for it is wrong."""
+    """The leader of the partition has lost its log, and says that it has not."""
     cluster = await make_cluster(2)
     await cluster[1].produce_each("abc")
     await cluster.caught_up()
@@ -294,7 +294,7 @@ async def test_a_partition_that_was_refused_a_cut_goes_on_in_the_next_epoch(make
     await cluster.caught_up()
     await cluster[1].crash()
     cluster[1].disk.remove_folder("data/t-0")
-    # As if nobody had noticed: 1 still leads, and 2 is in sync.
+    # The controller has not noticed: 1 still leads, and 2 is in sync.
     await cluster[1].start()
     cluster.controller.elect(1, isr=(1, 2))
     await cluster.until(lambda: cluster[1].partition().leading is not None)

@@ -14,8 +14,8 @@ from tests.broker.replication.conftest import Answer
 from tests.broker.replication.session_client import SessionClient, values_of
 
 
-def looked_at(monkeypatch, broker):
-    """The partitions of a leader that it looks at from now on, in order."""
+def record_looks(monkeypatch, broker):
+    """Return the list to which the partitions are added that a leader looks at from now on."""
     looks = []
 
     def noted(partition, item, **options):
@@ -32,7 +32,7 @@ async def test_idle_partitions_of_a_follower_cost_its_leader_nothing(
 ):
     cluster = await make_cluster(2, partitions=50)
     await trio.sleep(3)
-    looks = looked_at(monkeypatch, cluster[1])
+    looks = record_looks(monkeypatch, cluster[1])
     for number in range(5):
         await cluster[1].produced(f"{number}", partition_id=7)
         await trio.sleep(1)
@@ -153,8 +153,8 @@ async def test_a_request_that_comes_twice_is_answered_once(make_cluster, autojum
     assert len(cluster[1].replicas.sessions) == 1, "nothing was read for the one that waited"
 
 
-async def with_follower(make_cluster):
-    """A cluster, and a follower of partition 0 by hand, with its session begun."""
+async def make_follower(make_cluster):
+    """Return a cluster, and a follower of partition 0 by hand, with its session begun."""
     cluster = await make_cluster(2, partitions=2, cut_off=(2,))
     epoch = cluster.controller.image.broker(2).epoch
     client = SessionClient(cluster[1], replica_id=2, replica_epoch=epoch)
@@ -164,7 +164,7 @@ async def with_follower(make_cluster):
 
 async def test_a_follower_that_sends_its_next_request_ahead_is_answered_twice(make_cluster, autojump_clock):
     """The one that waits has nothing. What there is, or comes, is in the answer to the other."""
-    cluster, client = await with_follower(make_cluster)
+    cluster, client = await make_follower(make_cluster)
     outcome = {}
 
     async def ask(name, *items):
@@ -187,7 +187,7 @@ async def test_a_follower_that_sends_its_next_request_ahead_is_answered_twice(ma
 
 async def test_a_followers_session_is_there_at_once(make_cluster, autojump_clock):
     """It can't send a request ahead before it has one."""
-    _, client = await with_follower(make_cluster)
+    _, client = await make_follower(make_cluster)
     client.epoch = 0
     began = trio.current_time()
     assert list(await client.fetch(("t", 0, 0, 0), max_wait_ms=10_000)) == [("t", 0)]
@@ -196,7 +196,7 @@ async def test_a_followers_session_is_there_at_once(make_cluster, autojump_clock
 
 async def test_a_follower_in_another_leader_epoch_is_told_anew(make_cluster, autojump_clock):
     """It takes nothing that it asked for before, so that the high watermark may not have reached it."""
-    cluster, client = await with_follower(make_cluster)
+    cluster, client = await make_follower(make_cluster)
     await cluster.lead(1)
     assert (await client.fetch(("t", 0, 0, 0)))["t", 0].error is ErrorCode.FENCED_LEADER_EPOCH
     assert list(await client.fetch(("t", 0, 0, 1))) == [("t", 0)]
@@ -441,8 +441,8 @@ async def test_ten_thousand_sessions_of_one_client_are_bounded(autojump_clock):
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_session_never_hides_a_change(make_cluster, autojump_clock, seed):
-    """Two clients in sessions fetch whatever they like, in answers of drawn sizes, among writes and new
-    leader epochs. In the end they have read what is there, and were told the last of each partition."""
+    """Two clients in sessions fetch drawn partitions, in answers of drawn sizes, among writes and new leader
+    epochs. In the end they have read all records, and were told the last state of each partition."""
     cluster = await make_cluster(1, partitions=5)
     draw = random.Random(seed)
     written = {number: [] for number in range(5)}

@@ -88,8 +88,8 @@ async def test_a_folder_that_has_had_records_and_lacks_its_metadata_stops_the_st
 async def test_a_folder_of_others_with_the_name_of_a_partitions_is_not_emptied(
     folder: str, name: str
 ) -> None:
-    """Without partition.metadata it was taken for what a crash had left of a creation, and removed with all
-    that was in it: a folder of somebody else's, or another one of log.dirs."""
+    """Without partition.metadata it was taken for the rest of an interrupted creation, and removed with all
+    its contents. It may be a foreign folder, or another one of log.dirs."""
     disk = SimulatedDisk()
     disk.make_folder(f"d/{folder}")
     for each in (name, SEGMENT):

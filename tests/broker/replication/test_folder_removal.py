@@ -10,7 +10,7 @@ FILES = ("00000000000000000000.log", "partition.metadata")
 
 
 async def test_a_power_loss_leaves_no_part_of_a_removed_folder_without_its_mark() -> None:
-    """What is there without the mark would be opened as the replica."""
+    """A part without the mark would be opened as the replica."""
     left = set()
     for seed in range(100):
         disk = SimulatedDisk()

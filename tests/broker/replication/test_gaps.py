@@ -1,4 +1,4 @@
-"""What a replica does with much at once lets others run, by the processor's time of the loop's thread."""
+"""A replica's long work lets other tasks run, by the processor's time of the loop's thread."""
 
 import os
 import random
@@ -59,7 +59,7 @@ RULES = ProduceRules(
 
 
 @pytest.fixture(autouse=True)
-def _no_full_collection() -> Iterator[None]:
+def _without_full_collections() -> Iterator[None]:
     with no_full_collection():
         yield
 
@@ -90,7 +90,7 @@ async def partition_of(folder: Path, state: PartitionState) -> PartitionReplica:
     return made
 
 
-def led_by(leader: int) -> PartitionState:
+def state_led_by(leader: int) -> PartitionState:
     return PartitionState(
         replicas=(1, 2),
         isr=(1, 2),
@@ -104,7 +104,7 @@ def led_by(leader: int) -> PartitionState:
 
 
 async def test_a_follower_takes_in_many_small_batches_in_slices(tmp_path: Path) -> None:
-    partition = await partition_of(tmp_path, led_by(2))
+    partition = await partition_of(tmp_path, state_led_by(2))
     role = partition.role
     assert isinstance(role, FollowerState)
     batches: list[bytes] = []
@@ -130,7 +130,7 @@ async def test_a_follower_takes_in_many_small_batches_in_slices(tmp_path: Path) 
 
 
 async def test_a_follower_whose_role_ends_takes_in_no_more(tmp_path: Path) -> None:
-    partition = await partition_of(tmp_path, led_by(2))
+    partition = await partition_of(tmp_path, state_led_by(2))
     role = partition.role
     assert isinstance(role, FollowerState)
     records = b"".join(
@@ -138,7 +138,7 @@ async def test_a_follower_whose_role_ends_takes_in_no_more(tmp_path: Path) -> No
     )
 
     async def deposed() -> None:
-        partition.apply(led_by(1)._replace(leader_epoch=2, partition_epoch=1))
+        partition.apply(state_led_by(1)._replace(leader_epoch=2, partition_epoch=1))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(deposed)
@@ -172,7 +172,7 @@ def produce_service(writable: Callable[[object, int], PartitionReplica]) -> Prod
 
 
 async def test_a_produce_to_many_partitions_appends_in_slices(tmp_path: Path) -> None:
-    partition = await partition_of(tmp_path, led_by(1)._replace(replicas=(1,), isr=(1,)))
+    partition = await partition_of(tmp_path, state_led_by(1)._replace(replicas=(1,), isr=(1,)))
     service = produce_service(lambda topic, number: partition)
     batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"x"])
     items = [ProduceItem("t", number, batch) for number in range(10_000)]
@@ -185,9 +185,9 @@ async def test_a_produce_to_many_partitions_appends_in_slices(tmp_path: Path) ->
 
 
 async def test_a_leader_deposed_between_two_appends_of_a_produce_acknowledges_none(tmp_path: Path) -> None:
-    """What waits for an append is there with the append: a deposed leader takes it back."""
-    first = await partition_of(tmp_path / "1", led_by(1))
-    second = await partition_of(tmp_path / "2", led_by(1))
+    """The request waits for its append from the same step on, so a deposed leader takes it back."""
+    first = await partition_of(tmp_path / "1", state_led_by(1))
+    second = await partition_of(tmp_path / "2", state_led_by(1))
     looks: list[int] = []
 
     def writable(topic: object, number: int) -> PartitionReplica:
@@ -195,7 +195,7 @@ async def test_a_leader_deposed_between_two_appends_of_a_produce_acknowledges_no
         if looks == [0, 1, 0, 1]:
             # As in the pause after the first append.
             assert first.log.end_offset == 1
-            first.apply(led_by(2)._replace(leader_epoch=2, partition_epoch=1))
+            first.apply(state_led_by(2)._replace(leader_epoch=2, partition_epoch=1))
         return (first, second)[number]
 
     service = produce_service(writable)
@@ -225,7 +225,7 @@ def reader_of(partition: PartitionReplica) -> PartitionReader:
 async def test_a_session_of_many_partitions_is_begun_read_and_ended_in_slices(
     tmp_path: Path, replica_id: int
 ) -> None:
-    partition = await partition_of(tmp_path, led_by(1))
+    partition = await partition_of(tmp_path, state_led_by(1))
     purgatory = Purgatory()
     sessions = FetchSessions(Entropy(random.Random(1)), slots=1)
     service = SessionFetches(
@@ -269,7 +269,7 @@ async def test_a_followers_request_of_many_partitions_is_put_together_in_slices(
 
 @pytest.mark.parametrize("replica_id", [-1, 2])
 async def test_a_fetch_of_many_partitions_reads_and_waits_in_slices(tmp_path: Path, replica_id: int) -> None:
-    partition = await partition_of(tmp_path, led_by(1))
+    partition = await partition_of(tmp_path, state_led_by(1))
     purgatory = Purgatory()
     service = FetchService(reader_of(partition), purgatory, max_bytes=1 << 20)
     options = FetchOptions(
@@ -299,7 +299,7 @@ def test_the_space_of_a_large_file_is_freed_by_another_thread(
             closed[path] = threading.current_thread()
             done.set()
 
-    def remove_by(remove: Callable[[RealDisk], None]) -> None:
+    def remove_with(remove: Callable[[RealDisk], None]) -> None:
         done.clear()
         remove(disk)
         assert done.wait(60)
@@ -312,9 +312,9 @@ def test_the_space_of_a_large_file_is_freed_by_another_thread(
         with (folder / name).open("wb") as file:
             file.truncate(17 << 20 if name != "small" else 100)
     disk.remove(f"{folder}/small")
-    remove_by(lambda disk: disk.remove(f"{folder}/a"))
+    remove_with(lambda disk: disk.remove(f"{folder}/a"))
     assert [each.name for each in folder.iterdir()] == ["b"]
-    remove_by(lambda disk: disk.remove_folder(str(folder)))
+    remove_with(lambda disk: disk.remove_folder(str(folder)))
     assert not folder.exists()
     assert len(closed) == 2
     assert threading.main_thread() not in closed.values()

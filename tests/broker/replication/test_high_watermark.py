@@ -1,4 +1,4 @@
-"""What moves a high watermark, and what may not: rules that no other test fails without."""
+"""The rules for moving a high watermark that no other test fails without."""
 
 import pytest
 import trio
@@ -14,7 +14,7 @@ from quorate.types import Offset
 async def test_a_replica_that_can_no_longer_join_the_isr_does_not_hold_back_the_high_watermark(
     make_brokers, autojump_clock
 ):
-    """At once, with the metadata that says so: the next scan is half a lag time away."""
+    """It moves with the metadata that says so. The next scan is half a lag time away."""
     cluster = make_brokers(min_isr=2)
     await cluster.start(1, 2)
     await cluster[3].start(unfence=False)

@@ -1,5 +1,5 @@
-"""A log that is shorter after a kill than it was before: its replica does not lead, and nobody cuts records
-that were acknowledged. All are above the recovery point, where a start cuts them after a power loss."""
+"""A log that is shorter after a kill than it was before: its replica does not lead, and no replica cuts
+acknowledged records. All are above the recovery point, where a start cuts them after a power loss."""
 
 import pytest
 import trio
@@ -114,7 +114,7 @@ async def test_a_sole_replica_does_not_go_on_with_fewer_records_than_it_acknowle
 
 
 async def test_a_torn_append_of_a_killed_broker_is_cut_and_it_leads(make_cluster, autojump_clock):
-    """Nobody was told of it: no follower had it."""
+    """It was not acknowledged, as no follower had it."""
     cluster = await filled(make_cluster)
     cluster.cut_off(1)
     cluster[1].produce("torn")
@@ -132,7 +132,7 @@ async def test_a_torn_append_of_a_killed_broker_is_cut_and_it_leads(make_cluster
 
 
 async def test_records_that_a_power_loss_took_are_cut(make_cluster, autojump_clock):
-    """The broker proves nothing then; if nobody else is left it leads with what it has, and says so."""
+    """The broker proves nothing then. If no other is left, it leads with the rest, and says so."""
     cluster = await filled(make_cluster, 1)
     await cluster[1].manager._parts.storage.upkeep.flush_all()
     assert not (await cluster[1].produced("lost")).error

@@ -1,4 +1,4 @@
-"""The ISR: which replicas are in it, when it changes, and who may change it."""
+"""The ISR: its replicas, its changes, and the leader that may ask for them."""
 
 import pytest
 import trio
@@ -16,7 +16,7 @@ from tests.broker.replication.conftest import Answer
 QUICK = {"replica_lag_time_max_ms": 1000}
 
 
-def asked_for(cluster):
+def proposed_isrs(cluster):
     return [
         tuple(sorted(member.broker_id for member in item.new_isr))
         for request in cluster.controller.requests
@@ -150,7 +150,7 @@ async def test_followers_of_idle_partitions_stay_in_sync(make_cluster, autojump_
     await cluster[1].produced("a")
     await trio.sleep(10)
     assert cluster.controller.state().isr == (1, 2, 3)
-    assert asked_for(cluster) == []
+    assert proposed_isrs(cluster) == []
 
 
 @pytest.mark.bug("KAFKA-13790")
@@ -182,7 +182,7 @@ async def test_waiting_produces_are_completed_after_the_state_has_changed(make_c
     held, seen = cluster[1].partition(), []
     waiting = [cluster[1].produce(f"{number}", timeout_ms=60_000) for number in range(500)]
     for pending in waiting:
-        # Whoever is told sees the new state, and may ask for more.
+        # A request that is told sees the new state, and may ask for more.
         pending.notify(lambda: seen.append((held.high_watermark, held.leading.isr.pending)))
     again = []
     waiting[0].notify(lambda: again.append(cluster[1].produce("again", timeout_ms=60_000)))
@@ -216,7 +216,7 @@ async def test_a_fenced_follower_is_not_proposed(make_cluster, autojump_clock):
     await cluster.until(lambda: cluster[2].partition().log.end_offset == 1)
     await trio.sleep(3)
     assert cluster.controller.state().isr == (1, 3)
-    assert asked_for(cluster) == []
+    assert proposed_isrs(cluster) == []
     cluster.controller.unfence(2)
     await cluster.in_sync(1, 2, 3)
 
@@ -229,7 +229,7 @@ async def test_a_leader_that_does_not_know_of_the_fencing_is_told(make_cluster, 
     cluster[1].hold_metadata()
     cluster.controller.fence(2)
     await trio.sleep(2)
-    assert (1, 2, 3) in asked_for(cluster)
+    assert (1, 2, 3) in proposed_isrs(cluster)
     assert cluster[1].replicas.stats.failed_isr_updates > 0
     assert cluster.controller.state().isr == (1, 3)
     # Its refusal is final: what is committed by 1 and 3 does not wait for 2.
@@ -279,7 +279,7 @@ async def test_a_broker_that_lost_power_leaves_the_isr_before_it_comes_back(make
                 acked.append(f"{number}")
         await cluster[1].crash(power=True)
         await cluster[1].start()
-        # Whoever leads now has everything, 1 included once it is back.
+        # The present leader has everything, and so has 1 once it is back.
         assert 1 not in cluster.controller.state().isr
         await cluster.in_sync(1, 2, 3)
         await cluster.lead(1)
@@ -363,8 +363,8 @@ async def test_a_leader_commits_nothing_while_the_elr_has_members(make_cluster, 
     assert await cluster[1].consumed() == ["a"]
 
 
-async def test_the_answer_about_a_smaller_isr_says_who_is_eligible(make_cluster, autojump_clock):
-    """Before metadata does, and by the controller's min.insync.replicas."""
+async def test_the_answer_about_a_smaller_isr_names_the_eligible_replicas(make_cluster, autojump_clock):
+    """It does so before metadata, and by the controller's min.insync.replicas."""
     cluster = await make_cluster(replicas=(1, 2))
     cluster[1].hold_metadata()
     cluster[1].partition().min_isr = 1
@@ -375,7 +375,7 @@ async def test_the_answer_about_a_smaller_isr_says_who_is_eligible(make_cluster,
     assert cluster[1].partition().high_watermark == 0
 
 
-# Leaders that nobody hears
+# Leaders that the controller doesn't hear
 
 
 async def test_a_leader_that_is_cut_off_sends_its_clients_away(make_cluster, autojump_clock):
@@ -421,18 +421,18 @@ async def test_a_request_that_arrives_after_its_repetition_was_refused_changes_n
     controller.change(isr=(1, 2))
     delayed = []
 
-    def on_its_way(request):
+    def delay(request):
         delayed.append(request)
         controller.answer = lambda request: None
         cluster[1].hold_metadata()
         controller.fence(3)
-        raise NetworkError("nobody knows")
+        raise NetworkError("outcome unknown")
 
-    controller.answer = on_its_way
+    controller.answer = delay
     await cluster.until(lambda: delayed)
     requests = len(controller.requests)
     await cluster.until(lambda: held.leading.isr.maximal == {1, 2})
-    assert asked_for(cluster)[requests:] == [(1, 2, 3), (1, 2)], "asked again, refused, taken back"
+    assert proposed_isrs(cluster)[requests:] == [(1, 2, 3), (1, 2)], "asked again, refused, taken back"
     await trio.sleep(5)
     assert len(controller.requests) == requests + 2, "as long as metadata does not say why, nobody asks again"
     controller.unfence(3)

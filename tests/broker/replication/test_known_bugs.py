@@ -1,4 +1,4 @@
-"""What went wrong with replicas elsewhere: fetches, sessions, producers, high watermarks and times."""
+"""Bugs of other systems with replicas: fetches, sessions, producers, high watermarks and times."""
 
 import random
 from types import SimpleNamespace
@@ -602,7 +602,7 @@ async def test_snapshots_of_producers_do_not_pile_up_below_the_log_start(make_cl
 
 @pytest.mark.bug("KAFKA-19474")
 async def test_a_truncation_of_what_was_committed_is_told_with_both_offsets(make_cluster, autojump_clock):
-    """After an unclean election. The watermark is compared before it moves."""
+    """The election was unclean. The watermark is compared before it moves."""
     cluster = await make_cluster(2, replica_lag_time_max_ms=1000)
     await cluster[1].produce_each(f"{number}" for number in range(15))
     await cluster.caught_up()

@@ -31,7 +31,7 @@ TWO = ("d1", "d2")
 
 
 def end_of(broker, number=0):
-    """Where the replica's log ends; None if it is not open."""
+    """Return the end of the replica's log; None if it is not open."""
     try:
         return int(broker.partition("t", number).log.end_offset)
     except PartitionError:
@@ -44,7 +44,7 @@ def home_of(broker, number=0):
     return None if found is None else found.path
 
 
-def in_second(broker):
+def partition_in_second(broker):
     (number,) = (each for each in (0, 1) if home_of(broker, each) == "d2")
     return number
 
@@ -64,7 +64,7 @@ async def filled(make_cluster, brokers=1, **options):
 @pytest.mark.bug("KAFKA-16234")
 async def test_a_folder_taken_out_of_log_dirs_is_not_replaced_by_an_empty_log(make_cluster, autojump_clock):
     cluster = await filled(make_cluster)
-    lost = in_second(cluster[1])
+    lost = partition_in_second(cluster[1])
     await cluster[1].stop()
     await cluster[1].start(log_dirs=("d1",))
     await trio.sleep(5)
@@ -92,7 +92,7 @@ async def test_followers_that_have_the_data_lead_and_the_empty_log_follows(
 ):
     """1 ends last, and is the first that is back: without its second folder."""
     cluster = await filled(make_cluster, 3)
-    lost = in_second(cluster[1])
+    lost = partition_in_second(cluster[1])
     for each in (2, 3):
         await cluster[each].stop()
     if killed:
@@ -114,7 +114,7 @@ async def test_followers_that_have_the_data_lead_and_the_empty_log_follows(
 
 async def test_the_sole_member_of_an_isr_with_a_new_disk_does_not_lead_empty(make_cluster, autojump_clock):
     """min.insync.replicas=1: the others were behind when its disk was lost, with a record that only it had.
-    Nobody leads until its disk is back, rather than lose what was acknowledged."""
+    The partition has no leader until its disk is back, so that no acknowledged record is lost."""
     cluster = await make_cluster(min_isr=1, replica_lag_time_max_ms=1000)
     await cluster[1].produce_each(f"{value}" for value in range(5))
     await cluster.caught_up()
@@ -164,7 +164,7 @@ async def test_after_a_disk_loss_an_unclean_election_lets_the_others_lead_with_t
 async def test_an_older_copy_in_a_folder_that_comes_back_does_not_lead(make_cluster, autojump_clock):
     """d2 was away while the replica was made anew in d3, which is then away itself: d2's copy is older."""
     cluster = await filled(make_cluster, 2)
-    number = in_second(cluster[1])
+    number = partition_in_second(cluster[1])
     await cluster[1].stop()
     await cluster[1].start(log_dirs=("d1", "d3"))
     await trio.sleep(5)
@@ -182,7 +182,7 @@ async def test_an_older_copy_in_a_folder_that_comes_back_does_not_lead(make_clus
 
 async def test_a_partition_in_two_folders_is_refused_with_both_and_what_to_do(make_cluster, autojump_clock):
     cluster = await filled(make_cluster, 2)
-    number = in_second(cluster[1])
+    number = partition_in_second(cluster[1])
     await cluster[1].stop()
     await cluster[1].start(log_dirs=("d1",))
     await trio.sleep(5)
@@ -243,7 +243,7 @@ async def test_a_directory_of_another_broker_is_refused(make_brokers, autojump_c
 @pytest.mark.parametrize("file", [META_PROPERTIES, "replication-offset-checkpoint"])
 async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_cluster, file, autojump_clock):
     cluster = await filled(make_cluster, 2, replica_high_watermark_checkpoint_interval_ms=500)
-    lost = in_second(cluster[1])
+    lost = partition_in_second(cluster[1])
     await cluster[1].stop()
     cluster[1].disk.fail(DiskOperation.OPEN, path_part=f"d2/{file}")
     await cluster[1].start(log_dirs=TWO)
@@ -277,7 +277,7 @@ async def test_a_replica_that_was_not_reported_yet_leaves_with_its_directory(mak
     cluster.controller.create(replicas=(1, 2), partitions=2)
     for number in (0, 1):
         await cluster.opened("t", number)
-    lost = in_second(cluster[1])
+    lost = partition_in_second(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/t-")
     await cluster[1].produced("a", partition_id=lost)
     assert len(cluster[1].replicas.directories.failed_ids) == 1
@@ -362,7 +362,7 @@ async def test_a_directory_assignment_of_a_deleted_topic_is_not_repeated_for_eve
 async def test_the_newest_directory_of_a_replica_is_the_one_that_is_recorded(make_cluster, autojump_clock):
     """A folder that was moved by hand while its broker was down, with both directories still there."""
     cluster = await filled(make_cluster)
-    number = in_second(cluster[1])
+    number = partition_in_second(cluster[1])
     first, second = cluster[1].replicas.directories.online_ids
     assert cluster.controller.state("t", number).directory_of(1) == second
     topic_id = cluster.controller.topic_id()
@@ -371,8 +371,8 @@ async def test_the_newest_directory_of_a_replica_is_the_one_that_is_recorded(mak
     assert cluster.controller.state("t", number).leader == 1
 
 
-async def as_before_directories(cluster, *broker_ids, log_dirs):
-    """What the version before left: marks and metadata that don't say which directories there were. It
+async def undo_directories(cluster, *broker_ids, log_dirs):
+    """Write the marks and metadata of the version before, which don't say which directories there were. It
     registered the first one only."""
     for broker_id in broker_ids:
         held = cluster.controller.image.broker(broker_id)
@@ -394,14 +394,14 @@ async def as_before_directories(cluster, *broker_ids, log_dirs):
 async def test_the_first_start_after_the_version_without_directories_waits_for_the_last_leader(
     make_cluster, autojump_clock
 ):
-    """All were stopped in order. The marks can't be believed (see the next test), so nobody but the last
-    leader may lead, and it has everything. Its next restart is proven as ever."""
+    """All were stopped in order. The marks can't be believed (see the next test), so only the last leader may
+    lead, and it has everything. Its next restart is proven as ever."""
     cluster = await make_cluster()
     await cluster[1].produce_each(f"{value}" for value in range(5))
     await cluster.caught_up(1, 2, 3)
     for each in (2, 3, 1):
         await cluster[each].stop()
-    await as_before_directories(cluster, 1, 2, 3, log_dirs=("data",))
+    await undo_directories(cluster, 1, 2, 3, log_dirs=("data",))
     await cluster.start(2, 3)
     await trio.sleep(20)
     state = cluster.controller.state()
@@ -423,10 +423,10 @@ async def test_a_mark_of_the_version_without_directories_proves_nothing(make_clu
     """It can't tell that a folder was taken out of log.dirs during the upgrade: the replica that was in it
     must not stay eligible, or it could lead with an empty log."""
     cluster = await filled(make_cluster, 3, min_isr=3)
-    lost = in_second(cluster[1])
+    lost = partition_in_second(cluster[1])
     await cluster[1].stop()
     assert cluster.controller.state("t", lost).elr == (1,)
-    await as_before_directories(cluster, 1, log_dirs=TWO)
+    await undo_directories(cluster, 1, log_dirs=TWO)
     await cluster[1].start(log_dirs=("d1",), unfence=False)
     for number in (0, 1):
         assert cluster.controller.state("t", number).elr == ()
@@ -442,7 +442,7 @@ async def test_a_topic_made_again_is_not_taken_for_what_lies_in_a_failed_directo
     make_cluster, autojump_clock
 ):
     cluster = await filled(make_cluster)
-    number = in_second(cluster[1])
+    number = partition_in_second(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/", times=10**6)
     await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
     await cluster.until(lambda: cluster[1].replicas.directories.failed_ids)
@@ -480,7 +480,7 @@ async def test_a_broker_with_a_failed_directory_takes_new_replicas_in_the_others
     make_cluster, autojump_clock
 ):
     cluster = await filled(make_cluster, 2, replicas=(1,))
-    number = in_second(cluster[1])
+    number = partition_in_second(cluster[1])
     cluster[1].disk.fail(DiskOperation.APPEND, path_part="d2/", times=10**6)
     await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
     await cluster.until(lambda: cluster[1].replicas.directories.failed_ids)

@@ -1,4 +1,4 @@
-"""Which leaders a broker has just lost."""
+"""A broker knows the leaders that it has just lost."""
 
 import trio
 import trio.testing

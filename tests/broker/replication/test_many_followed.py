@@ -109,7 +109,7 @@ async def test_a_new_partition_is_fetched_at_once_while_others_wait_for_records(
 async def test_a_leader_that_no_longer_answers_is_left_once_a_new_partition_has_come(
     make_cluster, autojump_clock
 ):
-    """Where it can be heard again, over another connection, nobody waits for the time-out of this one."""
+    """Where it can be heard again over another connection, the time-out of this one is not waited for."""
     cluster = await make_cluster(2, replica_socket_timeout_ms=1000000)
     await cluster.caught_up()
     await trio.sleep(1)
@@ -128,7 +128,7 @@ async def test_a_leader_that_no_longer_answers_is_left_once_a_new_partition_has_
 async def test_an_answer_to_a_request_before_is_not_taken_for_one_to_the_request_that_named_it_anew(
     make_cluster, autojump_clock
 ):
-    """With a request sent ahead, both are under way: the first may be of an earlier leader epoch."""
+    """A request was sent ahead, so both are under way: the first may be of an earlier leader epoch."""
     cluster = await make_cluster(2)
     await trio.sleep(1)
     cluster.cut_off(2)

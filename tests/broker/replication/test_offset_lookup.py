@@ -1,4 +1,4 @@
-"""ListOffsets finds records, not batches, whatever is in front of them in their batch."""
+"""ListOffsets finds records, not batches, also behind other records of their batch."""
 
 import pytest
 
@@ -38,7 +38,7 @@ async def broker(make_cluster, autojump_clock):
 
 
 def append(broker, *batches):
-    """As if it had been replicated: nobody checks the records of these."""
+    """Append as a follower does, so that the records of the batches are not checked."""
     log = broker.partition().log
     for each in batches:
         log.append_as_leader(each, int(log.last_epoch))

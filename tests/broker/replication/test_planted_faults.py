@@ -1,4 +1,4 @@
-"""What must never happen, each as a scenario; and faults planted in the code, which these must find."""
+"""Scenarios of replication, and faults planted in the code, which the scenarios must find."""
 
 from dataclasses import replace
 from types import SimpleNamespace

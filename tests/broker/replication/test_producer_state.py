@@ -277,8 +277,8 @@ async def test_producer_state_of_an_earlier_version_is_read_and_then_replaced(ma
 
 
 def test_a_snapshot_that_is_taken_in_pieces_is_of_its_beginning() -> None:
-    """Whatever comes, changes or expires in between: a batch above the snapshot's offset may yet be lost, and
-    what is sent again then must not pass for a duplicate."""
+    """Nothing that comes, changes or expires in between is in it: a batch above the snapshot's offset may yet
+    be lost, and must not pass for a duplicate when it is sent again."""
     now_ms = 0
     state = ProducerState(now_ms=lambda: now_ms)
     for number in range(1000):

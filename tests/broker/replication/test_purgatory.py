@@ -1,4 +1,4 @@
-"""Who waits is told once, in order, and costs nothing when done."""
+"""A waiting request is told once, in order, and costs nothing when done."""
 
 import pytest
 import trio

@@ -24,7 +24,7 @@ def old_batches(broker):
 
 
 def whole(cluster):
-    """Everybody is in sync, and nobody has damage that is known."""
+    """Return whether all replicas are in sync, and none has damage that is known."""
     return sorted(cluster.controller.state().isr) == [1, 2, 3] and all(
         broker.running and broker.replicas.counts().damaged_replica_count == 0
         for broker in cluster.brokers.values()
@@ -92,7 +92,7 @@ async def is_rotten(cluster):
 
 
 async def unpaced(size):
-    """As fast as it goes."""
+    """Let the scrub read as fast as it can."""
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

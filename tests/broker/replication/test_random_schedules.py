@@ -16,7 +16,7 @@ FAULTY_S = 15.0
 
 
 class Scenario:
-    """One idempotent producer, one consumer, and somebody who breaks things."""
+    """One idempotent producer, one consumer, and faults at drawn times."""
 
     def __init__(self, cluster, seed):
         self.cluster = cluster
@@ -30,7 +30,7 @@ class Scenario:
         self.down = set()
 
     def leaders(self):
-        """Everybody who believes that it leads, deposed ones included."""
+        """Return the partitions of the brokers that believe that they lead, deposed ones included."""
         found = []
         for broker in self.cluster.brokers.values():
             try:

@@ -1,4 +1,4 @@
-"""What always holds of an open replica: each part of `PartitionReplica.validate` is seen to fail."""
+"""Each part of `PartitionReplica.validate` is seen to fail."""
 
 import pytest
 

@@ -42,7 +42,7 @@ class Nodes:
         return Address("127.0.0.1", self._controllers[node - 1])
 
     def override(self, key: str, value: str) -> None:
-        """For the nodes that are started from now on."""
+        """Set `key` of the nodes that are started from now on."""
         self._settings = self._settings | {key: value}
 
     def config(self, node: int) -> ServerConfig:
@@ -89,13 +89,13 @@ class Nodes:
             stopped.set()
 
     async def stop(self, node: int) -> None:
-        """In order."""
+        """Stop the node in order."""
         stop, _, stopped = self._stops[node]
         stop.set()
         await stopped.wait()
 
     async def crash(self, node: int) -> None:
-        """Without a word to anybody; the folder is as a killed process would leave it, but for file locks."""
+        """End the node without notice. Its folder is as a killed process leaves it, but for file locks."""
         _, scope, stopped = self._stops[node]
         scope.cancel()
         await stopped.wait()

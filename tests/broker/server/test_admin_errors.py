@@ -321,7 +321,7 @@ async def test_every_mistake_of_an_administrator_has_kafkas_code_and_a_sentence_
 
 
 ELSEWHERE = {"ADD_RAFT_VOTER", "REMOVE_RAFT_VOTER", "UPDATE_RAFT_VOTER", "ALTER_REPLICA_LOG_DIRS"}
-"""With tests of their own."""
+"""These have tests of their own."""
 _ALTERS = (
     *(
         "ADD_RAFT",

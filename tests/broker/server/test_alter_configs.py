@@ -69,7 +69,7 @@ async def test_configs_are_altered_where_the_cluster_is_asked_and_shown_everywhe
     async with nodes.client(1) as one, nodes.client(2) as two:
         await create(one)
         for client in (one, two):
-            # Whoever leads the quorum: one of the two has to forward.
+            # One of the two has to forward to the leader of the quorum.
             assert await alter(client, resource(TOPIC, "t", ("retention.ms", SET, "7"))) == [0]
             shown = (await entries(client, TOPIC, "t"))["retention.ms"]
             assert (shown.value, shown.config_source, shown.read_only) == ("7", 1, False)

@@ -183,7 +183,8 @@ async def list_offsets(client: WireClient, version: int, topic: str, *timestamps
 async def test_a_special_timestamp_is_answered_from_the_version_on_that_knows_it(
     client: WireClient, topic: str
 ) -> None:
-    """As Kafka without tiered storage: -4 is the start, nothing is tiered (-5) or waits for it (-6)."""
+    """The answers are those of Kafka without tiered storage: -4 is the start, nothing is tiered (-5) or waits
+    for it (-6)."""
     await create(client)
     await produce(client, "t", batch(b"a", b"b"))
     since = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -262,7 +263,7 @@ async def test_producer_ids_are_given_once_across_brokers(make_nodes: MakeNodes)
 
 
 async def test_a_fetch_that_names_a_partition_20_000_times_gets_it_once(client: WireClient) -> None:
-    """As it was named last. The answer was 58 MB, and the broker kept the memory."""
+    """Its last naming counts. The answer was 58 MB, and the broker kept the memory."""
     await create(client, partitions=2)
     for number in range(3):
         await produce(client, "t", batch(b"%d" % number * 1000))
@@ -316,7 +317,7 @@ async def test_a_consumer_fetches_in_a_session(client: WireClient) -> None:
     await fetch(session, 3, FetchPartition(2, fetch_offset=1), forgotten=left)
     await produce(client, "t", batch(b"b"), partition=1)
     assert found(await fetch(session, 4)) == {}
-    # The metadata log has no sessions: whoever asks for it is answered in full each time.
+    # The metadata log has no sessions: a request for it is answered in full each time.
     both = [FetchTopic("t", None, [FetchPartition(1)])]
     both.append(FetchTopic("__cluster_metadata", None, [FetchPartition(0)]))
     asked = KafkaFetchRequest(

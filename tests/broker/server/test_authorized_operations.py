@@ -10,7 +10,7 @@ from quorate.broker.wire.kafka_client import WireClient
 from tests.broker.server.client_requests import ask, create
 
 ON_TOPICS, ON_CLUSTER = 3576, 8096
-"""As a broker of Kafka 4.3 answers them."""
+"""The bits that a broker of Kafka 4.3 answers."""
 NOT_ASKED = -(1 << 31)
 
 

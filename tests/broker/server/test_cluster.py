@@ -22,7 +22,7 @@ def produce_all(bootstrap: str, topic: str, values: list[bytes]) -> None:
 
 
 def consume_group(bootstrap: str, topic: str, count: int, *, group: str = "g") -> list[bytes]:
-    """As a member of a group, committing at the end."""
+    """Consume as a member of a group, and commit at the end."""
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=bootstrap.split(","),
@@ -41,17 +41,17 @@ def consume_group(bootstrap: str, topic: str, count: int, *, group: str = "g") -
     return got
 
 
-def in_thread(work: Callable[..., Any], *args: object) -> Any:
+def run_in_thread(work: Callable[..., Any], *args: object) -> Any:
     return trio.to_thread.run_sync(work, *args)
 
 
 async def test_kafka_python_produces_and_consumes_with_a_group(nodes: Nodes) -> None:
     values = [b"v%d" % n for n in range(100)]
     with trio.fail_after(40):
-        await in_thread(produce_all, nodes.bootstrap, "t", values)
-        assert await in_thread(consume_group, nodes.bootstrap, "t", 60) == values[:60]
+        await run_in_thread(produce_all, nodes.bootstrap, "t", values)
+        assert await run_in_thread(consume_group, nodes.bootstrap, "t", 60) == values[:60]
         # The next member of the group goes on where the first committed.
-        assert await in_thread(consume_group, nodes.bootstrap, "t", 40) == values[60:]
+        assert await run_in_thread(consume_group, nodes.bootstrap, "t", 40) == values[60:]
 
 
 def aio_round(bootstrap: str) -> list[bytes]:
@@ -76,7 +76,7 @@ def aio_round(bootstrap: str) -> list[bytes]:
 
 async def test_aiokafka_produces_and_consumes_with_a_group(nodes: Nodes) -> None:
     with trio.fail_after(40):
-        assert await in_thread(aio_round, nodes.bootstrap) == [b"v%d" % n for n in range(20)]
+        assert await run_in_thread(aio_round, nodes.bootstrap) == [b"v%d" % n for n in range(20)]
 
 
 @pytest.mark.parametrize("how", ["stop", "crash"])
@@ -92,13 +92,13 @@ async def test_records_outlive_their_leader(make_nodes: MakeNodes, how: str) -> 
     bootstrap = nodes.bootstrap
     first, second = [b"a%d" % n for n in range(50)], [b"b%d" % n for n in range(50)]
     with trio.fail_after(60):
-        await in_thread(produce_all, bootstrap, "t", first)
-        assert await in_thread(consume_group, bootstrap, "t", 30) == first[:30]
+        await run_in_thread(produce_all, bootstrap, "t", first)
+        assert await run_in_thread(consume_group, bootstrap, "t", 30) == first[:30]
         image = nodes.servers[1].metadata.image
         leader = image.partitions(image.topic("t").topic_id)[0].leader
         await (nodes.stop(leader) if how == "stop" else nodes.crash(leader))
-        await in_thread(produce_all, bootstrap, "t", second)
-        assert await in_thread(consume_group, bootstrap, "t", 70) == first[30:] + second
+        await run_in_thread(produce_all, bootstrap, "t", second)
+        assert await run_in_thread(consume_group, bootstrap, "t", 70) == first[30:] + second
         await nodes.start(leader)
         await nodes.servers[leader].wait_ready()
         back = nodes.servers[leader].metadata
@@ -123,6 +123,6 @@ async def test_an_admin_client_that_is_there_before_the_cluster_creates_its_topi
     bootstrap = ",".join(str(nodes.address(node)) for node in (1, 2, 3))
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(in_thread, create_with_librdkafka, bootstrap, "early")
+            nursery.start_soon(run_in_thread, create_with_librdkafka, bootstrap, "early")
             await nodes.start_all()
     assert nodes.servers[1].metadata.image.topic("early") is not None

@@ -20,7 +20,7 @@ log.dirs=/data/a, /data/b
 """
 
 
-def with_line(line: str, *, without: str | None = None) -> str:
+def config_with(line: str, *, without: str | None = None) -> str:
     lines = [each for each in COMBINED.splitlines() if without is None or not each.startswith(without + "=")]
     return "\n".join([*lines, line])
 
@@ -44,17 +44,17 @@ def test_a_combined_node_is_read_with_kafkas_defaults_for_the_rest() -> None:
 
 
 def test_keys_that_topics_take_their_defaults_from_are_kept_as_they_were_set() -> None:
-    config = ServerConfig.parse(with_line("log.retention.hours=2\nmin.insync.replicas=2"))
+    config = ServerConfig.parse(config_with("log.retention.hours=2\nmin.insync.replicas=2"))
     assert config.static == {"log.retention.hours": "2", "min.insync.replicas": "2"}
 
 
 def test_a_line_may_go_on_after_a_backslash_and_use_a_colon() -> None:
-    config = ServerConfig.parse(with_line("num.partitions: \\\n   7"))
+    config = ServerConfig.parse(config_with("num.partitions: \\\n   7"))
     assert config.topics.num_partitions == 7
 
 
 def test_the_file_has_the_format_of_java() -> None:
-    config = ServerConfig.parse(with_line("! a comment\nbroker.rack \\u0061\\:\\\n    b  "))
+    config = ServerConfig.parse(config_with("! a comment\nbroker.rack \\u0061\\:\\\n    b  "))
     assert config.rack == "a:b"
 
 
@@ -68,70 +68,70 @@ def test_a_broker_alone_needs_no_controller_listener() -> None:
 
 
 def test_a_short_fetch_timeout_shortens_the_long_poll() -> None:
-    config = ServerConfig.parse(with_line("controller.quorum.fetch.timeout.ms=300"))
+    config = ServerConfig.parse(config_with("controller.quorum.fetch.timeout.ms=300"))
     assert config.core().fetch_max_wait_ms == 150
 
 
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        (with_line("num.partition=3"), 9, "did you mean num.partitions?"),
-        (with_line("group.id=h"), 9, "not a known key; remove the line"),
-        (with_line("num.partitions=many"), 9, "num.partitions is 'many'; it must be a whole number"),
-        (with_line("num.partitions=0"), 9, "it must be between 1 and"),
-        (with_line("num.partitions="), 9, "num.partitions is ''"),
-        (with_line("auto.create.topics.enable=yes"), 9, "it must be true or false"),
-        (with_line("min.insync.replicas=0"), 9, "min.insync.replicas is '0'"),
-        (with_line("replica.selector.class=com.example.Mine"), 9, "code of others can't be loaded"),
-        (with_line("node.id=2"), 9, "node.id is set on line 4 already"),
-        (with_line("just words"), 9, "just is not a known key"),
-        (with_line("broker.rack=\\u12"), 9, "is no character"),
-        (with_line("broker.id=2"), 9, "differs from node.id (1)"),
-        (with_line("process.roles=zookeeper", without="process.roles"), 8, "broker, controller or"),
-        (with_line("node.id=3", without="node.id"), 5, "node 3 is a controller but not in it; add it"),
-        (with_line("process.roles=broker", without="process.roles"), 5, "add controller to process.roles"),
-        (with_line("controller.quorum.voters=1:9", without="controller.quorum.voters"), 8, "id@host:port"),
-        (with_line("listeners=PLAINTEXT//x", without="listeners"), 8, "is not NAME://host:port"),
-        (with_line("listeners=PLAINTEXT://:\u00b2", without="listeners"), 8, "is not NAME://host:port"),
-        (with_line("controller.quorum.bootstrap.servers=one:\u00b2"), 9, "write host:port"),
+        (config_with("num.partition=3"), 9, "did you mean num.partitions?"),
+        (config_with("group.id=h"), 9, "not a known key; remove the line"),
+        (config_with("num.partitions=many"), 9, "num.partitions is 'many'; it must be a whole number"),
+        (config_with("num.partitions=0"), 9, "it must be between 1 and"),
+        (config_with("num.partitions="), 9, "num.partitions is ''"),
+        (config_with("auto.create.topics.enable=yes"), 9, "it must be true or false"),
+        (config_with("min.insync.replicas=0"), 9, "min.insync.replicas is '0'"),
+        (config_with("replica.selector.class=com.example.Mine"), 9, "code of others can't be loaded"),
+        (config_with("node.id=2"), 9, "node.id is set on line 4 already"),
+        (config_with("just words"), 9, "just is not a known key"),
+        (config_with("broker.rack=\\u12"), 9, "is no character"),
+        (config_with("broker.id=2"), 9, "differs from node.id (1)"),
+        (config_with("process.roles=zookeeper", without="process.roles"), 8, "broker, controller or"),
+        (config_with("node.id=3", without="node.id"), 5, "node 3 is a controller but not in it; add it"),
+        (config_with("process.roles=broker", without="process.roles"), 5, "add controller to process.roles"),
+        (config_with("controller.quorum.voters=1:9", without="controller.quorum.voters"), 8, "id@host:port"),
+        (config_with("listeners=PLAINTEXT//x", without="listeners"), 8, "is not NAME://host:port"),
+        (config_with("listeners=PLAINTEXT://:\u00b2", without="listeners"), 8, "is not NAME://host:port"),
+        (config_with("controller.quorum.bootstrap.servers=one:\u00b2"), 9, "write host:port"),
         (
-            with_line("controller.quorum.voters=\u00b2@h:9", without="controller.quorum.voters"),
+            config_with("controller.quorum.voters=\u00b2@h:9", without="controller.quorum.voters"),
             8,
             "id@host:port",
         ),
-        (with_line("listeners=PLAINTEXT://:1,PLAINTEXT://:2", without="listeners"), 8, "is there twice"),
+        (config_with("listeners=PLAINTEXT://:1,PLAINTEXT://:2", without="listeners"), 8, "is there twice"),
         (
-            with_line("listeners=PLAINTEXT://:1", without="listeners"),
+            config_with("listeners=PLAINTEXT://:1", without="listeners"),
             8,
             "exactly one listener of controller.listener",
         ),
-        (with_line("listeners=CONTROLLER://:1", without="listeners"), 8, "needs a listener for clients"),
-        (with_line("controller.quorum.bootstrap.servers=one"), 9, "write host:port"),
-        (with_line("advertised.listeners=SSL://h:1"), 9, "SSL is not in listeners"),
-        (with_line("advertised.listeners=PLAINTEXT://0.0.0.0:1"), 9, "names no host"),
-        (with_line("inter.broker.listener.name=X"), 9, "X is not in advertised.listeners"),
-        (with_line("listener.security.protocol.map=PLAINTEXT:SSL"), 9, "only PLAINTEXT is supported"),
-        (with_line("listener.security.protocol.map=PLAINTEXT"), 9, "not NAME:PROTOCOL"),
-        (with_line("broker.session.timeout.ms=2000"), 9, "more than broker.heartbeat.interval.ms"),
-        (with_line("broker.rack=" + "r" * 256), 9, "it must have 255 characters at most"),
+        (config_with("listeners=CONTROLLER://:1", without="listeners"), 8, "needs a listener for clients"),
+        (config_with("controller.quorum.bootstrap.servers=one"), 9, "write host:port"),
+        (config_with("advertised.listeners=SSL://h:1"), 9, "SSL is not in listeners"),
+        (config_with("advertised.listeners=PLAINTEXT://0.0.0.0:1"), 9, "names no host"),
+        (config_with("inter.broker.listener.name=X"), 9, "X is not in advertised.listeners"),
+        (config_with("listener.security.protocol.map=PLAINTEXT:SSL"), 9, "only PLAINTEXT is supported"),
+        (config_with("listener.security.protocol.map=PLAINTEXT"), 9, "not NAME:PROTOCOL"),
+        (config_with("broker.session.timeout.ms=2000"), 9, "more than broker.heartbeat.interval.ms"),
+        (config_with("broker.rack=" + "r" * 256), 9, "it must have 255 characters at most"),
         (
-            with_line("listeners=PLAINTEXT://%s:1" % ("h" * 256), without="listeners"),
+            config_with("listeners=PLAINTEXT://%s:1" % ("h" * 256), without="listeners"),
             8,
             "a name or host has more than 255 characters",
         ),
         (
-            with_line(
+            config_with(
                 "listeners=" + ",".join(f"L{port}://:{port}" for port in range(65)), without="listeners"
             ),
             8,
             "it has 65 listeners; 64 are allowed",
         ),
         (
-            with_line("log.dirs=" + ",".join(f"/d{number}" for number in range(257)), without="log.dirs"),
+            config_with("log.dirs=" + ",".join(f"/d{number}" for number in range(257)), without="log.dirs"),
             8,
             "it names 257 directories; 256 are allowed",
         ),
-        (with_line("log.dirs=,", without="log.dirs"), None, ""),
+        (config_with("log.dirs=,", without="log.dirs"), None, ""),
     ],
 )
 def test_a_bad_line_is_named_with_its_number_and_the_remedy(text: str, line: int | None, says: str) -> None:
@@ -148,7 +148,7 @@ def test_a_bad_line_is_named_with_its_number_and_the_remedy(text: str, line: int
 @pytest.mark.parametrize("key", ["process.roles", "node.id", "controller.listener.names"])
 def test_a_missing_key_is_named_with_a_line_to_add(key: str) -> None:
     with pytest.raises(ServerConfigError, match=f"{key} is missing; add a line such as {key}="):
-        ServerConfig.parse(with_line("", without=key))
+        ServerConfig.parse(config_with("", without=key))
 
 
 DYNAMIC = """
@@ -176,10 +176,10 @@ def test_a_controller_says_where_others_reach_it() -> None:
     assert ServerConfig.parse(DYNAMIC + line).quorum(cluster_id="c").own_endpoint == Endpoint(
         "four.example", 19093
     )
-    both = ServerConfig.parse(with_line("advertised.listeners=CONTROLLER://one:1,PLAINTEXT://one:2"))
+    both = ServerConfig.parse(config_with("advertised.listeners=CONTROLLER://one:1,PLAINTEXT://one:2"))
     assert both.advertised == (BrokerEndpoint(name="PLAINTEXT", host="one", port=2),)
     assert both.quorum(cluster_id="c").own_endpoint == Endpoint("one", 1)
-    only_the_controllers = ServerConfig.parse(with_line("advertised.listeners=CONTROLLER://one:1"))
+    only_the_controllers = ServerConfig.parse(config_with("advertised.listeners=CONTROLLER://one:1"))
     assert only_the_controllers.advertised == (BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092),)
 
 
@@ -236,4 +236,4 @@ def test_the_quorum_of_a_node_waits_as_an_embedded_one_does() -> None:
 
 def test_a_folder_may_be_named_once() -> None:
     with pytest.raises(ServerConfigError, match=r"line \d+: log.dirs: it names a directory twice"):
-        ServerConfig.parse(with_line("log.dirs=/data/a,/data/b,/data/a", without="log.dirs"))
+        ServerConfig.parse(config_with("log.dirs=/data/a,/data/b,/data/a", without="log.dirs"))

@@ -1,4 +1,4 @@
-"""What an administrator asks of the data on brokers, through our own client."""
+"""An administrator's requests about the data on brokers, through quorate's own client."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -153,7 +153,7 @@ async def move(client: WireClient, *asked: tuple[str, str, int], version: int = 
     }
 
 
-async def copied_at(client: WireClient, rate: int | None) -> None:
+async def bound_copies(client: WireClient, rate: int | None) -> None:
     """Bound the copies between directories, in bytes per second."""
     config = {
         "name": "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -176,7 +176,7 @@ async def test_a_replica_moves_to_another_directory_and_is_described_on_its_way(
     nodes = await make_nodes(1, {"log.dirs": f"{first},{second}"})
     async with nodes.client(1) as client:
         await create(client)
-        await copied_at(client, 1_000)
+        await bound_copies(client, 1_000)
         for _ in range(4):
             await produce(client, "t", b"x" * 200_000)
         (source,) = (path for path, _, _ in replicas(await describe(client)))
@@ -195,7 +195,7 @@ async def test_a_replica_moves_to_another_directory_and_is_described_on_its_way(
         found = await states()
         assert found[source] == (False, 0)
         assert (found[target][0], found[target][1] > 1) == (True, True)
-        await copied_at(client, None)
+        await bound_copies(client, None)
         with trio.fail_after(30):
             while await states() != {target: (False, 0)}:  # noqa: ASYNC110
                 await trio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What a client sees that is there before the cluster, and right after it has created a topic.
+"""The answers to a client that is there before the cluster, and right after it has created a topic.
 
 Three simulated nodes in virtual time.
 """
@@ -68,7 +68,7 @@ class Cluster:
 
     @asynccontextmanager
     async def client(self, node: int) -> AsyncIterator[WireClient]:
-        """As soon as the node listens."""
+        """Connect as soon as the node listens."""
         while True:
             try:
                 stream = await self.network.for_node("client").connect(Address(f"node-{node}", 9092))
@@ -140,7 +140,7 @@ async def test_a_topic_that_create_topics_has_answered_can_be_produced_to_at_onc
 
 
 async def produced(cluster: Cluster, node: int, topic: str, partition: int) -> ErrorCode:
-    """Of one try."""
+    """Produce once, and return the code of the answer."""
     request = produce_request(topic, batch(b"v"), partition=partition, acks=1, timeout_ms=1000)
     async with cluster.client(node) as client:
         return (await client.produce(request))[0].partitions[0].error

@@ -171,7 +171,7 @@ async def test_offsets_are_deleted_but_for_subscribed_and_unknown_partitions(cli
 
 
 async def test_the_offsets_of_a_deleted_topic_go_with_it(client: WireClient) -> None:
-    """Also for a topic of its name that is created at once."""
+    """A topic of its name that is created at once has none of them."""
     await commit(client, "simple", "u", 8)
     deleted = await client.call(ApiKey.DELETE_TOPICS, topics=[{"name": "t"}], timeout=timedelta(seconds=5))
     assert deleted.responses[0].error_code is ErrorCode.none

@@ -1,4 +1,4 @@
-"""What went wrong with whole brokers elsewhere."""
+"""Bugs of other systems with whole brokers."""
 
 from datetime import timedelta
 from pathlib import Path

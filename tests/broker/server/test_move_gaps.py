@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real_time
 
 
 @pytest.fixture(autouse=True)
-def _no_full_collection() -> Iterator[None]:
+def _without_full_collections() -> Iterator[None]:
     with no_full_collection():
         yield
 
@@ -86,7 +86,7 @@ def fill(bootstrap: str, *, records: int) -> None:
 
 
 async def test_a_broker_that_moves_a_large_replica_has_no_gap(make_nodes: MakeNodes, tmp_path: Path) -> None:
-    """From the request to the switch, with records that are produced meanwhile."""
+    """The time is from the request to the switch, and records are produced meanwhile."""
     paths = {str(tmp_path / "node-1"), str(tmp_path / "second")}
     nodes = await make_nodes(1, {"log.dirs": ",".join(sorted(paths)), "log.segment.bytes": "8388608"})
     async with nodes.client(1) as client:

@@ -1,4 +1,4 @@
-"""What clients put into a topic, by what it is configured to: over sockets, with others' clients."""
+"""Records that other clients produce over sockets, by the topic's configuration."""
 
 import asyncio
 import time
@@ -36,13 +36,14 @@ def create(bootstrap: str, name: str, config: dict[str, str] | None = None) -> N
 
 
 def values(tag: str) -> list[bytes]:
-    """Of all sizes, from nothing to more than a block of any codec, and half a megabyte."""
+    """Return values of all sizes, from nothing to more than a block of any codec, and half a megabyte."""
     small = [f"{tag}-{number} ".encode() * (number * number % 997) for number in range(COUNT)]
     return [*small, bytes(range(256)) * 2000]
 
 
-def by_confluent(bootstrap: str, topic: str, codec: str, sent: list[bytes]) -> list[tuple[int, int]]:
-    """Timestamps as the answers have them. Idempotent, as others reorder what they send again."""
+def produce_by_confluent(bootstrap: str, topic: str, codec: str, sent: list[bytes]) -> list[tuple[int, int]]:
+    """Produce, and return the timestamps of the answers. The producer is idempotent, as others reorder
+    the records that they send again."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -63,7 +64,7 @@ def by_confluent(bootstrap: str, topic: str, codec: str, sent: list[bytes]) -> l
     return answered
 
 
-def by_kafka_python(bootstrap: str, topic: str, codec: str, sent: list[bytes]) -> None:
+def produce_by_kafka_python(bootstrap: str, topic: str, codec: str, sent: list[bytes]) -> None:
     producer = KafkaProducer(
         bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, linger_ms=50
     )
@@ -72,7 +73,7 @@ def by_kafka_python(bootstrap: str, topic: str, codec: str, sent: list[bytes]) -
     producer.close()
 
 
-def by_aiokafka(bootstrap: str, topic: str, codec: str, sent: list[bytes]) -> None:
+def produce_by_aiokafka(bootstrap: str, topic: str, codec: str, sent: list[bytes]) -> None:
     async def run() -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, linger_ms=50
@@ -113,23 +114,23 @@ def read_by_kafka_python(bootstrap: str, topic: str, count: int) -> list[bytes]:
     return got
 
 
-async def in_thread(work: Callable[..., Any], *args: object) -> Any:
+async def run_in_thread(work: Callable[..., Any], *args: object) -> Any:
     return await trio.to_thread.run_sync(work, *args)
 
 
 async def test_stock_clients_produce_in_every_codec_and_read_it_back(nodes: Nodes) -> None:
     """kafka-python needs packages that are not here for all but gzip."""
     with trio.fail_after(120):
-        await in_thread(create, nodes.bootstrap, "t")
+        await run_in_thread(create, nodes.bootstrap, "t")
         sent = []
         for codec in CODECS:
-            for client in (by_confluent, by_aiokafka, by_kafka_python):
-                if client is by_kafka_python and codec not in ("none", "gzip"):
+            for client in (produce_by_confluent, produce_by_aiokafka, produce_by_kafka_python):
+                if client is produce_by_kafka_python and codec not in ("none", "gzip"):
                     continue
                 each = values(f"{client.__name__}-{codec}")
-                await in_thread(client, nodes.bootstrap, "t", codec, each)
+                await run_in_thread(client, nodes.bootstrap, "t", codec, each)
                 sent += each
-        got = await in_thread(consumed, nodes.bootstrap, "t", len(sent))
+        got = await run_in_thread(consumed, nodes.bootstrap, "t", len(sent))
         assert [message.value() for message in got] == sent
 
 
@@ -137,28 +138,30 @@ async def test_stock_clients_produce_in_every_codec_and_read_it_back(nodes: Node
 async def test_a_topics_compression_is_what_clients_read(nodes: Nodes, codec: str) -> None:
     wanted = "uncompressed" if codec == "none" else codec
     with trio.fail_after(90):
-        await in_thread(create, nodes.bootstrap, "t", {"compression.type": wanted})
+        await run_in_thread(create, nodes.bootstrap, "t", {"compression.type": wanted})
         sent = []
         for each in CODECS:
             one = values(each)
-            await in_thread(by_confluent, nodes.bootstrap, "t", each, one)
+            await run_in_thread(produce_by_confluent, nodes.bootstrap, "t", each, one)
             sent += one
-        got = await in_thread(consumed, nodes.bootstrap, "t", len(sent))
+        got = await run_in_thread(consumed, nodes.bootstrap, "t", len(sent))
         assert [message.value() for message in got] == sent
         if codec in ("none", "gzip"):
-            assert await in_thread(read_by_kafka_python, nodes.bootstrap, "t", len(sent)) == sent
+            assert await run_in_thread(read_by_kafka_python, nodes.bootstrap, "t", len(sent)) == sent
 
 
 async def test_log_append_time_is_in_the_answer_and_in_what_is_read(nodes: Nodes) -> None:
     with trio.fail_after(60):
-        await in_thread(create, nodes.bootstrap, "own", {"message.timestamp.type": "LogAppendTime"})
-        await in_thread(create, nodes.bootstrap, "theirs")
+        await run_in_thread(create, nodes.bootstrap, "own", {"message.timestamp.type": "LogAppendTime"})
+        await run_in_thread(create, nodes.bootstrap, "theirs")
         before = time.time_ns() // 1_000_000
         for topic, kind in (("own", TIMESTAMP_LOG_APPEND_TIME), ("theirs", TIMESTAMP_CREATE_TIME)):
             for codec in ("none", "lz4"):
-                answered = await in_thread(by_confluent, nodes.bootstrap, topic, codec, [b"v"] * 5)
+                answered = await run_in_thread(
+                    produce_by_confluent, nodes.bootstrap, topic, codec, [b"v"] * 5
+                )
                 assert {each for each, _ in answered} == {kind}
-        got = await in_thread(consumed, nodes.bootstrap, "own", 10)
+        got = await run_in_thread(consumed, nodes.bootstrap, "own", 10)
         after = time.time_ns() // 1_000_000
         for message in got:
             kind, timestamp = message.timestamp()
@@ -199,8 +202,8 @@ async def test_a_batch_that_lies_is_refused_and_stops_no_consumer(nodes: Nodes) 
         (lying(one, count=1, timestamp_ms=1 << 62), ErrorCode.invalid_timestamp),
     )
     with trio.fail_after(60):
-        await in_thread(create, nodes.bootstrap, "t")
-        await in_thread(by_confluent, nodes.bootstrap, "t", "none", [b"before"])
+        await run_in_thread(create, nodes.bootstrap, "t")
+        await run_in_thread(produce_by_confluent, nodes.bootstrap, "t", "none", [b"before"])
         async with nodes.client(1) as client:
             for data, error in lies:
                 for version in (3, 7, 8, 11):
@@ -210,18 +213,18 @@ async def test_a_batch_that_lies_is_refused_and_stops_no_consumer(nodes: Nodes) 
                     assert answer.base_offset == -1
                     assert bool(answer.error_message) == (version >= 8)
                     assert all(version >= 8 and index >= 0 for index, _ in answer.record_errors)
-        await in_thread(by_confluent, nodes.bootstrap, "t", "none", [b"after"])
-        got = await in_thread(consumed, nodes.bootstrap, "t", 2)
+        await run_in_thread(produce_by_confluent, nodes.bootstrap, "t", "none", [b"after"])
+        got = await run_in_thread(consumed, nodes.bootstrap, "t", 2)
         assert [(message.offset(), message.value()) for message in got] == [(0, b"before"), (1, b"after")]
 
 
 async def test_acks_0_to_a_broker_that_can_not_append_closes_the_connection(nodes: Nodes) -> None:
-    """So that a client that is told nothing looks for the leader: after a pause of its leader one sent 1,691
-    records in 40 s to where nobody kept them."""
+    """A client that is told nothing then looks for the leader. After a pause of its leader one sent 1,691
+    records in 40 s to a broker that did not keep them."""
     good = lying(one_record(), count=1)
     with trio.fail_after(60):
-        await in_thread(create, nodes.bootstrap, "t")
-        await in_thread(by_confluent, nodes.bootstrap, "t", "none", [b"before"])
+        await run_in_thread(create, nodes.bootstrap, "t")
+        await run_in_thread(produce_by_confluent, nodes.bootstrap, "t", "none", [b"before"])
         for topic, data, closes in (
             ("t", good, False),
             ("t", lying(one_record(), count=1, attributes=7), True),
@@ -235,5 +238,5 @@ async def test_acks_0_to_a_broker_that_can_not_append_closes_the_connection(node
                         await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
                 else:
                     await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
-        got = await in_thread(consumed, nodes.bootstrap, "t", 2)
+        got = await run_in_thread(consumed, nodes.bootstrap, "t", 2)
         assert [message.value() for message in got] == [b"before", b"v"]

@@ -134,7 +134,7 @@ async def test_an_address_that_connects_too_quickly_is_closed(nodes: Nodes, clie
 
 
 async def test_topics_above_a_clients_rate_are_refused_with_the_time_to_wait(client: WireClient) -> None:
-    """By the version of the request: an older one has its wish, and its connection waits."""
+    """An older version of the request is granted, and its connection waits."""
 
     async def create_topic(client: WireClient, name: str, *, at_most: int) -> tuple[ErrorCode, float]:
         answer: Any = await client.call(
@@ -165,7 +165,7 @@ async def ask_for_topics(client: WireClient, *names: str) -> tuple[dict[str, Err
 
 
 async def test_the_client_that_asks_for_a_topic_is_charged_for_its_creation(make_nodes: MakeNodes) -> None:
-    """As in Kafka, where a broker creates it in the client's name: whichever broker is asked."""
+    """Any broker creates it in the client's name, as in Kafka."""
     nodes = await make_nodes(2, {"num.partitions": "12", "default.replication.factor": "1"})
     unknown = ErrorCode.unknown_topic_or_partition
     async with nodes.client(1) as admin:
@@ -208,8 +208,8 @@ async def test_a_stock_producer_waits_for_a_topic_above_its_rate_and_then_has_it
         assert nodes.servers[1].broker.throttles.throttled[CONTROLLER_MUTATION_RATE] >= 1
 
 
-def asked_for(bootstrap: str, times: int) -> float:
-    """Ask for the metadata so often with kafka-python; how long it took (s)."""
+def time_of_asking(bootstrap: str, times: int) -> float:
+    """Ask for the metadata so often with kafka-python, and return how long it took (s)."""
     import time
 
     from kafka import KafkaAdminClient
@@ -234,10 +234,10 @@ async def test_a_client_that_takes_more_than_its_share_of_the_loop_is_slowed_dow
     nodes: Nodes, client: WireClient
 ) -> None:
     await create(client)
-    quick = await trio.to_thread.run_sync(asked_for, nodes.bootstrap, 10)
+    quick = await trio.to_thread.run_sync(time_of_asking, nodes.bootstrap, 10)
     altered = await alter(client, {"client-id": "busy"}, request_percentage=0.001)
     assert altered.error_code is ErrorCode.none, altered.error_message
-    slow = await trio.to_thread.run_sync(asked_for, nodes.bootstrap, 4)
+    slow = await trio.to_thread.run_sync(time_of_asking, nodes.bootstrap, 4)
     throttles = nodes.servers[1].broker.throttles
     assert throttles.throttled["request_percentage"] >= 3
     assert 2 < throttles.throttled_s["request_percentage"] <= throttles.throttled["request_percentage"]

@@ -128,7 +128,7 @@ async def test_a_voters_endpoint_is_updated_and_the_answer_names_the_leader(make
 async def test_an_invalid_change_of_voters_is_refused_with_kafkas_code_and_changes_nothing(
     make_nodes: MakeNodes,
 ) -> None:
-    """Without an endpoint for the default listener too."""
+    """One of the changes is without an endpoint for the default listener."""
     nodes = await three_that_can_change(make_nodes)
     before = nodes.servers[1].quorum.voters
     here = [listener(nodes, 1)]

@@ -1,4 +1,4 @@
-"""What requests answer, as Kafka's own tools and clients expect it: one node, our client and others'."""
+"""Answers of one node, as Kafka's own tools and clients expect them, to quorate's client and to others."""
 
 import uuid
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Nobody has SCRAM credentials, and who asks is told so (KIP-554)."""
+"""No user has SCRAM credentials, and a request for them is answered so (KIP-554)."""
 
 from typing import Any
 

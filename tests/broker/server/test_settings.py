@@ -1,4 +1,4 @@
-"""Every key does what its row says: what is effective is read, what has no effect is read by nobody.
+"""Every key does what its row says: effective ones are read, and those without effect are not.
 
 A key that is added to the tables and wired to nothing fails here.
 """
@@ -26,7 +26,7 @@ from quorate.broker.settings.node_keys import RACK_AWARE
 from quorate.broker.settings.topic_config import TopicConfig
 
 SOURCE = Path(str(quorate.__file__)).parent
-"""As it is imported: a planted fault is in a copy."""
+"""The package that is imported: a planted fault is in a copy."""
 NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -44,7 +44,7 @@ def parse(**changed: str) -> ServerConfig:
     return ServerConfig.parse("\n".join(f"{key}={value}" for key, value in values.items()))
 
 
-def with_key(name: str, value: str) -> ServerConfig:
+def config_with(name: str, value: str) -> ServerConfig:
     return ServerConfig.parse("\n".join(f"{key}={held}" for key, held in (NODE | {name: value}).items()))
 
 
@@ -95,7 +95,7 @@ FIELDS = {
     # Controllers ask `configs.unclean_elections`; brokers don't ask at all.
     "unclean.leader.election.enable": (),
 }
-"""Of a topic's key, the fields of `TopicConfig` where they are not of its name."""
+"""By a topic's key: the fields of `TopicConfig`, where they are not of its name."""
 ANOTHER = {
     "min.cleanable.dirty.ratio": "0.25",
     ValueType.BOOLEAN: "true",
@@ -154,7 +154,7 @@ def test_setting_an_effective_key_of_a_topic_changes_its_fields(name: str) -> No
 
 
 def parts(config: ServerConfig) -> dict[str, Any]:
-    """What a node's parts are configured with, by name."""
+    """Return the configurations of a node's parts, by name."""
     nested = {
         field.name: getattr(config, field.name)
         for field in dataclasses.fields(config)
@@ -181,7 +181,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_setting_a_number_or_a_flag_reaches_a_part_of_the_node(name: str) -> None:
-    assert parts(with_key(name, another(name))) != parts(parse()), f"{name} changes no part of a node"
+    assert parts(config_with(name, another(name))) != parts(parse()), f"{name} changes no part of a node"
 
 
 NOT_SET = {
@@ -196,7 +196,7 @@ NOT_SET = {
     "shutdown": set(),
     "topics": set(),
     "wire": {
-        # How much a connection may have unsent, and how patient the listener is: ours, and tuned together.
+        # Not in Kafka: the unsent bytes of a connection and the patience of the listener are tuned together.
         "frame_timeout_s",
         "max_pending_response_bytes",
         "max_pending_responses",
@@ -274,7 +274,7 @@ def test_kafkas_sample_server_properties_works_unchanged() -> None:
 def test_a_key_of_a_missing_feature_is_refused_with_the_remedy(line: str, says: str) -> None:
     key, _, value = line.partition("=")
     with pytest.raises(ServerConfigError, match=r"line \d+: ") as caught:
-        with_key(key, value)
+        config_with(key, value)
     assert says in str(caught.value)
 
 
@@ -325,7 +325,7 @@ NO_CLEANING: dict[str, dict[str, str]] = {
         ["", "compress", "compact;delete"], "one or more of: compact, delete"
     ),
 }
-"""What can't stand there, and what the error says may."""
+"""By key: the values that are refused, and the part of the error that says which are allowed."""
 
 
 def test_every_key_of_the_cleaner_has_its_bad_values() -> None:
@@ -340,7 +340,7 @@ def test_a_bad_value_of_the_cleaner_stops_the_start_with_its_line_and_what_may_s
     name: str, value: str, remedy: str
 ) -> None:
     with pytest.raises(ServerConfigError) as caught:
-        with_key(name, value)
+        config_with(name, value)
     said = str(caught.value)
     assert said.startswith(f"line {len(NODE) + 1}: {name} is {value!r}; ")
     assert remedy in said
@@ -360,6 +360,6 @@ GREATEST = {
 
 @pytest.mark.parametrize("name", GREATEST)
 def test_the_extremes_of_the_cleaners_keys_are_taken(name: str) -> None:
-    config = with_key(name, GREATEST[name])
+    config = config_with(name, GREATEST[name])
     assert config.replication.log_cleaner_enable
     assert effective(MetadataImage(), "t", static=config.static)
