@@ -47,7 +47,7 @@ def futures(broker):
 def recorded(cluster, broker_id=1):
     """The directory that metadata names."""
     directory = cluster.controller.state().directory_of(broker_id)
-    directories = cluster[broker_id].manager._logs._directories
+    directories = cluster[broker_id].manager._logs.directories
     return next((each.path for each in directories if each.id == directory), None)
 
 
@@ -215,7 +215,7 @@ async def test_nothing_moves_while_a_directory_is_offline(make_cluster, autojump
 async def fail_directory(cluster, path):
     """Its next write fails, as its checkpoints do every few seconds."""
     manager = cluster[1].manager
-    directory = next(each.id for each in manager._logs._directories if each.path == path)
+    directory = next(each.id for each in manager._logs.directories if each.path == path)
     manager._parts.base.failures.report(DirectoryFailed(directory, OSError("input/output error")))
 
 

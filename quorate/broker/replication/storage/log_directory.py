@@ -6,6 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import trio
@@ -241,11 +242,13 @@ class LogDirectory:
 
     async def store_high_watermarks(self) -> None:
         """Write the high watermarks. Raises `DiskError`."""
-        await self.marks_file.store(self._current_high_watermarks)
+        await self.marks_file.store(lambda: self._current(self.high_watermarks, attrgetter("high_watermark")))
 
     async def store_recovery_points(self) -> None:
         """Store the ends that the logs' last flushes made durable. Raises `DiskError`."""
-        await self.points_file.store(self._current_recovery_points)
+        await self.points_file.store(
+            lambda: self._current(self.recovery_points, attrgetter("recovery_point"))
+        )
 
     def check_cleaned(self, key: TopicPartition, opened: Log) -> None:
         """Forget an end of what is compacted that the log doesn't reach: its tail was lost with the power."""
@@ -285,17 +288,13 @@ class LogDirectory:
             if opened.durable_log_start_offset < offset <= opened.log_start_offset:
                 opened.durable_log_start_offset = offset
 
-    def _current_high_watermarks(self) -> dict[TopicPartition, Offset]:
-        self.high_watermarks.update({key: opened.high_watermark for key, opened in self.logs.items()})
+    def _current(
+        self, held: dict[TopicPartition, Offset], of_log: Callable[[Log], Offset]
+    ) -> dict[TopicPartition, Offset]:
+        held.update({key: of_log(opened) for key, opened in self.logs.items()})
         for key, end_offset in self._cuts.items():
-            self.high_watermarks[key] = min(self.high_watermarks.get(key, end_offset), end_offset)
-        return {key: offset for key, offset in self.high_watermarks.items() if key in self.identities}
-
-    def _current_recovery_points(self) -> dict[TopicPartition, Offset]:
-        self.recovery_points.update({key: opened.recovery_point for key, opened in self.logs.items()})
-        for key, end_offset in self._cuts.items():
-            self.recovery_points[key] = min(self.recovery_points.get(key, end_offset), end_offset)
-        return {key: offset for key, offset in self.recovery_points.items() if key in self.identities}
+            held[key] = min(held.get(key, end_offset), end_offset)
+        return {key: offset for key, offset in held.items() if key in self.identities}
 
     @asynccontextmanager
     async def cutting(self, key: TopicPartition, end_offset: Offset) -> AsyncIterator[None]:

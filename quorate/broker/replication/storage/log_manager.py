@@ -51,7 +51,8 @@ class LogManager:
         boot_id: str,
     ) -> None:
         self._disk = disk
-        self._directories = opened
+        self.directories: Sequence[LogDirectory] = opened
+        """The directories that were usable at the start, failed since or not."""
         self._bad = bad
         self._now_ms = now_ms
         self.own_ids = frozenset(each.id for each in opened)
@@ -105,30 +106,25 @@ class LogManager:
         return cls(disk, opened, bad, now_ms, boot_id=boot_id)
 
     @property
-    def directories(self) -> Sequence[LogDirectory]:
-        """The directories that were usable at the start, failed since or not."""
-        return self._directories
-
-    @property
     def proof(self) -> Proof:
         """The newest life of the broker whose data is all here, but for directories that are missing now;
         `NO_PROOF` if that isn't sure."""
-        return newest_proof((each.id, each.proof) for each in self._directories)
+        return newest_proof((each.id, each.proof) for each in self.directories)
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the directories that were usable at the start, failed since or not."""
-        return tuple(each.path for each in self._directories)
+        return tuple(each.path for each in self.directories)
 
     @property
     def online_ids(self) -> tuple[uuid.UUID, ...]:
         """The ids of the directories that work."""
-        return tuple(each.id for each in self._directories if each.failure is None)
+        return tuple(each.id for each in self.directories if each.failure is None)
 
     @property
     def failed_ids(self) -> tuple[uuid.UUID, ...]:
         """The ids of the directories that have failed since the start."""
-        return tuple(each.id for each in self._directories if each.failure is not None)
+        return tuple(each.id for each in self.directories if each.failure is not None)
 
     @property
     def all_usable(self) -> bool:
@@ -140,7 +136,7 @@ class LogManager:
         if self._forsaken:
             return
         proof = Proof(broker_epoch, frozenset(self.online_ids))
-        for each in self._directories:
+        for each in self.directories:
             try:
                 store_page_cache(self._disk, each.path, proof, boot_id=self._boot_id)
             except DiskError as error:
@@ -153,7 +149,7 @@ class LogManager:
         if self._forsaken:
             return
         self._forsaken = True
-        for each in self._directories:
+        for each in self.directories:
             try:
                 drop_page_cache(self._disk, each.path)
             except DiskError as error:
@@ -166,7 +162,7 @@ class LogManager:
 
     @property
     def failed_dirs(self) -> tuple[str, ...]:
-        return tuple(each.path for each in self._directories if each.failure is not None)
+        return tuple(each.path for each in self.directories if each.failure is not None)
 
     @property
     def unused_dirs(self) -> tuple[str, ...]:
@@ -176,8 +172,8 @@ class LogManager:
     @property
     def can_go_on(self) -> bool:
         """Return whether a folder is left, and that of the metadata log has not failed."""
-        failed = [each for each in self._directories if each.failure is not None]
-        return len(failed) < len(self._directories) and not any(each.holds_metadata for each in failed)
+        failed = [each for each in self.directories if each.failure is not None]
+        return len(failed) < len(self.directories) and not any(each.holds_metadata for each in failed)
 
     def reports(self) -> list[DirectoryReport]:
         """Describe every directory of `log.dirs`, those that were bad at the start included."""
@@ -190,7 +186,7 @@ class LogManager:
                 logs=each.logs,
                 futures=self.futures.progress(each),
             )
-            for each in self._directories
+            for each in self.directories
         ]
 
     async def open_log(
@@ -266,21 +262,21 @@ class LogManager:
 
     def fail_directory(self, directory: uuid.UUID, reason: str) -> list[TopicPartition]:
         """Take a directory offline as `fail`."""
-        return [key for each in self._directories if each.id == directory for key in self._fail(each, reason)]
+        return [key for each in self.directories if each.id == directory for key in self._fail(each, reason)]
 
     def elsewhere(self, opened: Log, error: Exception) -> uuid.UUID | None:
         """Return the directory that a disk error is of, if that isn't the one of this log: an earlier place
         of its replica. None: it is this one, or isn't known."""
         if not isinstance(error, DiskError):
             return None
-        for each in self._directories:
+        for each in self.directories:
             if error.path.startswith(f"{each.path}/") and not opened.folder.startswith(f"{each.path}/"):
                 return each.id
         return None
 
     def fail(self, failed: Log, reason: str) -> list[TopicPartition]:
         """Take the log's whole directory of `log.dirs` offline after a disk error. Return its partitions."""
-        for each in self._directories:
+        for each in self.directories:
             if failed in each.logs.values():
                 return self._fail(each, reason)
         return []
@@ -291,10 +287,10 @@ class LogManager:
         if where is None and isinstance(error, DiskError):
             path = error.path
             inside = [
-                each for each in self._directories if path == each.path or path.startswith(f"{each.path}/")
+                each for each in self.directories if path == each.path or path.startswith(f"{each.path}/")
             ]
             where = max(inside, key=lambda each: len(each.path), default=None)
-        failed = self._directories if where is None else [where]
+        failed = self.directories if where is None else [where]
         return [key for each in failed for key in self._fail(each, failure_reason(error))]
 
     def _fail(self, where: LogDirectory, reason: str) -> list[TopicPartition]:
@@ -354,7 +350,7 @@ class LogManager:
             raise failure
 
     def _sound(self) -> list[LogDirectory]:
-        return [each for each in self._directories if each.failure is None]
+        return [each for each in self.directories if each.failure is None]
 
     @asynccontextmanager
     async def cutting(self, topic: str, partition_id: int, end_offset: Offset) -> AsyncIterator[None]:
@@ -371,7 +367,7 @@ class LogManager:
         unless `clean_epoch` is None or a log was being changed when the broker stopped: that one must be
         recovered. Raises `DiskError`; nothing is marked then."""
         recovers = self.futures.any_interrupted or any(
-            opened.is_interrupted for each in self._directories for opened in each.logs.values()
+            opened.is_interrupted for each in self.directories for opened in each.logs.values()
         )
         for each in self._sound():
             for opened in each.logs.values():
@@ -380,14 +376,14 @@ class LogManager:
         await self.store_high_watermarks()
         await self.store_recovery_points()
         await self.store_cleaned()
-        if clean_epoch is not None and not recovers and all(each.complete for each in self._directories):
+        if clean_epoch is not None and not recovers and all(each.complete for each in self.directories):
             proof = Proof(clean_epoch, frozenset(self.online_ids))
             for each in self._sound():
                 await store_clean_shutdown(self._disk, each.path, proof)
 
     def abandon(self) -> None:
         """Close all files as they are."""
-        for each in self._directories:
+        for each in self.directories:
             for opened in each.logs.values():
                 opened.close()
         self.futures.abandon()
