@@ -58,6 +58,13 @@ async def one_broker(make_cluster, *, values=5, **options):
     return cluster
 
 
+async def begin_move(cluster):
+    """Ask broker 1 to move its replica to the other directory, which is returned."""
+    target = other_of(cluster[1])
+    await cluster[1].replicas.moves.move("t", 0, target)
+    return target
+
+
 async def moved(cluster, to, *, broker_id=1):
     """The replica is there, metadata says so, and nothing is left of the move."""
     broker = cluster[broker_id]
@@ -95,8 +102,7 @@ async def test_there_and_back_leaves_one_folder(make_cluster, autojump_clock):
 async def test_records_are_produced_through_the_whole_move_and_none_is_lost(make_cluster, autojump_clock):
     cluster = await one_broker(make_cluster)
     cluster[1].disk.sync_delay = 0.05
-    target = other_of(cluster[1])
-    await cluster[1].replicas.moves.move("t", 0, target)
+    target = await begin_move(cluster)
     value = 5
     while home_of(cluster[1]) != target or value < 200:
         assert not (await cluster[1].produced(f"{value}")).error
@@ -123,8 +129,7 @@ async def slow_move(make_cluster, *, size=300_000, **options):
     throttle(cluster, SLOW)
     await cluster[1].produce_each(f"{number}" * size for number in range(4))
     await trio.sleep(1)
-    target = other_of(cluster[1])
-    await cluster[1].replicas.moves.move("t", 0, target)
+    target = await begin_move(cluster)
     await trio.sleep(0.5)
     await cluster[1].produce_each(f"{number}" * size for number in range(4, 8))
     return cluster, target
@@ -222,23 +227,20 @@ async def fail_directory(cluster, path):
 # Interrupted
 
 
-async def test_a_deleted_topic_takes_its_future_along(make_cluster, autojump_clock):
+@pytest.mark.parametrize("change", ["deletion", "reassignment"])
+async def test_a_removed_replica_takes_its_future_along(make_cluster, autojump_clock, change):
     cluster, _ = await slow_move(make_cluster)
-    cluster.controller.delete()
+    if change == "deletion":
+        cluster.controller.delete()
+    else:
+        cluster.controller.change(replicas=(2,), isr=(2,), leader=NO_LEADER)
     await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
     assert not len(cluster[1].replicas.moves)
 
 
-async def test_a_reassignment_away_takes_the_future_along(make_cluster, autojump_clock):
-    cluster, _ = await slow_move(make_cluster)
-    cluster.controller.change(replicas=(2,), isr=(2,), leader=NO_LEADER)
-    await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
-
-
 async def test_a_deletion_right_after_the_switch_leaves_nothing(make_cluster, autojump_clock):
     cluster = await one_broker(make_cluster)
-    target = other_of(cluster[1])
-    await cluster[1].replicas.moves.move("t", 0, target)
+    target = await begin_move(cluster)
     await cluster.until(lambda: home_of(cluster[1]) == target)
     cluster.controller.delete()
     await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
@@ -310,8 +312,7 @@ async def test_a_log_that_starts_in_the_middle_of_a_batch_is_copied(make_cluster
     await cluster[1].produced("a", "b", "c")
     await cluster[1].produced("d")
     assert not (await cluster[1].deleted(2)).error
-    target = other_of(cluster[1])
-    await cluster[1].replicas.moves.move("t", 0, target)
+    target = await begin_move(cluster)
     await moved(cluster, target)
     log = cluster[1].partition().log
     assert (log.log_start_offset, log.end_offset) == (2, 4)
@@ -354,8 +355,7 @@ async def test_an_emptied_log_moves_with_its_offsets_and_epochs(make_cluster, au
     await cluster.opened()
     assert not (await cluster[1].deleted(5)).error
     before = cluster[1].partition().log
-    target = other_of(cluster[1])
-    await cluster[1].replicas.moves.move("t", 0, target)
+    target = await begin_move(cluster)
     await moved(cluster, target)
     after = cluster[1].partition().log
     assert (after.log_start_offset, after.end_offset) == (5, 5)
@@ -405,8 +405,7 @@ async def test_retention_beside_the_copy_leaves_the_same_segments(make_cluster, 
     cluster.controller.configure(segment_bytes=1000_000)
     throttle(cluster, SLOW)
     await cluster[1].produce_each(f"{number}" * 100000 for number in range(8))
-    target = other_of(cluster[1])
-    await cluster[1].replicas.moves.move("t", 0, target)
+    target = await begin_move(cluster)
     await trio.sleep(2)
     cluster.controller.configure(segment_bytes=150_000)
     await cluster[1].produce_each(f"{number}" * 100000 for number in range(8))
@@ -625,8 +624,7 @@ async def following(make_cluster):
 async def test_a_follower_moves_while_its_leader_takes_records(make_cluster, autojump_clock):
     cluster = await following(make_cluster)
     cluster[1].disk.sync_delay = 0.05
-    target = other_of(cluster[1])
-    await cluster[1].replicas.moves.move("t", 0, target)
+    target = await begin_move(cluster)
     value = 4
     mirrored = 0
     while home_of(cluster[1]) != target or value < 100:
@@ -677,8 +675,7 @@ async def test_a_producers_sequence_survives_the_move(make_cluster, autojump_clo
     cluster = await one_broker(make_cluster, values=0)
     for sequence in range(3):
         assert not (await cluster[1].produced("x", producer=(7, 0, sequence))).error
-    target = other_of(cluster[1])
-    await cluster[1].replicas.moves.move("t", 0, target)
+    target = await begin_move(cluster)
     await moved(cluster, target)
     again = await cluster[1].produced("x", producer=(7, 0, 2))
     assert (again.error, again.base_offset) == (ErrorCode.NONE, 2)
