@@ -1,4 +1,4 @@
-"""What is done to brokers: one fault a round, drawn from a seed, and what an operator does about it."""
+"""Faults of brokers: one a round, drawn from a seed, and the work of an operator after it."""
 
 import random
 import shutil
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import trio
 from broker_cluster import SECOND, TOPIC, BrokerCluster
 from machines import DISK, OUTSIDE
+from network_faults import Drawn, Rules, cut_off, deafen, directions, mute, network_fault
 
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime.network import NetworkError
 
-LOST = [1.0, 0.0, 0.0, 0.0]
 FOUND_WITHIN_SECONDS = 90.0
 """A damaged segment, by the scrub."""
 
@@ -36,24 +36,17 @@ class BrokerNemesis:
     async def hold(self, low: float, high: float) -> None:
         await trio.sleep(self.draw.uniform(low, high))
 
-    async def network(
-        self, sources: Sequence[int], destinations: Sequence[int], numbers: list[float]
-    ) -> None:
-        await self.cluster.set_rules(
-            {f"{source}>{other}": numbers for source in sources for other in destinations if source != other}
-        )
+    async def network(self, rules: Rules, what: str) -> None:
+        self.cluster.say(what)
+        await self.cluster.set_rules(rules)
+        await self.hold(2, 25)
 
     async def heal(self) -> None:
-        cluster = self.cluster
-        await cluster.set_rules({})
-        for node, host in cluster.hosts.items():
-            cluster.go_on(node)
-            cluster.make_room(node)
-            if node in self._restart:
-                await cluster.stop(node)
-            if host.process is None:
-                await cluster.start(node)
+        for node in self._restart:
+            self.cluster.make_room(node)
+            await self.cluster.stop(node)
         self._restart.clear()
+        await self.cluster.heal()
 
 
 async def _kill(nemesis: BrokerNemesis, nodes: Sequence[int]) -> bool:
@@ -64,21 +57,18 @@ async def _kill(nemesis: BrokerNemesis, nodes: Sequence[int]) -> bool:
     return True
 
 
-async def kill_one(nemesis: BrokerNemesis) -> bool:
-    return await _kill(nemesis, nemesis.some(1))
+def kill(count: int) -> "Fault":
+    """Return the fault that kills so many nodes."""
+
+    async def fault(nemesis: BrokerNemesis) -> bool:
+        return await _kill(nemesis, nemesis.some(count))
+
+    return fault
 
 
 async def kill_the_controller(nemesis: BrokerNemesis) -> bool:
     controller = await nemesis.cluster.controller()
     return controller is not None and await _kill(nemesis, [controller])
-
-
-async def kill_two(nemesis: BrokerNemesis) -> bool:
-    return await _kill(nemesis, nemesis.some(2))
-
-
-async def kill_three(nemesis: BrokerNemesis) -> bool:
-    return await _kill(nemesis, nemesis.some(3))
 
 
 async def pause(nemesis: BrokerNemesis) -> bool:
@@ -88,47 +78,12 @@ async def pause(nemesis: BrokerNemesis) -> bool:
     return bool(nodes)
 
 
-async def cut_off(nemesis: BrokerNemesis) -> bool:
-    """A node, from everybody or from the other nodes only."""
-    (node,) = nemesis.some(1)
-    others = [other for other in nemesis.cluster.hosts if other != node]
-    if nemesis.draw.random() < 0.5:
-        others.append(OUTSIDE)
-    nemesis.cluster.say(f"partition: {node} | {others}")
-    await nemesis.cluster.set_rules(
-        {rule: LOST for other in others for rule in (f"{node}>{other}", f"{other}>{node}")}
-    )
-    await nemesis.hold(2, 25)
-    return True
-
-
-async def mute(nemesis: BrokerNemesis) -> bool:
-    """One way: it hears everybody; the other nodes, or clients too, don't hear it."""
-    (node,) = nemesis.some(1)
-    others = list(nemesis.cluster.hosts) + ([OUTSIDE] if nemesis.draw.random() < 0.5 else [])
-    nemesis.cluster.say(f"one way: {node} is not heard by {others}")
-    await nemesis.network([node], others, LOST)
-    await nemesis.hold(2, 25)
-    return True
-
-
-async def deafen(nemesis: BrokerNemesis) -> bool:
-    """The other way: it hears nobody of the others."""
-    (node,) = nemesis.some(1)
-    others = list(nemesis.cluster.hosts) + ([OUTSIDE] if nemesis.draw.random() < 0.5 else [])
-    nemesis.cluster.say(f"one way: {node} does not hear {others}")
-    await nemesis.network(others, [node], LOST)
-    await nemesis.hold(2, 25)
-    return True
-
-
-async def bad_links(nemesis: BrokerNemesis) -> bool:
-    hosts = [*nemesis.cluster.hosts, OUTSIDE]
-    numbers = [nemesis.draw.choice((0.02, 0.1, 0.2)), nemesis.draw.choice((0.0, 5.0, 50.0)), 2.0, 0.1]
-    nemesis.cluster.say(f"loss {numbers[0]:.0%}, delay {numbers[1]:g} ms, reordering on all links")
-    await nemesis.network(hosts, hosts, numbers)
-    await nemesis.hold(3, 15)
-    return True
+def bad_links(draw: random.Random, hosts: Sequence[int]) -> Drawn:
+    """Packets lost, late or out of order, on all links alike."""
+    every = [*hosts, OUTSIDE]
+    numbers = [draw.choice((0.02, 0.1, 0.2)), draw.choice((0.0, 5.0, 50.0)), 2.0, 0.1]
+    what = f"loss {numbers[0]:.0%}, delay {numbers[1]:g} ms, reordering on all links"
+    return dict.fromkeys(directions(every, every), numbers), what
 
 
 async def full_directory(nemesis: BrokerNemesis) -> bool:
@@ -209,15 +164,15 @@ async def _in_sync(nemesis: BrokerNemesis, partition: int, node: int) -> None:
 
 Fault = Callable[[BrokerNemesis], Awaitable[bool]]
 BROKER_FAULTS: tuple[tuple[str, Fault, int], ...] = (
-    ("kill -9 of one", kill_one, 3),
+    ("kill -9 of one", kill(1), 3),
     ("kill -9 of the active controller", kill_the_controller, 2),
-    ("kill -9 of two", kill_two, 2),
-    ("kill -9 of three", kill_three, 2),
+    ("kill -9 of two", kill(2), 2),
+    ("kill -9 of three", kill(3), 2),
     ("SIGSTOP of one or two", pause, 3),
-    ("partition, both ways", cut_off, 2),
-    ("one-way: not heard", mute, 3),
-    ("one-way: hears nobody", deafen, 3),
-    ("loss, delay, reordering", bad_links, 2),
+    ("partition, both ways", network_fault(cut_off), 2),
+    ("one-way: not heard", network_fault(mute), 3),
+    ("one-way: hears nobody", network_fault(deafen), 3),
+    ("loss, delay, reordering", network_fault(bad_links), 2),
     ("full disk of a directory", full_directory, 2),
     ("full disk of the metadata log", full_metadata_disk, 2),
     ("lost directory", lost_directory, 2),

@@ -153,19 +153,6 @@ class Cluster(Machines):
             return False
         return True
 
-    async def heal(self) -> None:
-        """Undo what was done to the machines; not to the quorum."""
-        await self.set_rules({})
-        for node, host in self.hosts.items():
-            if self.has_netem:
-                self.clear_netem(node)
-            self.make_room(node)
-            self.go_on(node)
-            if host.process is None:
-                await self.start(node)
-            else:
-                await trio.lowlevel.checkpoint()
-
     async def wait_working(self, *, within_seconds: float) -> float:
         """Seconds until all nodes are voters and each has taken an append and applied it. Raises
         `TimeoutError`."""
@@ -187,12 +174,9 @@ class Cluster(Machines):
                     waiting[node] = str(error)
                 else:
                     del waiting[node]
-            for node, host in self.hosts.items():
-                if host.process is None and not host.killed and host.full:
-                    await self.start(node)  # it stopped when its disk was full, and there is room now
+            await self.restart_after_full_disk()
             await trio.sleep(0.1)
-        for host in self.hosts.values():
-            host.full = None
+        self.forget_full_disks()
         return time.monotonic() - began
 
 

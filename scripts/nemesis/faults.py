@@ -1,4 +1,4 @@
-"""What is done to a cluster, drawn from a seed: which faults, to whom, for how long, several at a time."""
+"""Faults of a quorum, drawn from a seed: kinds, nodes and durations, several at a time."""
 
 import random
 import time
@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import trio
 from cluster import Cluster
 from machines import OUTSIDE
+from network_faults import Drawn, Rules, cut_off, deafen, directions, mute, network_fault
 
-Rules = dict[str, list[float]]
-LOST = [1.0, 0.0, 0.0, 0.0]
 AT_ONCE = 2
 REST_SECONDS_MAX = 3.0
 
@@ -85,23 +84,26 @@ class Nemesis:
                 combined[direction] = [max(pair) for pair in zip(before, numbers, strict=True)]
         return combined
 
-    def directions(self, sources: Sequence[int], destinations: Sequence[int]) -> list[str]:
-        return [f"{source}>{other}" for source in sources for other in destinations if source != other]
+
+def kill(count: int | None) -> "Fault":
+    """Return the fault that kills so many nodes, and starts them again. None: all."""
+
+    async def fault(nemesis: Nemesis) -> bool:
+        number = len(nemesis.cluster.hosts) if count is None else count
+        with nemesis.claimed(at_least=number, at_most=number) as nodes:
+            await _kill(nemesis, nodes)
+            return bool(nodes)
+
+    return fault
 
 
-async def _kill(nemesis: Nemesis, count: int) -> bool:
-    with nemesis.claimed(at_least=count, at_most=count) as nodes:
-        nemesis.cluster.say(f"kill -9 {nodes}")
-        for node in nodes:
-            await nemesis.cluster.kill(node)
-        await nemesis.hold(0.1, 4)
-        for node in nodes:
-            await nemesis.cluster.start(node)
-        return bool(nodes)
-
-
-async def kill_one(nemesis: Nemesis) -> bool:
-    return await _kill(nemesis, 1)
+async def _kill(nemesis: Nemesis, nodes: Sequence[int]) -> None:
+    nemesis.cluster.say(f"kill -9 {nodes}")
+    for node in nodes:
+        await nemesis.cluster.kill(node)
+    await nemesis.hold(0.1, 4)
+    for node in nodes:
+        await nemesis.cluster.start(node)
 
 
 async def kill_the_leader(nemesis: Nemesis) -> bool:
@@ -110,21 +112,10 @@ async def kill_the_leader(nemesis: Nemesis) -> bool:
         return False
     nemesis._claimed[leader] = None
     try:
-        nemesis.cluster.say(f"kill -9 of the leader, {leader}")
-        await nemesis.cluster.kill(leader)
-        await nemesis.hold(0.1, 4)
-        await nemesis.cluster.start(leader)
+        await _kill(nemesis, [leader])
     finally:
         del nemesis._claimed[leader]
     return True
-
-
-async def kill_two(nemesis: Nemesis) -> bool:
-    return await _kill(nemesis, 2)
-
-
-async def kill_all(nemesis: Nemesis) -> bool:
-    return await _kill(nemesis, len(nemesis.cluster.hosts))
 
 
 async def pause(nemesis: Nemesis) -> bool:
@@ -138,50 +129,20 @@ async def pause(nemesis: Nemesis) -> bool:
         return bool(paused)
 
 
-async def cut_off(nemesis: Nemesis) -> bool:
-    """A node, from everybody or from the other nodes only."""
-    node = nemesis.draw.choice(list(nemesis.cluster.hosts))
-    others = [other for other in nemesis.cluster.hosts if other != node]
-    if nemesis.draw.random() < 0.5:
-        others.append(OUTSIDE)
-    both = nemesis.directions([node], others) + nemesis.directions(others, [node])
-    await nemesis.network(dict.fromkeys(both, LOST), f"partition: {node} | {others}")
-    return True
-
-
-async def mute(nemesis: Nemesis) -> bool:
-    """One way: it hears everybody, nobody hears it."""
-    node, others = nemesis.draw.choice(list(nemesis.cluster.hosts)), [*nemesis.cluster.hosts, OUTSIDE]
-    await nemesis.network(
-        dict.fromkeys(nemesis.directions([node], others), LOST), f"one way: nobody hears {node}"
-    )
-    return True
-
-
-async def deafen(nemesis: Nemesis) -> bool:
-    """The other way: it hears nobody of the others."""
-    node, others = nemesis.draw.choice(list(nemesis.cluster.hosts)), list(nemesis.cluster.hosts)
-    await nemesis.network(
-        dict.fromkeys(nemesis.directions(others, [node]), LOST), f"one way: {node} hears nobody"
-    )
-    return True
-
-
-async def bad_links(nemesis: Nemesis) -> bool:
+def bad_links(draw: random.Random, hosts: Sequence[int]) -> Drawn:
     """Packets lost, late or out of order between some hosts, each direction by itself."""
-    hosts = [*nemesis.cluster.hosts, OUTSIDE]
+    every = [*hosts, OUTSIDE]
     rules = {
         direction: [
-            nemesis.draw.choice((0.0, 0.02, 0.1, 0.3)),
-            nemesis.draw.choice((0.0, 5.0, 50.0, 200.0)),
-            nemesis.draw.choice((0.0, 2.0, 40.0)),
-            nemesis.draw.choice((0.0, 0.1, 0.5)),
+            draw.choice((0.0, 0.02, 0.1, 0.3)),
+            draw.choice((0.0, 5.0, 50.0, 200.0)),
+            draw.choice((0.0, 2.0, 40.0)),
+            draw.choice((0.0, 0.1, 0.5)),
         ]
-        for direction in nemesis.directions(hosts, hosts)
-        if nemesis.draw.random() < 0.6
+        for direction in directions(every, every)
+        if draw.random() < 0.6
     }
-    await nemesis.network(rules, f"loss, delay, reordering on {len(rules)} links")
-    return True
+    return rules, f"loss, delay, reordering on {len(rules)} links"
 
 
 async def netem(nemesis: Nemesis) -> bool:
@@ -252,15 +213,15 @@ async def change_voters(nemesis: Nemesis) -> bool:
 
 Fault = Callable[[Nemesis], Awaitable[bool]]
 FAULTS: tuple[tuple[str, Fault, int], ...] = (
-    ("kill -9 of one", kill_one, 3),
+    ("kill -9 of one", kill(1), 3),
     ("kill -9 of the leader", kill_the_leader, 3),
-    ("kill -9 of two", kill_two, 2),
-    ("kill -9 of all", kill_all, 1),
+    ("kill -9 of two", kill(2), 2),
+    ("kill -9 of all", kill(None), 1),
     ("SIGSTOP", pause, 4),
-    ("partition", cut_off, 4),
-    ("one-way: not heard", mute, 3),
-    ("one-way: hears nobody", deafen, 3),
-    ("loss, delay, reordering", bad_links, 4),
+    ("partition", network_fault(cut_off), 4),
+    ("one-way: not heard", network_fault(mute), 3),
+    ("one-way: hears nobody", network_fault(deafen), 3),
+    ("loss, delay, reordering", network_fault(bad_links), 4),
     ("tc netem", netem, 3),
     ("full disk", full_disk, 2),
     ("lost disk", lost_disk, 1),

@@ -192,31 +192,17 @@ class Machines(ABC):
 
     def set_netem(self, node: int, *how: str) -> bool:
         """The kernel's own fault injection, on what the node sends; False where the kernel has none."""
-        host = self.hosts[node]
-        command = (
-            "ip",
-            "netns",
-            "exec",
-            host.namespace,
-            "tc",
-            "qdisc",
-            "replace",
-            "dev",
-            host.device,
-            "root",
-        )
-        return (
-            shutil.which("tc") is not None
-            and subprocess.run([*command, "netem", *how], capture_output=True).returncode == 0
-        )
+        return self._change_netem(node, "replace", "netem", *how)
 
     def clear_netem(self, node: int) -> None:
+        self._change_netem(node, "del")
+
+    def _change_netem(self, node: int, action: str, *how: str) -> bool:
+        if shutil.which("tc") is None:
+            return False
         host = self.hosts[node]
-        if shutil.which("tc") is not None:
-            subprocess.run(
-                ["ip", "netns", "exec", host.namespace, "tc", "qdisc", "del", "dev", host.device, "root"],
-                capture_output=True,
-            )
+        tc = ["ip", "netns", "exec", host.namespace, "tc", "qdisc", action, "dev", host.device, "root", *how]
+        return subprocess.run(tc, capture_output=True).returncode == 0
 
     # The processes
 
@@ -292,3 +278,25 @@ class Machines(ABC):
         host = self.hosts[node]
         for disk in host.disks:
             host.filler(disk).unlink(missing_ok=True)
+
+    async def restart_after_full_disk(self) -> None:
+        """Start the nodes that stopped because their disks were full. There is room now."""
+        for node, host in self.hosts.items():
+            if host.process is None and not host.killed and host.full:
+                await self.start(node)
+
+    def forget_full_disks(self) -> None:
+        """All works again: no node may stop any more."""
+        for host in self.hosts.values():
+            host.full = None
+
+    async def heal(self) -> None:
+        """Undo every fault of the machines, and start the nodes that do not run."""
+        await self.set_rules({})
+        for node, host in self.hosts.items():
+            if self.has_netem:
+                self.clear_netem(node)
+            self.make_room(node)
+            self.go_on(node)
+            if host.process is None:
+                await self.start(node)
