@@ -77,17 +77,5 @@ def table_of(pieces: Sequence[Piece]) -> str:
     return "\n".join(lines)
 
 
-def summary_of(pieces: Sequence[Piece]) -> str:
-    dates = sorted({each.date for each in pieces})
-    minutes = sum(each.seconds for each in pieces) / 60
-    rounds = sum(len(each.rounds) for each in pieces)
-    wrong = sum(bool(each.problems) for each in pieces)
-    acknowledged = sum(each.acknowledged for each in pieces)
-    return (
-        f"{len(pieces)} runs of together {minutes:.0f} minutes ({', '.join(dates)}): {rounds} faults, "
-        f"{acknowledged:,} records acknowledged, {wrong} runs with anything wrong."
-    )
-
-
 def _seconds(of: Sequence[float]) -> str:
     return f"{statistics.median(of):.1f}, {max(of):.1f}"

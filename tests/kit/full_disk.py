@@ -1,8 +1,13 @@
-"""Filling the small disk of a real node, and waiting for the consequence."""
+"""Small disks for real nodes, full disks, and waiting for the consequence."""
 
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 
 def wait_until(reached: Callable[[], object], what: str, *, seconds: float = 30.0) -> None:
@@ -22,3 +27,17 @@ def fill(disk: Path) -> Path:
             except OSError:
                 pass
     return filler
+
+
+@contextmanager
+def tmpfs(folder: Path, options: str) -> Iterator[Path]:
+    """Mount a file system in memory on the folder. Skips the test if this user may not."""
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"this user may not mount a tmpfs: {done.stderr.strip()}")
+    unmount = partial(subprocess.run, ["umount", str(folder)], capture_output=True)
+    try:
+        yield folder
+    finally:
+        wait_until(lambda: unmount().returncode == 0, f"{folder} can be unmounted", seconds=60.0)

@@ -7,7 +7,9 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,15 +102,6 @@ class Bystander:
         self.slowest = 0.0
         self._address = address
         self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            trio.run(self._main)
-        except BaseException as failure:
-            self._failure = failure
 
     async def _main(self) -> None:
         async with open_client(RealNetwork(), self._address, timeout_s=10) as client:
@@ -119,11 +112,15 @@ class Bystander:
                 self.answers += 1
                 await trio.sleep(0.01)
 
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
+    @contextmanager
+    def running(self) -> Iterator["Bystander"]:
+        with ThreadPoolExecutor(1) as pool:
+            end = pool.submit(trio.run, self._main)
+            try:
+                yield self
+            finally:
+                self._stop.set()
+                end.result()
 
 
 def resident_mib(pid: int) -> float:
@@ -171,8 +168,7 @@ def test_bad_input_closes_its_connection_with_one_log_line_and_nobody_else_notic
     before = cluster.describe_quorum()
     target = int(str(before["leaderId"]))  # the most that there is to disturb
     node = cluster.node(target)
-    bystander = Bystander(Address(cluster.host, node.client_port))
-    try:
+    with Bystander(Address(cluster.host, node.client_port)).running() as bystander:
         for bad in (*ON_CLIENTS, *ON_CONTROLLERS):  # what is allocated once is allocated now
             send_bad(node.client_port if bad in ON_CLIENTS else node.controller_port, bad)
         memory = resident_mib(cluster.pid(target))
@@ -194,8 +190,6 @@ def test_bad_input_closes_its_connection_with_one_log_line_and_nobody_else_notic
         grown = resident_mib(cluster.pid(target)) - memory
         for connection in held:
             connection.close()
-    finally:
-        bystander.stop()
     print(
         f"memory grew by {grown:.1f} MiB with {2 * HELD_OPEN} connections open that claim 60 to 90 MiB each"
     )

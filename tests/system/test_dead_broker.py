@@ -1,4 +1,4 @@
-"""Who is killed is fenced at once, and who is stopped when its session has run out: real processes."""
+"""A broker that is killed is fenced at once, a stopped one when its session has run out: real processes."""
 
 import time
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from quorate.broker.admin.topics import describe_topics
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
+from tests.system.loads import freeze
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -78,7 +79,7 @@ def test_kill_9_of_a_leader_costs_a_producer_far_less_than_a_session(
 
 
 def test_a_leader_that_is_stopped_leads_until_its_session_has_run_out(
-    make_cluster: Callable[..., LocalCluster], freeze: Callable[[LocalCluster, int], float]
+    make_cluster: Callable[..., LocalCluster],
 ) -> None:
     cluster = make_cluster(3, **KAFKAS)
     active = controller_of(cluster)

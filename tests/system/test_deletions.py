@@ -1,4 +1,4 @@
-"""DeleteRecords, DeleteGroups and OffsetDelete, and kill -9 of who answered right after the answer."""
+"""DeleteRecords, DeleteGroups and OffsetDelete, and kill -9 of the node that answered right after that."""
 
 import random
 import time
@@ -20,6 +20,8 @@ from quorate.cli.console.connections import parse_addresses
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
+from tests.kit.clusters import wait_in_sync
+from tests.system.loads import make_topic
 
 pytestmark = pytest.mark.system
 
@@ -54,17 +56,15 @@ def range_of(cluster: LocalCluster, topic: str, *, seconds: float = 60) -> tuple
 
 
 @pytest.mark.slow
-def test_what_was_deleted_stays_deleted_when_the_leader_is_killed_after_the_answer(
+def test_deleted_records_stay_deleted_when_the_leader_is_killed_after_the_answer(
     make_cluster: Callable[..., LocalCluster],
-    topic_maker: Callable[..., None],
-    in_sync: Callable[..., None],
 ) -> None:
     draw = random.Random(7)
     cluster = make_cluster(3, min_insync_replicas="2")
-    topic_maker(cluster.bootstrap, "deleted")
+    make_topic(cluster.bootstrap, "deleted")
     answered = 0
     for number in range(1, ROUNDS + 1):
-        in_sync(cluster, "deleted")
+        wait_in_sync(cluster, "deleted")
         fill(cluster, "deleted")
         offset = draw.randint(answered, number * RECORDS)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -78,32 +78,30 @@ def test_what_was_deleted_stays_deleted_when_the_leader_is_killed_after_the_answ
         assert (start, end) == (answered, number * RECORDS), f"round {number}, node {leader} killed"
         cluster.start(leader)
         cluster.wait_ready(seconds=60)
-    in_sync(cluster, "deleted")
+    wait_in_sync(cluster, "deleted")
     for node in (1, 2, 3):
         cluster.kill(node)
     cluster.start()
     cluster.wait_ready(seconds=60)
-    in_sync(cluster, "deleted")
+    wait_in_sync(cluster, "deleted")
     assert range_of(cluster, "deleted") == (answered, ROUNDS * RECORDS)
 
 
 GROUPS = 12
 
 
-def test_what_was_deleted_of_groups_stays_deleted_when_the_coordinator_is_killed_after_the_answer(
+def test_deleted_groups_and_offsets_stay_deleted_when_the_coordinator_is_killed_after_the_answer(
     make_cluster: Callable[..., LocalCluster],
-    topic_maker: Callable[..., None],
-    in_sync: Callable[..., None],
 ) -> None:
     """DeleteGroups in one round, OffsetDelete in the next; half of the groups are left alone."""
     cluster = make_cluster(3, min_insync_replicas="2", offsets_topic_num_partitions="3")
-    topic_maker(cluster.bootstrap, "t")
-    in_sync(cluster, "t")
+    make_topic(cluster.bootstrap, "t")
+    wait_in_sync(cluster, "t")
     for number, delete in enumerate((delete_group, delete_offset)):
         names = [f"{delete.__name__}-{each}" for each in range(GROUPS)]
         for name in names:
             at_coordinator(cluster, name, commit)
-        in_sync(cluster, "__consumer_offsets")
+        wait_in_sync(cluster, "__consumer_offsets")
         victim = coordinator_of(cluster, names[0])
         gone = [name for name in names[::2] if coordinator_of(cluster, name) == victim]
         assert gone
@@ -115,7 +113,7 @@ def test_what_was_deleted_of_groups_stays_deleted_when_the_coordinator_is_killed
             assert held == (-1 if name in gone else 7), f"round {number}, node {victim} killed: {name}"
         cluster.start(victim)
         cluster.wait_ready(seconds=60)
-        in_sync(cluster, "__consumer_offsets")
+        wait_in_sync(cluster, "__consumer_offsets")
 
 
 Asked = Callable[[WireClient, str], Awaitable[tuple[ErrorCode, int]]]

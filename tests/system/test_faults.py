@@ -18,7 +18,9 @@ from quorate.raft.storage.storage import format_folder
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import NodeId
+from tests.kit.clusters import running_cluster, wait_in_sync
 from tests.kit.full_disk import fill, wait_until
+from tests.system.loads import Load
 
 pytestmark = pytest.mark.system
 
@@ -65,21 +67,16 @@ def make_topics(cluster: LocalCluster, prefix: str, count: int) -> None:
 
 @pytest.mark.slow
 def test_a_leader_whose_disk_fills_up_stops_and_nothing_acknowledged_is_lost(
-    tmp_path: Path,
-    small_disk: Callable[[Path, str], None],
-    load: Callable[..., Any],
-    in_sync: Callable[..., None],
+    tmp_path: Path, small_disk: Callable[[Path, str], None]
 ) -> None:
-    cluster = LocalCluster.plan(tmp_path / "cluster", client_port=0, overrides={"min.insync.replicas": "2"})
-    try:
-        cluster.prepare()
+    def on_small_disk(cluster: LocalCluster) -> None:
         small_disk(data_folder(cluster, 3), "48m")
-        cluster.start()
-        cluster.wait_ready()
+
+    overrides = {"min.insync.replicas": "2"}
+    with running_cluster(tmp_path / "cluster", overrides=overrides, before_start=on_small_disk) as cluster:
         ask_cluster(cluster.bootstrap, lambda client: create_topic(client, "load", assignment=[[3, 1, 2]]))
-        in_sync(cluster, "load")
-        running = load(cluster.bootstrap, "load", per_second=500.0).start()
-        try:
+        wait_in_sync(cluster, "load")
+        with Load(cluster.bootstrap, "load", per_second=500.0).running() as running:
             running.wait_acknowledged(500)
             since = log_size(cluster, 3)
             filler = fill(data_folder(cluster, 3))
@@ -94,13 +91,9 @@ def test_a_leader_whose_disk_fills_up_stops_and_nothing_acknowledged_is_lost(
             filler.unlink()
             cluster.start(3)
             cluster.wait_ready()
-            in_sync(cluster, "load")
+            wait_in_sync(cluster, "load")
             running.wait_acknowledged(500)
-        finally:
-            running.stop()
         running.check()
-    finally:
-        cluster.kill_all()
 
 
 @pytest.mark.slow
@@ -160,14 +153,11 @@ def test_a_byte_flipped_below_the_recovery_point_is_refused_by_name_and_others_g
 
 def test_a_torn_end_of_a_partition_is_cut_and_replicated_again(
     make_cluster: Callable[..., LocalCluster],
-    load: Callable[..., Any],
-    in_sync: Callable[..., None],
 ) -> None:
     cluster = make_cluster(3, min_insync_replicas="2")
     ask_cluster(cluster.bootstrap, lambda client: create_topic(client, "load", assignment=[[1, 2, 3]]))
-    in_sync(cluster, "load")
-    running = load(cluster.bootstrap, "load", per_second=500.0).start()
-    try:
+    wait_in_sync(cluster, "load")
+    with Load(cluster.bootstrap, "load", per_second=500.0).running() as running:
         running.wait_acknowledged(500)
         cluster.kill(1)
         segment = last_segment(cluster, 1, "load-0")
@@ -176,11 +166,9 @@ def test_a_torn_end_of_a_partition_is_cut_and_replicated_again(
         running.wait_acknowledged(500)
         cluster.start(1)
         cluster.wait_ready()
-        in_sync(cluster, "load")
+        wait_in_sync(cluster, "load")
         running.wait_acknowledged(100)
-    finally:
-        running.stop()
-    in_sync(cluster, "load")
+    wait_in_sync(cluster, "load")
     running.check()
     cluster.stop()
     logs = {node: last_segment(cluster, node, "load-0").read_bytes() for node in (1, 2, 3)}

@@ -49,6 +49,7 @@ from quorate.cli.node.local_cluster import LocalCluster
 from quorate.kafka_bytes import MAX_STRING_BYTES, Pieces, varint
 from quorate.log.batches.batch import seal
 from quorate.log.compression import Codec, compress
+from tests.kit.clusters import running_cluster
 from tests.system.test_bad_input import resident_mib
 
 PING_MS = 50.0
@@ -173,24 +174,15 @@ class Broker:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    cluster = LocalCluster.plan(
-        tmp_path_factory.mktemp("hostile") / "cluster",
-        nodes=1,
-        client_port=0,
-        overrides={"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"},
-    )
-    cluster.prepare()
-    cluster.start()
-    try:
-        cluster.wait_ready()
+    overrides = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
+    folder = tmp_path_factory.mktemp("hostile") / "cluster"
+    with running_cluster(folder, nodes=1, overrides=overrides) as cluster:
         broker = Broker(cluster)
         broker.create("others", 1)
         broker.create("theirs", PARTITIONS)
         broker.produce_s()
         yield broker
         assert cluster.running() == [1]
-    finally:
-        cluster.kill_all()
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from quorate.cli.node.local_cluster import LocalCluster
+from tests.kit.clusters import wait_in_sync
+from tests.system.loads import Load, make_topic
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -28,11 +30,7 @@ def victims(cluster: LocalCluster, kind: str, draw: random.Random) -> list[int]:
 
 
 def test_after_kill_9_under_load_every_acknowledged_record_is_there_once_and_in_order(
-    make_cluster: Callable[..., LocalCluster],
-    load: Callable[..., Any],
-    topic_maker: Callable[..., None],
-    in_sync: Callable[..., None],
-    request: pytest.FixtureRequest,
+    make_cluster: Callable[..., LocalCluster], request: pytest.FixtureRequest
 ) -> None:
     """A third of the rounds kills the quorum leader, a third a partition leader, the rest two nodes at once.
     The comparison is `Load.check`, over everything, at the end."""
@@ -40,10 +38,9 @@ def test_after_kill_9_under_load_every_acknowledged_record_is_there_once_and_in_
     draw = random.Random(rounds)
     gaps: dict[str, list[float]] = {kind: [] for kind in KINDS}
     cluster = make_cluster(3, min_insync_replicas="2")
-    topic_maker(cluster.bootstrap, "load", partitions=3)
-    in_sync(cluster, "load")
-    running = load(cluster.bootstrap, "load", partitions=3, per_second=500.0).start()
-    try:
+    make_topic(cluster.bootstrap, "load", partitions=3)
+    wait_in_sync(cluster, "load")
+    with Load(cluster.bootstrap, "load", partitions=3, per_second=500.0).running() as running:
         for number in range(rounds):
             running.wait_acknowledged(ACKNOWLEDGEMENTS_BETWEEN)
             kind = KINDS[number % 3]
@@ -61,12 +58,10 @@ def test_after_kill_9_under_load_every_acknowledged_record_is_there_once_and_in_
             gaps[kind].append(gap)
             cluster.start(*killed)
             cluster.wait_ready(seconds=60)
-            in_sync(cluster, "load")
+            wait_in_sync(cluster, "load")
             print(f"round {number}: killed {killed}, {kind}; all partitions acknowledge again after "
                   f"{gap:.2f} s; {running.count()} acknowledged", flush=True)  # fmt: skip
         running.wait_acknowledged(ACKNOWLEDGEMENTS_BETWEEN)
-    finally:
-        running.stop()
     for kind, seconds in gaps.items():
         if seconds:
             print(f"{kind}: {len(seconds)} rounds, until all partitions acknowledge again "

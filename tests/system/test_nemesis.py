@@ -1,6 +1,6 @@
 """Real nodes in namespaces under real faults (scripts/nemesis).
 
-The calls of a quorum's clients are linearizable. Brokers lose nothing that they acknowledged to stock clients.
+The calls of a quorum's clients are linearizable. Brokers lose no record that they acknowledged.
 Short runs; `.ci/run` has three and five minutes, `make nemesis MINUTES=30` any number.
 """
 

@@ -5,13 +5,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from quorate.broker.admin.topics import create_topic
 from quorate.cli.console.connections import ask_cluster
 from tests.kit.namespaces import NODES, Namespaces
+from tests.system.loads import Load
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -50,13 +50,10 @@ def namespaces(tmp_path: Path, need: Callable[..., str]) -> Iterator[Namespaces]
 
 
 @pytest.mark.parametrize("way", ["both ways", "one way"])
-def test_a_leader_cut_off_is_replaced_and_comes_back(
-    namespaces: Namespaces, load: Callable[..., Any], way: str
-) -> None:
+def test_a_leader_cut_off_is_replaced_and_comes_back(namespaces: Namespaces, way: str) -> None:
     """The quorum's leader, or the partition's, is cut off; clients go on with the others; after it heals all
     three are in sync, and everything acknowledged is there once, in order."""
-    running = load(namespaces.bootstrap, "load", per_second=300.0).start()
-    try:
+    with Load(namespaces.bootstrap, "load", per_second=300.0).running() as running:
         for kind in ("quorum", "partition"):
             running.wait_acknowledged(300)
             before = namespaces.quorum()
@@ -80,8 +77,6 @@ def test_a_leader_cut_off_is_replaced_and_comes_back(
             assert after["leaderId"] == during["leaderId"], "coming back deposes nobody"
             assert after["leaderEpoch"] == during["leaderEpoch"], "nor does it start an election (pre-vote)"
             running.wait_acknowledged(300)
-    finally:
-        running.stop()
     running.check()
     assert all(process.poll() is None for process in namespaces.processes.values())
     for process in namespaces.processes.values():

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,9 @@ from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
+from tests.kit.clusters import wait_in_sync
+from tests.kit.full_disk import wait_until
+from tests.system.loads import Load, freeze, read_partition
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -55,16 +59,7 @@ class Straight:
     acknowledged: dict[int, object] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        try:
-            trio.run(self._main)
-        except BaseException as failure:
-            self._failure = failure
+    _stop: threading.Event = field(default_factory=threading.Event)
 
     async def _main(self) -> None:
         async with trio.open_nursery() as background:
@@ -89,14 +84,13 @@ class Straight:
 
     @contextmanager
     def running(self) -> Iterator["Straight"]:
-        self._thread.start()
-        try:
-            yield self
-        finally:
-            self._stop.set()
-            self._thread.join()
-            if self._failure is not None:
-                raise self._failure
+        with ThreadPoolExecutor(1) as pool:
+            end = pool.submit(trio.run, self._main)
+            try:
+                yield self
+            finally:
+                self._stop.set()
+                end.result()
 
     def wait_acknowledged(self, more: int, *, seconds: float = 20) -> None:
         wanted, deadline = len(self.acknowledged) + more, time.monotonic() + seconds
@@ -197,10 +191,6 @@ def client_address(cluster: LocalCluster, node: int) -> Address:
 
 def test_a_paused_partition_leader_acknowledges_nothing_that_was_sent_after_the_pause_began(
     make_cluster: Callable[..., LocalCluster],
-    load: Callable[..., Any],
-    in_sync: Callable[..., None],
-    freeze: Callable[..., float],
-    read: Callable[..., list[tuple[int, bytes]]],
 ) -> None:
     cluster = make_cluster(3, min_insync_replicas="2")
     controller = int(str(cluster.describe_quorum()["leaderId"]))
@@ -210,35 +200,31 @@ def test_a_paused_partition_leader_acknowledges_nothing_that_was_sent_after_the_
             cluster.bootstrap,
             lambda client, topic=topic: create_topic(client, topic, assignment=[[paused, *others]]),
         )
-        in_sync(cluster, topic)
-    running = load(cluster.bootstrap, "load", per_second=500.0).start()
+        wait_in_sync(cluster, topic)
     straight = straight_to_broker(client_address(cluster, paused), "straight")
-    try:
-        with straight.running():
+    with Load(cluster.bootstrap, "load", per_second=500.0).running() as running, straight.running():
+        running.wait_acknowledged(500)
+        straight.wait_acknowledged(100)
+        paused_at = freeze(cluster, paused)
+        try:
+            gap = running.gap_after(paused_at)
+            print(f"the others acknowledge again {gap:.2f} s after the pause began")
+            assert gap < PAUSE_SECONDS, "the others elect and go on while the leader stands still"
             running.wait_acknowledged(500)
-            straight.wait_acknowledged(100)
-            paused_at = freeze(cluster, paused)
-            try:
-                gap = running.gap_after(paused_at)
-                print(f"the others acknowledge again {gap:.2f} s after the pause began")
-                assert gap < PAUSE_SECONDS, "the others elect and go on while the leader stands still"
-                running.wait_acknowledged(500)
-                time.sleep(max(0.0, paused_at + PAUSE_SECONDS - time.monotonic()))
-            finally:
-                cluster.signal(paused, signal.SIGCONT)
-            running.wait_acknowledged(500)
-    finally:
-        running.stop()
+            time.sleep(max(0.0, paused_at + PAUSE_SECONDS - time.monotonic()))
+        finally:
+            cluster.signal(paused, signal.SIGCONT)
+        running.wait_acknowledged(500)
     straight.check_nothing_after(paused_at)
-    in_sync(cluster, "straight")
-    lives_on = dict(read(cluster.bootstrap, "straight", 0))
+    wait_in_sync(cluster, "straight")
+    lives_on = dict(read_partition(cluster.bootstrap, "straight", 0))
     for number, offset in straight.acknowledged.items():
         assert lives_on.get(offset) == b"%d" % number, f"{number} was acknowledged at {offset} and is gone"
     running.check()
 
 
 def test_a_paused_active_controller_acknowledges_nothing_that_was_sent_after_the_pause_began(
-    make_cluster: Callable[..., LocalCluster], freeze: Callable[..., float]
+    make_cluster: Callable[..., LocalCluster],
 ) -> None:
     cluster = make_cluster(3)
     described = cluster.describe_quorum()
@@ -277,14 +263,11 @@ def test_a_paused_active_controller_acknowledges_nothing_that_was_sent_after_the
 
 
 def wait_for_topics(cluster: LocalCluster, node: int, expected: set[str]) -> None:
-    deadline = time.monotonic() + 20
-    while True:
+    def knows_all() -> bool:
         topics = ask_cluster(str(client_address(cluster, node)), lambda client: describe_topics(client, None))
-        missing = expected - {str(topic.name) for topic in topics}
-        if not missing:
-            return
-        assert time.monotonic() < deadline, f"acknowledged, and unknown to node {node}: {sorted(missing)[:5]}"
-        time.sleep(0.1)
+        return expected <= {str(topic.name) for topic in topics}
+
+    wait_until(knows_all, f"node {node} knows all acknowledged topics", seconds=20)
 
 
 QUORUM_NODE = Path(__file__).parents[2] / "benchmarks" / "quorum_node.py"

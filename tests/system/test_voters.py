@@ -6,13 +6,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quorate.cli.node.local_cluster import LocalCluster
+from tests.kit.clusters import running_cluster, wait_in_sync
+from tests.kit.full_disk import wait_until
+from tests.system.loads import Load
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -34,8 +36,8 @@ def voters(described: str) -> list[int]:
     return [voter["id"] for voter in json.loads(described)["voters"]]
 
 
-def begun_by_one(cluster: LocalCluster) -> None:
-    """Formatted as an operator does: the first node standalone, the others to join later."""
+def format_one_first(cluster: LocalCluster) -> None:
+    """Format anew, as an operator does: the first node standalone, the others to join later."""
     cluster_id = cluster.prepare()
     for node in cluster.nodes:
         shutil.rmtree(node.folder / "data")
@@ -43,7 +45,7 @@ def begun_by_one(cluster: LocalCluster) -> None:
         quorate("storage", "format", "-t", cluster_id, "-c", node.config_file, first)
 
 
-def longest_pause(running: Any, since: float) -> float:
+def longest_pause(running: Load, since: float) -> float:
     """Seconds between two acknowledgements since then."""
     moments = sorted(moment for moment in list(running.acknowledged_at.values()) if moment > since)
     assert len(moments) > 100
@@ -51,12 +53,11 @@ def longest_pause(running: Any, since: float) -> float:
 
 
 def wait_caught_up(cluster: LocalCluster, node: int) -> None:
-    deadline = time.monotonic() + SECONDS
-    while True:
+    def has_no_lag() -> bool:
         described: Any = cluster.describe_quorum()
-        if any(each["id"] == node and each["lag"] == 0 for each in described["voters"]):
-            return
-        assert time.monotonic() < deadline, described
+        return any(each["id"] == node and each["lag"] == 0 for each in described["voters"])
+
+    wait_until(has_no_lag, f"node {node} has no lag", seconds=SECONDS)
 
 
 def errors_in_logs(cluster: LocalCluster) -> list[str]:
@@ -69,21 +70,17 @@ def errors_in_logs(cluster: LocalCluster) -> list[str]:
 
 
 def test_a_standalone_node_grows_to_three_voters_and_is_retired_under_load(
-    tmp_path: Path, load: Callable[..., Any], in_sync: Callable[..., None]
+    tmp_path: Path,
 ) -> None:
-    cluster = LocalCluster.plan(
-        tmp_path / "cluster", nodes=4, client_port=0, voters=1, overrides={"min.insync.replicas": "2"}
-    )
-    to = ("-b", cluster.bootstrap, "--json")
-    try:
-        begun_by_one(cluster)
-        cluster.start()
-        cluster.wait_ready()
+    overrides = {"min.insync.replicas": "2"}
+    with running_cluster(
+        tmp_path / "cluster", nodes=4, voters=1, overrides=overrides, before_start=format_one_first
+    ) as cluster:
+        to = ("-b", cluster.bootstrap, "--json")
         assert voters(quorate("quorum", "describe", *to)) == [1]
         quorate("topics", "create", "-t", "load", "--replica-assignment", "2:3:4", "-b", cluster.bootstrap)
-        in_sync(cluster, "load")
-        running = load(cluster.bootstrap, "load", per_second=500.0).start()
-        try:
+        wait_in_sync(cluster, "load")
+        with Load(cluster.bootstrap, "load", per_second=500.0).running() as running:
             running.wait_acknowledged(200)
             for node in (2, 3, 4):
                 quorate("quorum", "add-voter", "-c", cluster.node(node).config_file, *to)
@@ -125,15 +122,11 @@ def test_a_standalone_node_grows_to_three_voters_and_is_retired_under_load(
             assert [voter["id"] for voter in again["voters"]] == [2, 3, 4]
             assert next(voter["directoryId"] for voter in again["voters"] if voter["id"] == 3) != old
             wait_caught_up(cluster, 3)
-            in_sync(cluster, "load")
+            wait_in_sync(cluster, "load")
             running.wait_acknowledged(200)
 
             # It counts: with another voter gone, the quorum goes on by its vote.
             cluster.kill(4)
             quorate("topics", "create", "-t", "by-two-of-three", "--replication-factor", 2, *here[:2])
-        finally:
-            running.stop()
         running.check()
         assert errors_in_logs(cluster) == []  # no controller was put out by a change of voters
-    finally:
-        cluster.kill_all()
