@@ -1,21 +1,17 @@
 """aiokafka through the death of a leader."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from tests.clients.killable import ACK_TIMEOUT_MS, Killable, check, values
+
 pytestmark = pytest.mark.clients
 
 
-def test_nothing_is_lost_or_doubled_through_a_leaders_death(
-    killable,
-    values: Callable[..., object],
-    check: Callable[..., None],
-    ack_timeout_ms: int,
-) -> None:
+def test_nothing_is_lost_or_doubled_through_a_leaders_death(killable: Killable) -> None:
     topic = "aiokafka"
 
     async def create() -> None:
@@ -27,7 +23,7 @@ def test_nothing_is_lost_or_doubled_through_a_leaders_death(
     async def produce(trouble) -> list[bytes]:
         producer = AIOKafkaProducer(
             bootstrap_servers=killable.bootstrap, acks="all", enable_idempotence=True,
-            request_timeout_ms=ack_timeout_ms, retry_backoff_ms=50,
+            request_timeout_ms=ACK_TIMEOUT_MS, retry_backoff_ms=50,
         )  # fmt: skip
         await producer.start()
         sent, futures = [], []

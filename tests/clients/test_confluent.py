@@ -18,6 +18,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.clients.killable import ACK_TIMEOUT_MS, Killable, check, values
+from tests.kit.clusters import wait_in_sync
+from tests.kit.full_disk import wait_until
+
 pytestmark = pytest.mark.clients
 
 
@@ -48,7 +52,7 @@ def consume(bootstrap: str, topic: str, *, until: set[bytes]) -> list[bytes]:
     return received
 
 
-def test_all_topics_are_listed_and_one_by_name(killable) -> None:
+def test_all_topics_are_listed_and_one_by_name(killable: Killable) -> None:
     """librdkafka asks for all of them in a request that is three bytes too long (its issue 5049)."""
     create(killable.bootstrap, "confluent-listed", partitions=2)
     admin = AdminClient({"bootstrap.servers": killable.bootstrap})
@@ -61,7 +65,7 @@ def test_all_topics_are_listed_and_one_by_name(killable) -> None:
     assert list(named.topics) == ["confluent-listed"]
 
 
-def test_a_topic_gets_more_partitions(killable) -> None:
+def test_a_topic_gets_more_partitions(killable: Killable) -> None:
     create(killable.bootstrap, "confluent-grown", partitions=2)
     admin = AdminClient({"bootstrap.servers": killable.bootstrap})
     admin.create_partitions([NewPartitions("confluent-grown", 5)])["confluent-grown"].result(timeout=30)
@@ -75,10 +79,7 @@ def test_a_topic_gets_more_partitions(killable) -> None:
 
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_nothing_is_lost_through_a_leaders_death(
-    killable,
-    values: Callable[..., object],
-    check: Callable[..., None],
-    ack_timeout_ms: int,
+    killable: Killable,
     idempotent: bool,
 ) -> None:
     topic = f"confluent-{idempotent}".lower()
@@ -91,7 +92,7 @@ def test_nothing_is_lost_through_a_leaders_death(
             "retries": 1_000_000,
             "linger.ms": 1,
             "batch.num.messages": 20,
-            "request.timeout.ms": ack_timeout_ms,
+            "request.timeout.ms": ACK_TIMEOUT_MS,
         }
     )
     sent: list[bytes] = []
@@ -147,6 +148,16 @@ class Member:
                 self.received.append(message.value() or b"")
 
 
+def poll_until(members: list[Member], reached: Callable[[], bool], *, seconds: float = 60) -> None:
+    """Let the members poll until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        told = [(each.joins, each.assigned, len(each.received)) for each in members]
+        assert time.monotonic() < deadline, told
+        for each in members:
+            each.poll()
+
+
 def coordinator_partition(group: str, partitions: int) -> int:
     """Kafka's: Java's hash of the group's name, made positive, by the number of partitions."""
     value = 0
@@ -155,7 +166,7 @@ def coordinator_partition(group: str, partitions: int) -> int:
     return (value & 0x7FFFFFFF) % partitions
 
 
-def test_a_group_survives_the_death_of_its_coordinator(killable) -> None:
+def test_a_group_survives_the_death_of_its_coordinator(killable: Killable) -> None:
     topic, group = "confluent-group-topic", "confluent-survivors"
     bootstrap = killable.bootstrap
     create(bootstrap, topic, partitions=4)
@@ -170,22 +181,12 @@ def test_a_group_survives_the_death_of_its_coordinator(killable) -> None:
     send(before)
     members = [Member(bootstrap, group, topic) for _ in range(2)]
 
-    def poll_until(reached: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + 60
-        while not reached():
-            assert time.monotonic() < deadline, (what, [(m.assigned, len(m.received)) for m in members])
-            for member in members:
-                member.poll()
-
     def received() -> list[bytes]:
         return [value for member in members for value in member.received]
 
     try:
-        poll_until(
-            lambda: [len(m.assigned[-1]) if m.assigned else 0 for m in members] == [2, 2],
-            "no fair assignment",
-        )
-        poll_until(lambda: sorted(received()) == sorted(before), "the first records did not come")
+        poll_until(members, lambda: [len(m.assigned[-1]) if m.assigned else 0 for m in members] == [2, 2])
+        poll_until(members, lambda: sorted(received()) == sorted(before))
         for member in members:
             member.consumer.commit(asynchronous=False)
             member.received.clear()
@@ -196,12 +197,12 @@ def test_a_group_survives_the_death_of_its_coordinator(killable) -> None:
         described = killable.cluster.describe_topic("__consumer_offsets")
         count = len(described["partitions"])
         partition = coordinator_partition(group, count)
-        killable.wait_in_sync("__consumer_offsets")
+        wait_in_sync(killable.cluster, "__consumer_offsets")
         coordinator, _ = killable.roles("__consumer_offsets", partition)
         killable.cluster.kill(coordinator)
 
         send(after)
-        poll_until(lambda: set(received()) >= set(after), "nothing more came after the coordinator's death")
+        poll_until(members, lambda: set(received()) >= set(after))
         # Heartbeats reached a coordinator again, and it takes commits for the same members and generation.
         for member in members:
             member.consumer.commit(asynchronous=False)
@@ -221,7 +222,7 @@ def test_a_group_survives_the_death_of_its_coordinator(killable) -> None:
             member.consumer.close()
 
 
-def test_a_group_that_cannot_be_stored_asks_a_few_times_and_is_there_when_it_can(killable) -> None:
+def test_a_group_that_cannot_be_stored_asks_a_few_times_and_is_there_when_it_can(killable: Killable) -> None:
     """librdkafka joins again as soon as its SyncGroup fails: a generation took two milliseconds."""
     topic, group, offsets = "confluent-unstored", "confluent-unstored-group", "__consumer_offsets"
     bootstrap = killable.bootstrap
@@ -236,33 +237,26 @@ def test_a_group_that_cannot_be_stored_asks_a_few_times_and_is_there_when_it_can
     stable = Member(bootstrap, "confluent-stored-group", topic)
     members = [stable]
 
-    def poll_until(reached: Callable[[], bool], *, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not reached():
-            assert time.monotonic() < deadline, [(each.joins, each.assigned) for each in members]
-            for each in members:
-                each.poll()
-
     try:
-        poll_until(lambda: bool(stable.assigned), seconds=30)
-        killable.wait_in_sync(offsets)
+        poll_until(members, lambda: bool(stable.assigned), seconds=30)
+        wait_in_sync(killable.cluster, offsets)
         set_min_isr(AlterConfigOpType.SET)
         partitions = killable.cluster.describe_topic(offsets)["partitions"]
         partition = coordinator_partition(group, len(partitions))
         coordinator, followers = killable.roles(offsets, partition)
         killable.cluster.kill(followers[0])
-        poll_until(lambda: len(killable.in_sync(offsets, partition)) == 2, seconds=20)
+        poll_until(members, lambda: len(killable.in_sync(offsets, partition)) == 2, seconds=20)
         unstored = Member(bootstrap, group, topic)
         members.append(unstored)
         failures = "quorate_group_write_failures_total"
-        poll_until(lambda: killable.metric(coordinator, failures) >= 4, seconds=20)
+        poll_until(members, lambda: killable.metric(coordinator, failures) >= 4, seconds=20)
         seen = time.monotonic()
-        poll_until(lambda: time.monotonic() - seen > 0.6, seconds=20)
+        poll_until(members, lambda: time.monotonic() - seen > 0.6, seconds=20)
         assert unstored.joins < 12
         assert killable.metric(coordinator, failures) < 8
         assert not unstored.assigned
         set_min_isr(AlterConfigOpType.DELETE)
-        poll_until(lambda: bool(unstored.assigned), seconds=20)
+        poll_until(members, lambda: bool(unstored.assigned), seconds=20)
         assert (len(stable.assigned), stable.revoked) == (1, 0), "the other group noticed nothing"
     finally:
         set_min_isr(AlterConfigOpType.DELETE)
@@ -270,11 +264,11 @@ def test_a_group_that_cannot_be_stored_asks_a_few_times_and_is_there_when_it_can
             each.consumer.close()
 
 
-def test_a_producer_with_acks_0_finds_the_new_leader_after_a_pause_of_the_old(killable) -> None:
+def test_a_producer_with_acks_0_finds_the_new_leader_after_a_pause_of_the_old(killable: Killable) -> None:
     """The old one goes on where it stood, and refuses what comes, with nobody to tell."""
     topic = "confluent-acks-0"
     create(killable.bootstrap, topic)
-    killable.wait_in_sync(topic)
+    wait_in_sync(killable.cluster, topic)
     producer = Producer({"bootstrap.servers": killable.bootstrap, "acks": "0", "linger.ms": 5})
     stop = threading.Event()
 
@@ -292,17 +286,17 @@ def test_a_producer_with_acks_0_finds_the_new_leader_after_a_pause_of_the_old(ki
         old, _ = killable.roles(topic)
         killable.cluster.signal(old, signal.SIGSTOP)
         try:
-            deadline = time.monotonic() + 60
-            while killable.roles(topic)[0] in (old, -1):
-                assert time.monotonic() < deadline, "nobody else was elected"
-                time.sleep(0.2)
+            wait_until(
+                lambda: killable.roles(topic)[0] not in (old, -1), "another leader is elected", seconds=60
+            )
         finally:
             killable.cluster.signal(old, signal.SIGCONT)
-        deadline = time.monotonic() + 60
-        # Whoever is asked may be the old one, which has yet to hear of all that.
-        while killable.roles(topic)[0] in (old, -1) or len(killable.in_sync(topic)) < 3:
-            assert time.monotonic() < deadline, "the old leader did not come back"
-            time.sleep(0.2)
+        # The broker that is asked may be the old leader, which has yet to hear of all that.
+        wait_until(
+            lambda: killable.roles(topic)[0] not in (old, -1) and len(killable.in_sync(topic)) == 3,
+            "the old leader is in sync again",
+            seconds=60,
+        )
         low = killable.high_watermark(topic)
         killable.wait_high_watermark(topic, low + 100, seconds=20)
     finally:

@@ -1,7 +1,6 @@
 """kafka-python through the death of a leader."""
 
 import time
-from collections.abc import Callable
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -9,15 +8,12 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import ElectionNotNeededError, UnknownTopicOrPartitionError
 from surviving_consumer import messages
 
+from tests.clients.killable import ACK_TIMEOUT_MS, Killable, check, values
+
 pytestmark = pytest.mark.clients
 
 
-def test_nothing_is_lost_or_doubled_through_a_leaders_death(
-    killable,
-    values: Callable[..., object],
-    check: Callable[..., None],
-    ack_timeout_ms: int,
-) -> None:
+def test_nothing_is_lost_or_doubled_through_a_leaders_death(killable: Killable) -> None:
     topic = "kafka-python"
     servers = killable.bootstrap.split(",")
     admin = KafkaAdminClient(bootstrap_servers=servers)
@@ -25,7 +21,7 @@ def test_nothing_is_lost_or_doubled_through_a_leaders_death(
     admin.close()
     producer = KafkaProducer(
         bootstrap_servers=servers, acks="all", enable_idempotence=True, batch_size=400, linger_ms=1,
-        request_timeout_ms=ack_timeout_ms, delivery_timeout_ms=60_000, retry_backoff_ms=50,
+        request_timeout_ms=ACK_TIMEOUT_MS, delivery_timeout_ms=60_000, retry_backoff_ms=50,
     )  # fmt: skip
     sent, futures = [], []
     with killable.trouble(topic) as trouble:
@@ -54,7 +50,7 @@ def test_nothing_is_lost_or_doubled_through_a_leaders_death(
     check(received, sent, trouble)
 
 
-def test_a_compacted_topic_is_read_from_the_start(killable) -> None:
+def test_a_compacted_topic_is_read_from_the_start(killable: Killable) -> None:
     topic = "kafka-python-compacted"
     servers = killable.bootstrap.split(",")
     admin = KafkaAdminClient(bootstrap_servers=servers)
@@ -89,7 +85,7 @@ def test_a_compacted_topic_is_read_from_the_start(killable) -> None:
     }  # fmt: skip
 
 
-def test_a_partition_moves_while_its_producer_goes_on(killable) -> None:
+def test_a_partition_moves_while_its_producer_goes_on(killable: Killable) -> None:
     topic = "kafka-python-moved"
     servers = killable.bootstrap.split(",")
     admin = KafkaAdminClient(bootstrap_servers=servers)
@@ -120,7 +116,9 @@ def test_a_partition_moves_while_its_producer_goes_on(killable) -> None:
 
 
 @pytest.mark.parametrize("election_type", [0, 1])
-def test_a_leader_that_leads_is_left_alone_and_one_of_nothing_is_unknown(killable, election_type) -> None:
+def test_a_leader_that_leads_is_left_alone_and_one_of_nothing_is_unknown(
+    killable: Killable, election_type
+) -> None:
     topic = f"kafka-python-elected-{election_type}"
     admin = KafkaAdminClient(bootstrap_servers=killable.bootstrap.split(","))
     try:

@@ -7,15 +7,13 @@ from collections.abc import Callable
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from tests.clients.killable import ACK_TIMEOUT_MS, Killable, check, values
+
 pytestmark = pytest.mark.clients
 
 
 def test_nothing_is_lost_or_doubled_through_a_leaders_death(
-    killable,
-    values: Callable[..., object],
-    check: Callable[..., None],
-    need: Callable[[str], str],
-    ack_timeout_ms: int,
+    killable: Killable, need: Callable[[str], str]
 ) -> None:
     kcat, topic = need("kcat"), "kcat"
     admin = KafkaAdminClient(bootstrap_servers=killable.bootstrap.split(","))
@@ -24,7 +22,7 @@ def test_nothing_is_lost_or_doubled_through_a_leaders_death(
     producer = subprocess.Popen(
         [kcat, "-b", killable.bootstrap, "-P", "-t", topic, "-X", "acks=all", "-X", "enable.idempotence=true",
          "-X", "linger.ms=1", "-X", "batch.num.messages=20",
-         "-X", f"topic.request.timeout.ms={ack_timeout_ms}"],
+         "-X", f"topic.request.timeout.ms={ACK_TIMEOUT_MS}"],
         stdin=subprocess.PIPE,
     )  # fmt: skip
     assert producer.stdin is not None
@@ -50,7 +48,7 @@ def test_nothing_is_lost_or_doubled_through_a_leaders_death(
     check(received, sent, trouble)
 
 
-def test_a_group_of_kcat_reads_with_committed_offsets(killable, need: Callable[[str], str]) -> None:
+def test_a_group_of_kcat_reads_with_committed_offsets(killable: Killable, need: Callable[[str], str]) -> None:
     kcat, topic = need("kcat"), "kcat-group"
     admin = KafkaAdminClient(bootstrap_servers=killable.bootstrap.split(","))
     admin.create_topics([NewTopic(topic, 2, 3)])

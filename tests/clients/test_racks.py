@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from quorate.cli.node.local_cluster import LocalCluster
+from tests.kit.clusters import running_cluster
 
 pytestmark = pytest.mark.clients
 TOPIC = "racks"
@@ -32,18 +33,16 @@ def settings(block: str, rack: str) -> dict[str, str]:
 @pytest.fixture
 def cluster_in_racks(tmp_path: Path) -> Iterator[LocalCluster]:
     """Node n is in rack r<n>."""
-    cluster = LocalCluster.plan(tmp_path / "cluster", client_port=0, overrides={"min.insync.replicas": "1"})
-    cluster.prepare()
-    for node in cluster.nodes:
-        with node.config_file.open("a") as file:
-            for key, value in settings(BROKERS, f"r{node.node_id}").items():
-                file.write(f"\n{key}={value}\n")
-    cluster.start()
-    try:
-        cluster.wait_ready()
+
+    def put_into_racks(cluster: LocalCluster) -> None:
+        for node in cluster.nodes:
+            with node.config_file.open("a") as file:
+                for key, value in settings(BROKERS, f"r{node.node_id}").items():
+                    file.write(f"\n{key}={value}\n")
+
+    overrides = {"min.insync.replicas": "1"}
+    with running_cluster(tmp_path / "cluster", overrides=overrides, before_start=put_into_racks) as cluster:
         yield cluster
-    finally:
-        cluster.kill_all()
 
 
 class Reader:
