@@ -5,28 +5,23 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
 
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.free_ports import free_ports
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime.entropy import parse_uuid
+from tests.cli.command import Quorate
 
 pytestmark = pytest.mark.system
 
-Quorate = Callable[..., Result]
 
-
-def test_a_topic_is_created_listed_described_and_deleted(quorate: Quorate, one_node: LocalCluster) -> None:
-    server = ("-b", one_node.bootstrap)
-    created = quorate("topics", "create", "-t", "orders", "--partitions", 2, *server)
-    assert (created.exit_code, created.output) == (0, "created topic orders\n")
-    assert "orders" in json.loads(quorate("topics", "list", "--json", *server).output)
-    (described,) = json.loads(quorate("topics", "describe", "-t", "orders", "--json", *server).output)
+def test_a_topic_is_created_listed_described_and_deleted(ask: Quorate) -> None:
+    assert ask.output("topics", "create", "-t", "orders", "--partitions", 2) == "created topic orders\n"
+    assert "orders" in ask.json("topics", "list")
+    (described,) = ask.json("topics", "describe", "-t", "orders")
     assert len(parse_uuid(described.pop("topicId")).bytes) == 16
     assert described == {
         "name": "orders",
@@ -37,83 +32,55 @@ def test_a_topic_is_created_listed_described_and_deleted(quorate: Quorate, one_n
             for number in range(2)
         ],
     }
-    table = quorate("topics", "describe", *server).output
+    table = ask("topics", "describe").output
     assert "orders" in table and "last elr" in table
-    assert quorate("topics", "delete", "-t", "orders", *server).exit_code == 0
-    assert quorate("topics", "list", *server).output == ""
+    ask.output("topics", "delete", "-t", "orders")
+    assert ask.output("topics", "list") == ""
 
 
-def test_a_topic_grows_and_shrinks(quorate: Quorate, one_node: LocalCluster) -> None:
-    server = ("-b", one_node.bootstrap)
-
+def test_a_topic_grows_and_shrinks(ask: Quorate) -> None:
     def count() -> int:
-        (described,) = json.loads(quorate("topics", "describe", "-t", "sized", "--json", *server).output)
+        (described,) = ask.json("topics", "describe", "-t", "sized")
         return len(described["partitions"])
 
-    create = ("topics", "create", "-t", "sized", "--if-not-exists", *server)
-    assert quorate(*create).output == "created topic sized\n"
-    assert quorate(*create).output == "topic sized exists already\n"
-    grown = quorate("topics", "alter", "-t", "sized", "--partitions", 4, *server)
-    assert (grown.exit_code, grown.output) == (0, "topic sized has 4 partitions\n")
+    create = ("topics", "create", "-t", "sized", "--if-not-exists")
+    assert ask.output(*create) == "created topic sized\n"
+    assert ask.output(*create) == "topic sized exists already\n"
+    grow = ("topics", "alter", "-t", "sized", "--partitions", 4)
+    assert ask.output(*grow) == "topic sized has 4 partitions\n"
     assert count() == 4
-    again = quorate("topics", "alter", "-t", "sized", "--partitions", 4, *server)
-    assert again.exit_code == ExitCode.FAILED
-    assert "topic sized: Topic 'sized' already has 4 partition(s)." in again.stderr
-    shrink = ("topics", "shrink", "-t", "sized", "--partitions")
-    tried = quorate(*shrink, 2, *server)
-    assert "can be shrunk to 2 partitions" in tried.output and count() == 4
-    done = quorate(*shrink, 2, "--yes", *server)
-    assert (done.exit_code, done.output) == (0, "topic sized has 2 partitions\n"), done.stderr
-    wider = quorate(*shrink, 2, "--yes", *server)
-    assert wider.exit_code == ExitCode.FAILED
-    assert "2 would not be a decrease" in wider.stderr
-    missing = quorate("topics", "shrink", "-t", "nope", "--partitions", 1, *server)
+    assert "topic sized: Topic 'sized' already has 4 partition(s)." in ask.error(*grow)
+    shrink = ("topics", "shrink", "-t", "sized", "--partitions", 2)
+    assert "can be shrunk to 2 partitions" in ask(*shrink).output and count() == 4
+    assert ask.output(*shrink, "--yes") == "topic sized has 2 partitions\n"
+    assert "2 would not be a decrease" in ask.error(*shrink, "--yes")
+    missing = ask("topics", "shrink", "-t", "nope", "--partitions", 1)
     assert "topic nope: This server does not host" in missing.stderr
-    filters = ("--under-replicated-partitions", "--unavailable-partitions", "--json")
-    assert json.loads(quorate("topics", "describe", *filters, *server).output) == []
-    quorate("topics", "delete", "-t", "sized", *server)
+    assert ask.json("topics", "describe", "--under-replicated-partitions", "--unavailable-partitions") == []
+    ask("topics", "delete", "-t", "sized")
 
 
-def test_the_clusters_refusal_is_printed_in_its_own_words(quorate: Quorate, one_node: LocalCluster) -> None:
-    server = ("-b", one_node.bootstrap)
-    missing = quorate("topics", "describe", "-t", "nope", *server)
-    assert missing.exit_code == ExitCode.FAILED
-    assert "topic nope: UNKNOWN_TOPIC_OR_PARTITION" in missing.stderr
-    many = quorate("topics", "create", "-t", "wide", "--replication-factor", 3, *server)
-    assert many.exit_code == ExitCode.FAILED
-    assert "topic wide: " in many.stderr
+def test_the_clusters_refusal_is_printed_in_its_own_words(ask: Quorate) -> None:
+    assert "topic nope: UNKNOWN_TOPIC_OR_PARTITION" in ask.error("topics", "describe", "-t", "nope")
+    assert "topic wide: " in ask.error("topics", "create", "-t", "wide", "--replication-factor", 3)
 
 
-def test_a_topic_is_placed_and_configured_by_hand(quorate: Quorate, one_node: LocalCluster) -> None:
-    server = ("-b", one_node.bootstrap)
-    created = quorate(
-        "topics",
-        "create",
-        "-t",
-        "placed",
-        "--replica-assignment",
-        "1,1,1",
-        "--config",
-        "retention.ms=1000",
-        *server,
-    )
-    assert created.exit_code == 0, created.stderr
-    (described,) = json.loads(quorate("topics", "describe", "-t", "placed", "--json", *server).output)
+def test_a_topic_is_placed_and_configured_by_hand(ask: Quorate) -> None:
+    placed = ("--replica-assignment", "1,1,1", "--config", "retention.ms=1000")
+    ask.output("topics", "create", "-t", "placed", *placed)
+    (described,) = ask.json("topics", "describe", "-t", "placed")
     assert len(described["partitions"]) == 3
-    bad = quorate("topics", "create", "-t", "worse", "--config", "retention.ms=soon", *server)
-    assert bad.exit_code == ExitCode.FAILED
-    assert "retention.ms" in bad.stderr
-    quorate("topics", "delete", "-t", "placed", *server)
+    assert "retention.ms" in ask.error("topics", "create", "-t", "worse", "--config", "retention.ms=soon")
+    ask("topics", "delete", "-t", "placed")
 
 
-def test_the_quorum_is_described(quorate: Quorate, one_node: LocalCluster) -> None:
-    shown = json.loads(quorate("quorum", "describe", "--json", "-b", one_node.bootstrap).output)
+def test_the_quorum_is_described(ask: Quorate) -> None:
+    shown = ask.json("quorum", "describe")
     assert (shown["leaderId"], shown["leaderEpoch"], shown["observers"]) == (1, 1, [])
     (voter,) = shown["voters"]
     assert voter["logEndOffset"] == shown["highWatermark"]
     assert (voter["id"], voter["lag"]) == (1, 0)
-    table = quorate("quorum", "describe", "-b", one_node.bootstrap).output
-    assert "leader 1, epoch 1" in table
+    assert "leader 1, epoch 1" in ask("quorum", "describe").output
 
 
 @pytest.mark.parametrize(
@@ -122,22 +89,18 @@ def test_the_quorum_is_described(quorate: Quorate, one_node: LocalCluster) -> No
 def test_a_cluster_without_an_answer_is_named_with_its_address(
     quorate: Quorate, command: tuple[str, ...]
 ) -> None:
-    (port,) = free_ports(1)
-    result = quorate(*command, "-b", f"127.0.0.1:{port}")
-    assert result.exit_code == ExitCode.UNAVAILABLE
-    assert f"127.0.0.1:{port}" in result.stderr
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    assert address in quorate.at(address).error(*command, code=ExitCode.UNAVAILABLE)
 
 
 def test_the_first_address_that_answers_is_asked(quorate: Quorate, one_node: LocalCluster) -> None:
     (port,) = free_ports(1)
-    assert quorate("topics", "list", "-b", f"127.0.0.1:{port},{one_node.bootstrap}").exit_code == 0
+    quorate.at(f"127.0.0.1:{port},{one_node.bootstrap}").output("topics", "list")
 
 
 def test_an_address_that_is_no_brokers_is_told_apart(quorate: Quorate, one_node: LocalCluster) -> None:
-    metrics = f"127.0.0.1:{one_node.nodes[0].metrics_port}"
-    result = quorate("topics", "list", "-b", metrics)
-    assert result.exit_code == ExitCode.UNAVAILABLE
-    assert "client listener" in result.stderr
+    metrics = quorate.at(f"127.0.0.1:{one_node.nodes[0].metrics_port}")
+    assert "client listener" in metrics.error("topics", "list", code=ExitCode.UNAVAILABLE)
 
 
 def test_a_listener_that_never_answers_is_given_up(quorate: Quorate, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +108,8 @@ def test_a_listener_that_never_answers_is_given_up(quorate: Quorate, monkeypatch
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        result = quorate("topics", "list", "-b", f"127.0.0.1:{silent.getsockname()[1]}")
-    assert result.exit_code == ExitCode.UNAVAILABLE
-    assert "did not answer" in result.stderr
+        at_silent = quorate.at(f"127.0.0.1:{silent.getsockname()[1]}")
+        assert "did not answer" in at_silent.error("topics", "list", code=ExitCode.UNAVAILABLE)
 
 
 @pytest.mark.parametrize(
@@ -163,23 +125,24 @@ def test_a_listener_that_never_answers_is_given_up(quorate: Quorate, monkeypatch
     ],
 )
 def test_a_wrong_command_line_sends_no_request(quorate: Quorate, arguments: tuple[str, ...]) -> None:
-    assert quorate("topics", *arguments).exit_code == ExitCode.USAGE
+    quorate.error("topics", *arguments, code=ExitCode.USAGE)
 
 
 # The log
 
 
-def segment(cluster: LocalCluster) -> Path:
-    (file,) = (cluster.nodes[0].folder / "data" / "__cluster_metadata-0").glob("*.log")
+@pytest.fixture
+def segment(one_node: LocalCluster) -> Path:
+    (file,) = (one_node.nodes[0].folder / "data" / "__cluster_metadata-0").glob("*.log")
     return file
 
 
 @pytest.fixture
-def copied(one_node: LocalCluster, tmp_path: Path) -> Path:
+def copied(segment: Path, tmp_path: Path) -> Path:
     """A copy of the metadata log, without the room made ahead at its end."""
-    file = tmp_path / "__cluster_metadata-0" / segment(one_node).name
+    file = tmp_path / "__cluster_metadata-0" / segment.name
     file.parent.mkdir()
-    data, end = segment(one_node).read_bytes(), 0
+    data, end = segment.read_bytes(), 0
     # Not by cutting zeros: a batch may end in some of its own.
     while any(data[end : end + 12]):
         end += 12 + int.from_bytes(data[end + 8 : end + 12], "big")
@@ -187,10 +150,8 @@ def copied(one_node: LocalCluster, tmp_path: Path) -> Path:
     return file
 
 
-def test_the_metadata_log_is_dumped_with_its_records(quorate: Quorate, one_node: LocalCluster) -> None:
-    result = quorate("log", "dump", segment(one_node), "--json")
-    assert result.exit_code == 0, result.stderr
-    batches = [json.loads(line) for line in result.output.splitlines()]
+def test_the_metadata_log_is_dumped_with_its_records(quorate: Quorate, segment: Path) -> None:
+    batches = [json.loads(line) for line in quorate.output("log", "dump", segment, "--json").splitlines()]
     assert [batch["baseOffset"] for batch in batches][:1] == [0]
     assert all(
         after["baseOffset"] == before["lastOffset"] + 1 for before, after in itertools.pairwise(batches)
@@ -200,11 +161,9 @@ def test_the_metadata_log_is_dumped_with_its_records(quorate: Quorate, one_node:
     registered = next(record for record in records if record["type"] == "RegisterBroker")
     assert registered["record"]["broker_id"] == 1
     for line in ("baseOffset: 0 ", "| offset: 0 "):
-        assert line in quorate("log", "dump", segment(one_node)).output
-    without = json.loads(
-        quorate("log", "dump", segment(one_node), "--json", "--no-records").output.splitlines()[0]
-    )
-    assert without["records"] is None
+        assert line in quorate("log", "dump", segment).output
+    without = quorate("log", "dump", segment, "--json", "--no-records").output.splitlines()
+    assert json.loads(without[0])["records"] is None
 
 
 def test_damage_is_named_with_its_place_after_what_is_whole(quorate: Quorate, copied: Path) -> None:
@@ -220,21 +179,19 @@ def test_damage_is_named_with_its_place_after_what_is_whole(quorate: Quorate, co
 
 def test_a_cut_off_end_is_named(quorate: Quorate, copied: Path) -> None:
     copied.write_bytes(copied.read_bytes()[:-3])
-    result = quorate("log", "dump", copied)
-    assert result.exit_code == ExitCode.STORAGE
-    assert "cut off" in result.stderr
+    assert "cut off" in quorate.error("log", "dump", copied, code=ExitCode.STORAGE)
 
 
 def test_the_room_made_ahead_is_no_damage_but_zeros_in_the_middle_are(quorate: Quorate, copied: Path) -> None:
     data = copied.read_bytes()
     copied.write_bytes(data + bytes(3 << 20))
-    assert quorate("log", "dump", copied).exit_code == 0
+    quorate.output("log", "dump", copied)
     copied.write_bytes(data + bytes(3 << 20) + b"x")
-    assert quorate("log", "dump", copied).exit_code == ExitCode.STORAGE
+    quorate.error("log", "dump", copied, code=ExitCode.STORAGE)
 
 
 def test_a_file_that_is_no_segment_is_refused(quorate: Quorate, one_node: LocalCluster) -> None:
-    assert quorate("log", "dump", one_node.nodes[0].config_file).exit_code == ExitCode.USAGE
+    quorate.error("log", "dump", one_node.nodes[0].config_file, code=ExitCode.USAGE)
 
 
 def test_a_dump_into_a_reader_that_has_seen_enough_ends_quietly(copied: Path) -> None:

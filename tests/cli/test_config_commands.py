@@ -1,18 +1,13 @@
 """`quorate configs`, on a node that runs."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import Result
 
 from quorate.cli.commands.config_commands import _parse_added
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.cli.node.local_cluster import LocalCluster
+from tests.cli.command import Quorate
 
-Quorate = Callable[..., Result]
 ON_TOPIC = ("--entity-type", "topics", "--entity-name", "configured")
 
 
@@ -53,47 +48,31 @@ def test_configs_are_parsed_as_kafkas_tool_parses_them(text: str, found: dict[st
 def test_a_command_that_contradicts_itself_is_refused(
     quorate: Quorate, arguments: tuple[str, ...], says: str
 ) -> None:
-    result = quorate("configs", "alter", *arguments)
-    assert result.exit_code == ExitCode.USAGE
-    assert says in result.stderr
-
-
-def shown(quorate: Quorate, one_node: LocalCluster, *arguments: str) -> Any:
-    result = quorate("configs", "describe", *arguments, "--json", "-b", one_node.bootstrap)
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.output)
+    assert says in quorate.error("configs", "alter", *arguments, code=ExitCode.USAGE)
 
 
 @pytest.mark.system
-def test_a_topics_configs_are_altered_and_described(
-    quorate: Quorate, one_node: LocalCluster, tmp_path: Path
-) -> None:
-    server = ("-b", one_node.bootstrap)
-    assert quorate("topics", "create", "-t", "configured", *server).exit_code == 0
-
-    def alter(*arguments: object) -> Result:
-        return quorate("configs", "alter", *ON_TOPIC, *arguments, *server)
+def test_a_topics_configs_are_altered_and_described(ask: Quorate, tmp_path: Path) -> None:
+    ask.output("topics", "create", "-t", "configured")
+    alter = ("configs", "alter", *ON_TOPIC)
 
     def own() -> dict[str, str]:
-        ((described),) = shown(quorate, one_node, *ON_TOPIC)
+        (described,) = ask.json("configs", "describe", *ON_TOPIC)
         return {each["name"]: each["value"] for each in described["configs"]}
 
-    added = "retention.ms=7,cleanup.policy=[delete,compact]"
-    checked = alter("--add-config", added, "--validate-only")
-    assert (checked.exit_code, checked.output) == (0, "would alter topics configured\n")
+    added = (*alter, "--add-config", "retention.ms=7,cleanup.policy=[delete,compact]")
+    assert ask.output(*added, "--validate-only") == "would alter topics configured\n"
     assert own() == {}
-    done = alter("--add-config", added)
-    assert (done.exit_code, done.output) == (0, "altered topics configured\n")
+    assert ask.output(*added) == "altered topics configured\n"
     assert own() == {"retention.ms": "7", "cleanup.policy": "delete,compact"}
     file = tmp_path / "more.properties"
     file.write_text("# more\nsegment.ms = 8\n")
-    assert alter("--add-config-file", file, "--delete-config", "retention.ms,cleanup.policy").exit_code == 0
+    ask.output(*alter, "--add-config-file", file, "--delete-config", "retention.ms,cleanup.policy")
     assert own() == {"segment.ms": "8"}
-    refused = alter("--add-config", "segment.bytes=100,retention.ms=soon")
-    assert refused.exit_code == ExitCode.FAILED
-    assert "topics configured: Invalid value soon for configuration retention.ms" in refused.stderr
+    refused = ask.error(*alter, "--add-config", "segment.bytes=100,retention.ms=soon")
+    assert "topics configured: Invalid value soon for configuration retention.ms" in refused
     assert own() == {"segment.ms": "8"}, "all or none"
-    (everything,) = shown(quorate, one_node, *ON_TOPIC, "--all")
+    (everything,) = ask.json("configs", "describe", *ON_TOPIC, "--all")
     assert len(everything["configs"]) > 30
     segment = next(each for each in everything["configs"] if each["name"] == "segment.ms")
     assert segment == {
@@ -104,33 +83,27 @@ def test_a_topics_configs_are_altered_and_described(
             {"name": "log.roll.ms", "value": "604800000", "source": "DEFAULT_CONFIG"},
         ],
     }  # fmt: skip
-    table = quorate("configs", "describe", "--entity-type", "topics", *server).output
+    table = ask("configs", "describe", "--entity-type", "topics").output
     assert "configured" in table and "DYNAMIC_TOPIC_CONFIG" in table and "log.roll.ms=604800000" in table
-    quorate("topics", "delete", "-t", "configured", *server)
-    gone = quorate("configs", "describe", *ON_TOPIC, *server)
-    assert gone.exit_code == ExitCode.FAILED
-    assert "topics configured: UNKNOWN_TOPIC_OR_PARTITION" in gone.stderr
+    ask("topics", "delete", "-t", "configured")
+    gone = ask.error("configs", "describe", *ON_TOPIC)
+    assert "topics configured: UNKNOWN_TOPIC_OR_PARTITION" in gone
 
 
 @pytest.mark.system
-def test_brokers_their_defaults_their_loggers_and_groups_have_configs(
-    quorate: Quorate, one_node: LocalCluster
-) -> None:
-    server = ("-b", one_node.bootstrap)
-
+def test_brokers_their_defaults_their_loggers_and_groups_have_configs(ask: Quorate) -> None:
     def alter(kind: str, *arguments: str) -> None:
-        result = quorate("configs", "alter", "--entity-type", kind, *arguments, *server)
-        assert result.exit_code == 0, result.stderr
+        ask.output("configs", "alter", "--entity-type", kind, *arguments)
 
     def names(kind: str) -> list[tuple[str | None, list[str]]]:
-        described = shown(quorate, one_node, "--entity-type", kind)
+        described = ask.json("configs", "describe", "--entity-type", kind)
         return [(each["entityName"], [config["name"] for config in each["configs"]]) for each in described]
 
     assert names("brokers") == [("1", []), (None, [])]
     alter("brokers", "--entity-default", "--add-config", "log.retention.ms=5000000")
     alter("brokers", "--entity-name", "1", "--add-config", "message.max.bytes=2000000")
     assert names("brokers") == [("1", ["message.max.bytes"]), (None, ["log.retention.ms"])]
-    (broker,) = shown(quorate, one_node, "--entity-type", "brokers", "--entity-name", "1", "--all")
+    (broker,) = ask.json("configs", "describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
     retention = next(each for each in broker["configs"] if each["name"] == "log.retention.ms")
     assert (retention["value"], retention["source"]) == ("5000000", "DYNAMIC_DEFAULT_BROKER_CONFIG")
     alter("brokers", "--entity-default", "--delete-config", "log.retention.ms")
@@ -142,24 +115,21 @@ def test_brokers_their_defaults_their_loggers_and_groups_have_configs(
     alter("groups", "--entity-name", "g", "--delete-config", "consumer.session.timeout.ms")
     logger = "quorate.broker.lifecycle"
     alter("broker-loggers", "--entity-name", "1", "--add-config", f"{logger}=DEBUG")
-    (loggers,) = shown(quorate, one_node, "--entity-type", "broker-loggers")
+    (loggers,) = ask.json("configs", "describe", "--entity-type", "broker-loggers")
     assert {each["name"]: each["value"] for each in loggers["configs"]}[logger] == "DEBUG"
     alter("broker-loggers", "--entity-name", "1", "--delete-config", logger)
 
 
 @pytest.mark.system
-def test_what_a_broker_cannot_change_while_it_runs_is_refused_with_the_remedy(
-    quorate: Quorate, one_node: LocalCluster
+@pytest.mark.parametrize(
+    ("broker", "added", "says"),
+    [
+        ("1", "num.partitions=4", "set it in server.properties, and restart the broker"),
+        ("9", "log.retention.ms=4", "brokers 9: no broker that runs has the id 9"),
+    ],
+)
+def test_a_config_that_a_broker_cannot_change_while_it_runs_is_refused_with_the_remedy(
+    ask: Quorate, broker: str, added: str, says: str
 ) -> None:
-    def alter(name: str, added: str) -> Result:
-        return quorate(
-            "configs", "alter", "--entity-type", "brokers", "--entity-name", name, "--add-config", added,
-            "-b", one_node.bootstrap,
-        )  # fmt: skip
-
-    restart = alter("1", "num.partitions=4")
-    assert restart.exit_code == ExitCode.FAILED
-    assert "set it in server.properties, and restart the broker" in restart.stderr
-    gone = alter("9", "log.retention.ms=4")
-    assert gone.exit_code == ExitCode.FAILED
-    assert "brokers 9: no broker that runs has the id 9" in gone.stderr
+    entity = ("--entity-type", "brokers", "--entity-name", broker)
+    assert says in ask.error("configs", "alter", *entity, "--add-config", added)

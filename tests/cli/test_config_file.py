@@ -1,37 +1,30 @@
 """A server.properties that can't work is named with its line and its remedy."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from typer.testing import Result
 
 from quorate.cli.console.cli_errors import ExitCode
+from tests.cli.command import Node, Quorate
 
-Quorate = Callable[..., Result]
 
-
-def info(quorate: Quorate, node: Any) -> Result:
-    result = quorate("storage", "info", "-c", node.config)
-    assert result.exit_code == ExitCode.USAGE
-    assert "Traceback" not in result.stderr
-    assert str(node.config) in result.stderr
-    return result
+def problem_of(quorate: Quorate, node: Node) -> str:
+    said = quorate.error("storage", "info", "-c", node.config, code=ExitCode.USAGE)
+    assert str(node.config) in said
+    return said
 
 
 def test_an_unknown_key_is_named_with_its_line_and_what_was_probably_meant(
-    quorate: Quorate, node: Any
+    quorate: Quorate, node: Node
 ) -> None:
     with node.config.open("a") as file:
         file.write("# mine\nlog.retention.hour=24\n")
-    result = info(quorate, node)
-    assert "line 8" in result.stderr
-    assert "log.retention.hour is not a known key; did you mean log.retention.hours?" in result.stderr
+    said = problem_of(quorate, node)
+    assert "line 8" in said
+    assert "log.retention.hour is not a known key; did you mean log.retention.hours?" in said
 
 
-def test_a_missing_key_is_named_with_a_line_to_add(quorate: Quorate, node: Any) -> None:
+def test_a_missing_key_is_named_with_a_line_to_add(quorate: Quorate, node: Node) -> None:
     node.write(node_id=None)
-    assert "node.id is missing; add a line such as node.id=1" in info(quorate, node).stderr
+    assert "node.id is missing; add a line such as node.id=1" in problem_of(quorate, node)
 
 
 @pytest.mark.parametrize(
@@ -46,21 +39,20 @@ def test_a_missing_key_is_named_with_a_line_to_add(quorate: Quorate, node: Any) 
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed(
-    quorate: Quorate, node: Any, key: str, value: str, said: str
+    quorate: Quorate, node: Node, key: str, value: str, said: str
 ) -> None:
     node.write(**{key: value})
-    result = info(quorate, node)
-    assert said in result.stderr
-    assert "line " in result.stderr
+    problem = problem_of(quorate, node)
+    assert said in problem
+    assert "line " in problem
 
 
-def test_a_file_that_is_no_text_is_said_to_be_none(quorate: Quorate, node: Any) -> None:
+def test_a_file_that_is_no_text_is_said_to_be_none(quorate: Quorate, node: Node) -> None:
     node.config.write_bytes(b"\x80\x02binary")
-    assert "byte 0: it is not text" in info(quorate, node).stderr
+    assert "byte 0: it is not text" in problem_of(quorate, node)
 
 
-def test_a_file_that_is_not_there_is_named(quorate: Quorate, node: Any) -> None:
+def test_a_file_that_is_not_there_is_named(quorate: Quorate, node: Node) -> None:
     node.config.unlink()
-    result = quorate("storage", "info", "-c", node.config)
-    assert result.exit_code == ExitCode.USAGE
-    assert "does not exist" in result.stderr
+    said = quorate.error("storage", "info", "-c", node.config, code=ExitCode.USAGE)
+    assert "does not exist" in said

@@ -1,7 +1,5 @@
 """A byte flips in an old segment of a running broker: it is found, and one command mends the replica."""
 
-import json
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,30 +7,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from typer.testing import Result
 
 from quorate.cli.node.local_cluster import LocalCluster
+from tests.cli.command import Quorate
+from tests.kit.full_disk import wait_until
 
-Quorate = Callable[..., Result]
 RECORDS = 400
-
-
-def damage(quorate: Quorate, *server: str) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = json.loads(
-        quorate("log-dirs", "damaged", "--json", *server).output
-    )
-    return found
 
 
 def segments(cluster: LocalCluster, broker: int, topic: str) -> list[Path]:
     return sorted((cluster.folder / str(broker) / "data" / f"{topic}-0").glob("*.log"))
-
-
-def eventually(what: str, condition: Callable[[], bool], *, within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
 
 
 @pytest.mark.system
@@ -40,12 +24,9 @@ def test_a_flipped_byte_of_a_follower_and_of_a_leader_is_found_and_mended(
     quorate: Quorate, make_cluster: Callable[..., LocalCluster]
 ) -> None:
     cluster = make_cluster(3, quorate_log_scrub_interval_ms="1000")
-    server = ("-b", cluster.bootstrap)
-    made = quorate(
-        "topics", "create", "-t", "rotten", "--partitions", 1, "--replication-factor", 3, "--config",
-        "segment.bytes=4096", *server,
-    )  # fmt: skip
-    assert made.exit_code == 0, made.output
+    ask = quorate.at(cluster)
+    placed = ("--partitions", 1, "--replication-factor", 3, "--config", "segment.bytes=4096")
+    ask.output("topics", "create", "-t", "rotten", *placed)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, "acks": "all"})
     for number in range(RECORDS):
         producer.produce("rotten", b"%d" % number * 10, partition=0)
@@ -54,14 +35,21 @@ def test_a_flipped_byte_of_a_follower_and_of_a_leader_is_found_and_mended(
     def bytes_of(broker: int) -> bytes:
         return b"".join(each.read_bytes() for each in segments(cluster, broker, "rotten"))
 
-    eventually("the replicas are not the same", lambda: bytes_of(1) == bytes_of(2) == bytes_of(3))
+    wait_until(lambda: bytes_of(1) == bytes_of(2) == bytes_of(3), "the replicas are the same", seconds=60)
     whole = bytes_of(1)
 
     def is_whole(broker: int) -> bool:
         return bytes_of(broker) == whole
 
-    described = json.loads(quorate("topics", "describe", "-t", "rotten", "--json", *server).output)
-    leader = described[0]["partitions"][0]["leader"]
+    def damaged() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = ask.json("log-dirs", "damaged")["damaged"]
+        return found
+
+    def partition() -> dict[str, Any]:
+        found: dict[str, Any] = ask.json("topics", "describe", "-t", "rotten")[0]["partitions"][0]
+        return found
+
+    leader = partition()["leader"]
     follower = next(each for each in (1, 2, 3) if each != leader)
     for broker in (follower, leader):
         old = segments(cluster, broker, "rotten")[0]
@@ -70,26 +58,14 @@ def test_a_flipped_byte_of_a_follower_and_of_a_leader_is_found_and_mended(
         with old.open("r+b") as file:
             file.seek(200)
             file.write(content[200:201])
-        eventually("the damage is not found", lambda: bool(damage(quorate, *server)["damaged"]))
-        (found,) = damage(quorate, *server)["damaged"]
+        wait_until(damaged, "the damage is found", seconds=60)
+        (found,) = damaged()
         assert (found["broker"], found["topic"], found["partition"]) == (broker, "rotten", 0)
         assert found["segment"].endswith(old.name)
-        done = quorate("log-dirs", "refetch", "--replica", f"rotten:0:{broker}", *server)
-        assert done.exit_code == 0, done.output
-        assert "is fetched anew" in done.output
-        eventually("it is not whole again", partial(is_whole, broker))
-        eventually("the damage is still told", lambda: not damage(quorate, *server)["damaged"])
-        eventually(
-            "it is not in sync again",
-            lambda: (
-                sorted(
-                    json.loads(quorate("topics", "describe", "-t", "rotten", "--json", *server).output)[0][
-                        "partitions"
-                    ][0]["isr"]
-                )
-                == [1, 2, 3]
-            ),
-        )
-    aside = damage(quorate, *server)["setAside"]
+        assert "is fetched anew" in ask.output("log-dirs", "refetch", "--replica", f"rotten:0:{broker}")
+        wait_until(partial(is_whole, broker), "it is whole again", seconds=60)
+        wait_until(lambda: not damaged(), "the damage is told no more", seconds=60)
+        wait_until(lambda: sorted(partition()["isr"]) == [1, 2, 3], "it is in sync again", seconds=60)
+    aside = ask.json("log-dirs", "damaged")["setAside"]
     assert sorted(each["broker"] for each in aside) == sorted((follower, leader))
     assert all(Path(each["path"]).is_dir() for each in aside)

@@ -8,7 +8,7 @@ import pytest
 from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.demo import demo_run
 from quorate.cli.demo.demo_operations import DemoError
-from tests.cli.conftest import Processes
+from tests.cli.command import Processes
 
 STEPS = (
     r"start 3 nodes",

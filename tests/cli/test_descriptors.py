@@ -4,7 +4,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,32 +12,29 @@ from typing import Any
 import pytest
 import trio
 from kio.schema.errors import ErrorCode
-from typer.testing import Result
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
+from tests.cli.command import COMMAND, Node, first_line
 
-COMMAND = [sys.executable, "-m", "quorate.cli.main"]
 pytestmark = pytest.mark.system
 
 
 @pytest.fixture
-def limited(node: Any, quorate: Callable[..., Result]) -> Iterator[Callable[[int, int], Any]]:
+def limited(formatted_node: Node) -> Iterator[Callable[[int, int], Any]]:
     """Start a node with a soft and a hard limit; its process and client address."""
-    assert quorate("storage", "format", "-t", "a-cluster", "-c", node.config).exit_code == 0
     running: list[subprocess.Popen[str]] = []
 
     def start(soft: int, hard: int) -> tuple[subprocess.Popen[str], Address]:
         # prlimit, as a shell's ulimit sets both.
-        command = ["prlimit", f"--nofile={soft}:{hard}", *COMMAND, "server", "start", str(node.config)]
+        server = [*COMMAND, "server", "start", str(formatted_node.config)]
+        command = ["prlimit", f"--nofile={soft}:{hard}", *server]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         running.append(process)
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.search(r"clients at ([0-9.]+):(\d+)", line)
-        assert found, process.communicate()[1]
+        found = re.search(r"clients at ([0-9.]+):(\d+)", first_line(process))
+        assert found
         return process, Address(found[1], int(found[2]))
 
     yield start

@@ -2,15 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer.main
 from typer.core import TyperGroup
-from typer.testing import Result
 
 from quorate.cli.all_commands import every_command
+from tests.cli.command import COMMAND, Quorate
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -28,11 +28,10 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("path", list(commands()), ids=lambda path: " ".join(path) or "quorate")
-def test_every_help_has_an_example(path: tuple[str, ...], quorate: Callable[..., Result]) -> None:
-    result = quorate(*path, "--help")
-    assert result.exit_code == 0
-    assert "Example: quorate" in result.output
-    example = " ".join(result.output.partition("Example: ")[2].split())
+def test_every_help_has_an_example(path: tuple[str, ...], quorate: Quorate) -> None:
+    shown = quorate.output(*path, "--help")
+    assert "Example: quorate" in shown
+    example = " ".join(shown.partition("Example: ")[2].split())
     assert example.startswith(" ".join(("quorate", *path))), "the example is of this command"
 
 
@@ -41,7 +40,7 @@ HEAVY = ("trio", "kio", "pyspark", "hypothesis", "confluent_kafka", "prometheus_
 
 def imported(*arguments: str) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "quorate.cli.main", *arguments],
+        [sys.executable, "-X", "importtime", *COMMAND[1:], *arguments],
         capture_output=True,
         text=True,
         timeout=60,

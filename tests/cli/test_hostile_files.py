@@ -18,11 +18,9 @@ import trio
 from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from quorate.broker.metadata.metadata_records import Topic
 from quorate.broker.metadata.record_codec import encode
-from quorate.cli.all_commands import every_command
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.free_ports import free_ports
 from quorate.log.batches.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END
@@ -41,6 +39,7 @@ from quorate.raft import (
     format_folder,
 )
 from quorate.runtime.real import SyncStrategy, real_runtime
+from tests.cli.command import Quorate
 
 METADATA = "__cluster_metadata-0"
 SKIPPED = f"{METADATA}/skipped-batches"
@@ -183,7 +182,7 @@ def _spoil_batch(draw: st.DrawFn, data: bytearray, *, in_header: bool) -> None:
 
 def outcome(*arguments: object) -> str:
     """What the command says as it ends in error; empty if it does not."""
-    ended = CliRunner().invoke(every_command(), [str(each) for each in arguments])
+    ended = Quorate()(*arguments)
     assert ended.exception is None or isinstance(ended.exception, SystemExit), repr(ended.exception)
     assert ended.exit_code in (ExitCode.OK, ExitCode.FAILED, ExitCode.STORAGE), ended.stderr
     if ended.exit_code == ExitCode.OK:

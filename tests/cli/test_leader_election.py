@@ -1,45 +1,34 @@
 """`quorate leader-election` against a cluster of one."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
 
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.cli.node.local_cluster import LocalCluster
+from tests.cli.command import Quorate
 
-Quorate = Callable[..., Result]
+PREFERRED = ("leader-election", "--election-type", "preferred")
 
 
 def test_each_partition_of_a_file_is_answered_and_one_that_is_not_there_fails_the_command(
-    quorate: Quorate, one_node: LocalCluster, tmp_path: Path
+    ask: Quorate, tmp_path: Path
 ) -> None:
-    reach = ("-b", one_node.bootstrap)
-    assert quorate("topics", "create", "-t", "elected", "--partitions", "2", *reach).exit_code == 0
+    ask.output("topics", "create", "-t", "elected", "--partitions", "2")
     file = tmp_path / "partitions.json"
     file.write_text(
         json.dumps({"partitions": [{"topic": "elected", "partition": each} for each in (0, 1, 2)]})
     )
-    told = quorate(
-        "leader-election", "--election-type", "preferred", "--path-to-json-file", str(file), *reach, "--json"
-    )
+    told = ask(*PREFERRED, "--path-to-json-file", file, "--json")
     assert told.exit_code == ExitCode.FAILED
     assert [(each["partition"], each["error"]) for each in json.loads(told.stdout)] == [
         (0, "ELECTION_NOT_NEEDED"),
         (1, "ELECTION_NOT_NEEDED"),
         (2, "UNKNOWN_TOPIC_OR_PARTITION"),
     ]
-    told = quorate(
-        "leader-election", "--election-type", "unclean", "--topic", "elected", "--partition", "0", *reach
-    )
-    assert (told.exit_code, told.stdout) == (
-        ExitCode.OK,
-        "elected-0 ELECTION_NOT_NEEDED: Broker 1 leads elected-0 already.\n",
-    )
-    told = quorate("leader-election", "--election-type", "preferred", "--all-topic-partitions", *reach)
-    assert (told.exit_code, told.stdout) == (ExitCode.OK, "no partition needs an election\n")
+    unclean = ("leader-election", "--election-type", "unclean", "--topic", "elected", "--partition", "0")
+    assert ask.output(*unclean) == "elected-0 ELECTION_NOT_NEEDED: Broker 1 leads elected-0 already.\n"
+    assert ask.output(*PREFERRED, "--all-topic-partitions") == "no partition needs an election\n"
 
 
 @pytest.mark.parametrize(
@@ -52,9 +41,8 @@ def test_each_partition_of_a_file_is_answered_and_one_that_is_not_there_fails_th
     ],
 )
 def test_partitions_are_said_in_one_way_only(quorate: Quorate, words: tuple[str, ...]) -> None:
-    told = quorate("leader-election", "--election-type", "preferred", *words, "-b", "127.0.0.1:1")
-    assert told.exit_code == ExitCode.USAGE
-    assert "say which partitions" in told.stderr
+    told = quorate.at("127.0.0.1:1").error(*PREFERRED, *words, code=ExitCode.USAGE)
+    assert "say which partitions" in told
 
 
 @pytest.mark.parametrize(
@@ -75,14 +63,5 @@ def test_a_file_that_says_no_partitions_is_refused_before_anybody_is_asked(
 ) -> None:
     file = tmp_path / "partitions.json"
     file.write_text(content)
-    told = quorate(
-        "leader-election",
-        "--election-type",
-        "preferred",
-        "--path-to-json-file",
-        str(file),
-        "-b",
-        "127.0.0.1:1",
-    )
-    assert told.exit_code == ExitCode.USAGE
-    assert why in told.stderr
+    nobody = quorate.at("127.0.0.1:1")
+    assert why in nobody.error(*PREFERRED, "--path-to-json-file", file, code=ExitCode.USAGE)

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +11,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
-from typer.testing import Result
 
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.demo.demo_report import shown_value
 from quorate.cli.demo.demo_run import split_records
 from quorate.metrics import RaftMetrics
 from quorate.types import Offset
+from tests.cli.command import Processes, Quorate, first_line
 
 pytestmark = pytest.mark.system
 
-Quorate = Callable[..., Result]
-
 
 def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, process.communicate()[1]
-    read: dict[str, Any] = json.loads(line)
+    read: dict[str, Any] = json.loads(first_line(process))
     return read
 
 
 def test_a_cluster_starts_stops_in_order_and_starts_again_on_its_data(
-    processes: Any, quorate: Quorate, tmp_path: Path
+    processes: Processes, quorate: Quorate, tmp_path: Path
 ) -> None:
     start = ("cluster", "start", "--nodes", 1, "--port", 0, "--data", tmp_path / "c", "--json")
     start += ("--config", "num.partitions=4")
     first = processes.start(*start)
     said = ready(first)
     assert [node["id"] for node in said["nodes"]] == [1]
-    assert quorate("topics", "create", "-t", "kept", "-b", said["bootstrapServers"]).exit_code == 0
-    described = json.loads(
-        quorate("topics", "describe", "-t", "kept", "--json", "-b", said["bootstrapServers"]).output
-    )
+    ask = quorate.at(said["bootstrapServers"])
+    ask.output("topics", "create", "-t", "kept")
+    described = ask.json("topics", "describe", "-t", "kept")
     assert len(described[0]["partitions"]) == 4
     busy = processes.run(*start)
     assert busy.code == ExitCode.STORAGE
@@ -55,11 +48,11 @@ def test_a_cluster_starts_stops_in_order_and_starts_again_on_its_data(
     again = processes.start(*start)
     said_again = ready(again)
     assert said_again["clusterId"] == said["clusterId"]
-    assert quorate("topics", "list", "-b", said_again["bootstrapServers"]).output == "kept\n"
+    assert quorate.at(said_again["bootstrapServers"]).output("topics", "list") == "kept\n"
     assert processes.end(again, signal.SIGTERM).code == 0
 
 
-def test_a_node_that_dies_ends_the_cluster_with_its_last_words(processes: Any, tmp_path: Path) -> None:
+def test_a_node_that_dies_ends_the_cluster_with_its_last_words(processes: Processes, tmp_path: Path) -> None:
     cluster = processes.start(
         "cluster", "start", "--nodes", 1, "--port", 0, "--data", tmp_path / "c", "--json"
     )
@@ -71,7 +64,7 @@ def test_a_node_that_dies_ends_the_cluster_with_its_last_words(processes: Any, t
 
 
 def test_a_cluster_goes_on_without_a_node_and_says_how_to_bring_it_back(
-    processes: Any, quorate: Quorate, tmp_path: Path
+    processes: Processes, quorate: Quorate, tmp_path: Path
 ) -> None:
     cluster = processes.start("cluster", "start", "--port", 0, "--data", tmp_path / "c", "--json")
     said = ready(cluster)
@@ -86,40 +79,39 @@ def test_a_cluster_goes_on_without_a_node_and_says_how_to_bring_it_back(
     assert "node 2 exited" in told
     assert f"quorate server start {config}" in told
     living = ",".join(said["nodes"][at]["client"] for at in (0, 2))
-    assert quorate("topics", "create", "-t", "on", "--replication-factor", 2, "-b", living).exit_code == 0
+    quorate.at(living).output("topics", "create", "-t", "on", "--replication-factor", 2)
     back = processes.start("server", "start", config)
-    assert back.stdout.readline().startswith("node 2 of cluster ")
+    assert first_line(back).startswith("node 2 of cluster ")
     assert processes.end(back, signal.SIGTERM).code == 0
     assert processes.end(cluster, signal.SIGINT).code == 0
 
 
 def test_a_folder_of_something_else_is_left_alone(quorate: Quorate, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    result = quorate("cluster", "start", "--data", tmp_path)
-    assert result.exit_code == ExitCode.STORAGE
-    assert "is not empty and holds no cluster" in result.stderr
+    refused = quorate.error("cluster", "start", "--data", tmp_path, code=ExitCode.STORAGE)
+    assert "is not empty and holds no cluster" in refused
     assert [each.name for each in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_a_file_in_the_folders_place_is_named(quorate: Quorate, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    result = quorate("cluster", "start", "--data", tmp_path / "file")
-    assert result.exit_code == ExitCode.STORAGE
-    assert "is no folder" in result.stderr
+    refused = quorate.error("cluster", "start", "--data", tmp_path / "file", code=ExitCode.STORAGE)
+    assert "is no folder" in refused
 
 
-def test_a_cluster_of_another_size_is_named_with_the_option_to_give(quorate: Quorate, tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").write_text('{"cluster_id": "x", "nodes": 5}')
-    result = quorate("cluster", "start", "--data", tmp_path)
-    assert result.exit_code == ExitCode.USAGE
-    assert "--nodes 5" in result.stderr
-
-
-def test_a_damaged_cluster_file_is_named(quorate: Quorate, tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").write_text('{"cluster_id"')
-    result = quorate("cluster", "start", "--data", tmp_path)
-    assert result.exit_code == ExitCode.STORAGE
-    assert "cluster.json" in result.stderr
+@pytest.mark.parametrize(
+    ("content", "code", "says"),
+    [
+        ('{"cluster_id": "x", "nodes": 5}', ExitCode.USAGE, "--nodes 5"),
+        ('{"cluster_id"', ExitCode.STORAGE, "cluster.json"),
+    ],
+    ids=["of another size", "damaged"],
+)
+def test_a_cluster_file_that_does_not_fit_is_named_with_the_option_to_give(
+    quorate: Quorate, tmp_path: Path, content: str, code: ExitCode, says: str
+) -> None:
+    (tmp_path / "cluster.json").write_text(content)
+    assert says in quorate.error("cluster", "start", "--data", tmp_path, code=code)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +120,7 @@ def test_a_damaged_cluster_file_is_named(quorate: Quorate, tmp_path: Path) -> No
 def test_ports_that_can_not_work_are_refused_before_anything_starts(
     quorate: Quorate, tmp_path: Path, options: tuple[str, str]
 ) -> None:
-    result = quorate("cluster", "start", "--data", tmp_path / "c", *options)
-    assert result.exit_code == ExitCode.USAGE
+    quorate.error("cluster", "start", "--data", tmp_path / "c", *options, code=ExitCode.USAGE)
     assert not (tmp_path / "c").exists()
 
 

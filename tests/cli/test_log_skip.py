@@ -1,18 +1,15 @@
 """`quorate log skip` at the folder of a node whose state machine can't apply a batch."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
-from typer.testing import Result
 
 from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.free_ports import free_ports
 from quorate.raft import NodeId, Quorum, QuorumConfig, QuorumError, format_folder, parse_voters
 from quorate.runtime.real import SyncStrategy, real_runtime
-
-Run = Callable[..., Result]
+from tests.cli.command import Quorate
 
 
 class Picky:
@@ -43,25 +40,19 @@ async def stopped_at_a_batch(config: QuorumConfig) -> tuple[int, int]:
     return cause.offset, cause.epoch
 
 
-def test_a_node_goes_on_past_a_batch_that_the_command_leaves_out(
-    quorate: Run, tmp_path: Path, free_port: int
-) -> None:
+def test_a_node_goes_on_past_a_batch_that_the_command_leaves_out(quorate: Quorate, tmp_path: Path) -> None:
     folder = tmp_path / "node"
     config = QuorumConfig(
         node_id=NodeId(1),
         cluster_id="c",
         folder=str(folder),
-        voters=parse_voters(f"1@127.0.0.1:{free_port}"),
+        voters=parse_voters(f"1@127.0.0.1:{free_ports(1)[0]}"),
     )
     offset, epoch = trio.run(stopped_at_a_batch, config)
-    refused = quorate("log", "skip", folder, "--offset", offset, "--epoch", epoch + 1)
-    assert refused.exit_code == ExitCode.FAILED
-    assert f"is of epoch {epoch}" in refused.stderr
-    done = quorate("log", "skip", folder, "--offset", offset, "--epoch", epoch, "--json")
-    assert done.exit_code == ExitCode.OK, done.stderr
-    assert json.loads(done.stdout) == [{"offset": offset, "epoch": epoch}]
-    again = quorate("log", "skip", folder, "--offset", offset, "--epoch", epoch)
-    assert f"leaves out: offset {offset} of epoch {epoch}." in again.stdout
+    skip = ("log", "skip", folder, "--offset", offset, "--epoch")
+    assert f"is of epoch {epoch}" in quorate.error(*skip, epoch + 1)
+    assert quorate.json(*skip, epoch) == [{"offset": offset, "epoch": epoch}]
+    assert f"leaves out: offset {offset} of epoch {epoch}." in quorate(*skip, epoch).stdout
 
     async def start() -> list[bytes]:
         picky = Picky()
@@ -72,14 +63,6 @@ def test_a_node_goes_on_past_a_batch_that_the_command_leaves_out(
     assert trio.run(start) == [b"good", b"after"]
 
 
-def test_a_folder_that_is_no_nodes_is_refused(quorate: Run, tmp_path: Path) -> None:
-    refused = quorate("log", "skip", tmp_path, "--offset", 1, "--epoch", 1)
-    assert refused.exit_code == ExitCode.STORAGE
-    assert "not formatted" in refused.stderr
-
-
-@pytest.fixture
-def free_port() -> int:
-    from quorate.cli.node.free_ports import free_ports
-
-    return free_ports(1)[0]
+def test_a_folder_that_is_no_nodes_is_refused(quorate: Quorate, tmp_path: Path) -> None:
+    skip = ("log", "skip", tmp_path, "--offset", 1, "--epoch", 1)
+    assert "not formatted" in quorate.error(*skip, code=ExitCode.STORAGE)

@@ -7,24 +7,20 @@ import select
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from quorate.cli.all_commands import every_command
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.local_cluster import LocalCluster
-from tests.cli.conftest import COMMAND, SECONDS
+from tests.cli.command import COMMAND, SECONDS, Quorate
+from tests.kit.clusters import running_cluster
+from tests.kit.full_disk import wait_until
 
-Quorate = Callable[..., Result]
 
-
-def create(quorate: Quorate, cluster: LocalCluster, topic: str) -> None:
-    options = ("--partitions", 8, "--replication-factor", 1, "-b", cluster.bootstrap)
-    result = quorate("topics", "create", "-t", topic, *options)
-    assert result.exit_code == 0, result.stderr
+def create(ask: Quorate, topic: str) -> None:
+    ask.output("topics", "create", "-t", topic, "--partitions", 8, "--replication-factor", 1)
 
 
 @pytest.fixture(scope="module")
@@ -32,28 +28,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A node whose history begins with a snapshot: its log before that is gone."""
     small = {"metadata.log.segment.bytes": "1024", "metadata.max.retention.bytes": "1024"}
     folder = tmp_path_factory.mktemp("metadata") / "cluster"
-    cluster = LocalCluster.plan(folder, nodes=1, client_port=0, overrides=small)
-
-    def quorate(*arguments: object) -> Result:
-        return CliRunner().invoke(every_command(), [str(each) for each in arguments])
-
-    try:
-        cluster.prepare()
-        cluster.start()
-        cluster.wait_ready()
-        for topic in (None, "early"):
-            if topic is not None:
-                create(quorate, cluster, topic)
-            taken = quorate("snapshot", "take", "-b", cluster.bootstrap)
-            assert taken.exit_code == 0, taken.stderr
-        create(quorate, cluster, "late")
-        deadline = time.monotonic() + SECONDS
-        while f"{0:020}.log" in os.listdir(log_of(cluster)):
-            assert time.monotonic() < deadline, f"the log still starts at 0: {os.listdir(log_of(cluster))}"
-            time.sleep(0.1)
+    with running_cluster(folder, nodes=1, overrides=small) as cluster:
+        ask = Quorate().at(cluster)
+        ask.output("snapshot", "take")
+        create(ask, "early")
+        ask.output("snapshot", "take")
+        create(ask, "late")
+        wait_until(
+            lambda: f"{0:020}.log" not in os.listdir(log_of(cluster)),
+            "the log no longer starts at 0",
+            seconds=SECONDS,
+        )
         yield cluster
-    finally:
-        cluster.kill_all()
+
+
+@pytest.fixture
+def live(quorate: Quorate, cluster: LocalCluster) -> Quorate:
+    """The command at the running node."""
+    return quorate.at(cluster)
+
+
+@pytest.fixture(params=["live", "folder"])
+def place(cluster: LocalCluster, request: pytest.FixtureRequest) -> Quorate:
+    """The command at the running node, and at its folder."""
+    return Quorate(("-b", cluster.bootstrap) if request.param == "live" else ("--data", folder_of(cluster)))
 
 
 def folder_of(cluster: LocalCluster) -> Path:
@@ -69,80 +67,60 @@ def snapshot_of(cluster: LocalCluster) -> Path:
     return file
 
 
-def wait_for(quorate: Quorate, *arguments: object, shows: str) -> Result:
+def wait_for(quorate: Quorate, *arguments: object, shows: str) -> None:
     """Ask again until the file of high watermarks is as new as that."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        result = quorate(*arguments)
-        if shows in result.output:
-            return result
-        assert time.monotonic() < deadline, f"{result.output}{result.stderr} has no {shows}"
-        time.sleep(0.2)
+    wait_until(lambda: shows in quorate(*arguments).output, f"it shows {shows}", seconds=SECONDS)
 
 
-def test_a_live_cluster_is_read_from_its_snapshot_and_log(quorate: Quorate, cluster: LocalCluster) -> None:
-    listed = quorate("metadata", "shell", "-b", cluster.bootstrap, "ls", "/topics/byName")
-    assert (listed.exit_code, listed.output) == (0, "early\nlate\n"), listed.stderr
-    partition = quorate("metadata", "shell", "-b", cluster.bootstrap, "cat", "/topics/byName/late/1")
+def test_a_live_cluster_is_read_from_its_snapshot_and_log(live: Quorate) -> None:
+    assert live.output("metadata", "shell", "ls", "/topics/byName") == "early\nlate\n"
+    partition = live("metadata", "shell", "cat", "/topics/byName/late/1")
     assert json.loads(partition.output)["replicas"] == [1]
-    # What is read leaves no trace: there is no other replica than the node.
-    described = quorate("quorum", "describe", "-b", cluster.bootstrap, "--json")
-    assert json.loads(described.output)["observers"] == []
+    # A reader leaves no trace: there is no other replica than the node.
+    assert live.json("quorum", "describe")["observers"] == []
 
 
 def test_a_folder_is_read_while_its_node_runs(quorate: Quorate, cluster: LocalCluster) -> None:
     wait_for(quorate, "metadata", "shell", "-d", folder_of(cluster), "ls", "/topics/byName", shows="late\n")
-    tree = quorate("metadata", "shell", "--data", log_of(cluster), "tree", "/topics/byName/early")
-    assert tree.exit_code == 0 and '  0: {"replicas": [1], ' in tree.output
+    tree = quorate.output("metadata", "shell", "--data", log_of(cluster), "tree", "/topics/byName/early")
+    assert '  0: {"replicas": [1], ' in tree
 
 
 def test_a_snapshot_is_read_by_itself(quorate: Quorate, cluster: LocalCluster, tmp_path: Path) -> None:
     copied = shutil.copy(snapshot_of(cluster), tmp_path)
-    result = quorate("metadata", "shell", "--snapshot", copied, "ls", "/topics/byName")
-    assert (result.exit_code, result.output) == (0, "early\n")
+    assert quorate.output("metadata", "shell", "--snapshot", copied, "ls", "/topics/byName") == "early\n"
 
 
-@pytest.mark.parametrize("live", [True, False], ids=["live", "folder"])
-def test_the_image_as_it_was_is_shown(quorate: Quorate, cluster: LocalCluster, live: bool) -> None:
-    place = ("-b", cluster.bootstrap) if live else ("--data", folder_of(cluster))
-    wait_for(quorate, "metadata", "shell", *place, "ls", "/topics/byName", shows="late\n")
-    now = json.loads(quorate("metadata", "at", *place, "--json").output)
+def test_the_image_as_it_was_is_shown(place: Quorate, cluster: LocalCluster) -> None:
+    wait_for(place, "metadata", "shell", "ls", "/topics/byName", shows="late\n")
+    now = place.json("metadata", "at")
     assert (now["topics"], now["partitions"], now["brokers"], now["leaderless"]) == (2, 16, 1, 0)
     end = int(snapshot_of(cluster).name[:20])
-    then = quorate("metadata", "at", "--offset", end - 1, *place, "--json")
-    assert json.loads(then.output) | {"topics": 1, "offset": end - 1} == json.loads(then.output)
-    summary = quorate("metadata", "at", "-o", end - 1, *place).output.splitlines()
+    then = place.json("metadata", "at", "--offset", end - 1)
+    assert (then["topics"], then["offset"]) == (1, end - 1)
+    summary = place("metadata", "at", "-o", end - 1).output.splitlines()
     assert {"topics: 1", f"offset: {end - 1}", "inTransaction: false"} <= set(summary)
-    at = json.loads(then.output)["timestamp"]
-    for moment in (at, json.loads(then.output)["time"]):
-        result = quorate("metadata", "at", "--timestamp", moment, *place, "--json", "/topics/byName/*/name")
-        assert json.loads(result.output) == {"/topics/byName/early/name": "early"}, result.stderr
-    shown = quorate("metadata", "at", "-o", end - 1, *place, "/topics/byName")
+    for moment in (then["timestamp"], then["time"]):
+        named = place.json("metadata", "at", "--timestamp", moment, "/topics/byName/*/name")
+        assert named == {"/topics/byName/early/name": "early"}
+    shown = place("metadata", "at", "-o", end - 1, "/topics/byName")
     assert shown.stdout.startswith("byName:\n  early:\n    id: ")
     assert shown.stderr.startswith(f"As of offset {end - 1}, epoch ")
 
 
-@pytest.mark.parametrize("live", [True, False], ids=["live", "folder"])
-def test_what_is_gone_or_not_there_yet_is_refused(
-    quorate: Quorate, cluster: LocalCluster, live: bool
-) -> None:
-    place = ("-b", cluster.bootstrap) if live else ("--data", folder_of(cluster))
+def test_a_moment_that_is_gone_or_not_there_yet_is_refused(place: Quorate, cluster: LocalCluster) -> None:
     end = int(snapshot_of(cluster).name[:20])
     for moment in (("--offset", 2), ("--timestamp", "2020-01-01T00:00:00Z")):
-        early = quorate("metadata", "at", *moment, *place)
-        assert early.exit_code == ExitCode.FAILED
-        assert f"the earliest is offset {end - 1}, of 20" in early.stderr, early.stderr
-    late = quorate("metadata", "at", "--offset", 1_000_000, *place)
-    assert late.exit_code == ExitCode.FAILED
-    assert "offset 1000000 is not there yet: the last" in late.stderr
+        assert f"the earliest is offset {end - 1}, of 20" in place.error("metadata", "at", *moment)
+    late = place.error("metadata", "at", "--offset", 1_000_000)
+    assert "offset 1000000 is not there yet: the last" in late
 
 
-def test_the_difference_of_two_images_is_shown(quorate: Quorate, cluster: LocalCluster) -> None:
+def test_the_difference_of_two_images_is_shown(live: Quorate, cluster: LocalCluster) -> None:
     end = int(snapshot_of(cluster).name[:20])
     setting = ("--entity-type", "topics", "--entity-name", "late", "--add-config", "retention.ms=7")
-    altered = quorate("configs", "alter", *setting, "-b", cluster.bootstrap)
-    assert altered.exit_code == 0, altered.stderr
-    changes = quorate("metadata", "diff", end - 1, "-b", cluster.bootstrap, "--json")
+    live.output("configs", "alter", *setting)
+    changes = live("metadata", "diff", end - 1, "--json")
     found = {each["path"]: each for each in map(json.loads, changes.output.splitlines())}
     assert {path for path in found if path.startswith("/topics")} == {
         "/topics/byName/late",
@@ -151,35 +129,27 @@ def test_the_difference_of_two_images_is_shown(quorate: Quorate, cluster: LocalC
     assert found["/topics/byName/late/0"]["before"] is None
     name = "/configs/topics/late/retention.ms"
     assert found[name] == {"path": name, "before": None, "after": {"value": "7"}}
-    lines = quorate("metadata", "diff", end - 1, "-b", cluster.bootstrap).output.splitlines()
+    lines = live("metadata", "diff", end - 1).output.splitlines()
     assert any(line.startswith("+ /topics/byName/late/0 replicas [1]") for line in lines)
     assert f"+ {name} value 7" in lines
-    assert quorate("metadata", "diff", 2000, "-b", cluster.bootstrap).exit_code == ExitCode.FAILED
-    back = quorate("metadata", "diff", end + 1, end, "-b", cluster.bootstrap)
-    assert back.exit_code == ExitCode.USAGE and "give the earlier one first" in back.stderr
+    live.error("metadata", "diff", 2000)
+    back = live.error("metadata", "diff", end + 1, end, code=ExitCode.USAGE)
+    assert "give the earlier one first" in back
 
 
 def test_commands_come_from_a_pipe(cluster: LocalCluster) -> None:
-    done = subprocess.run(
-        [*COMMAND, "metadata", "shell", "--data", str(folder_of(cluster))],
-        input="cd topics/byName/early\npwd\ncat name\nexit\ncat nothing\n",
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    def run(lines: str) -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, "metadata", "shell", "--data", str(folder_of(cluster))]
+        return subprocess.run(command, input=lines, capture_output=True, text=True, timeout=SECONDS)
+
+    done = run("cd topics/byName/early\npwd\ncat name\nexit\ncat nothing\n")
     assert (done.returncode, done.stdout) == (0, "/topics/byName/early\nearly\n"), done.stderr
-    failed = subprocess.run(
-        [*COMMAND, "metadata", "shell", "--data", str(folder_of(cluster))],
-        input="cat /nothing\npwd\n",
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    failed = run("cat /nothing\npwd\n")
     assert (failed.returncode, failed.stdout) == (ExitCode.FAILED, "")
     assert "/nothing is not there; / has: brokers, " in failed.stderr
 
 
-def test_commands_are_typed_at_a_terminal(quorate: Quorate, cluster: LocalCluster) -> None:
+def test_commands_are_typed_at_a_terminal(live: Quorate, cluster: LocalCluster) -> None:
     """Names are completed, an error asks for the next command, and what was created meanwhile is there."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -209,7 +179,7 @@ def test_commands_are_typed_at_a_terminal(quorate: Quorate, cluster: LocalCluste
         os.write(ours, b"cat unborn/id\n")
         expect("/topics/byName/unborn is not there")
         expect("/topics/byName > ")
-        create(quorate, cluster, "unborn")
+        create(live, "unborn")
         os.write(ours, b"cat unborn/name\n")
         expect("\nunborn\r\n/topics/byName > ")
         os.write(ours, b"exit\n")
@@ -218,7 +188,7 @@ def test_commands_are_typed_at_a_terminal(quorate: Quorate, cluster: LocalCluste
         process.kill()
         process.wait()
         os.close(ours)
-    assert quorate("topics", "delete", "-t", "unborn", "-b", cluster.bootstrap).exit_code == 0
+    live.output("topics", "delete", "-t", "unborn")
 
 
 @pytest.mark.parametrize(
@@ -234,13 +204,13 @@ def test_commands_are_typed_at_a_terminal(quorate: Quorate, cluster: LocalCluste
         (("shell", "-b", "127.0.0.1:1", "ls"), ExitCode.UNAVAILABLE, "no broker could serve"),
     ],
 )
-def test_what_is_not_metadata_is_refused(
+def test_a_place_without_metadata_is_refused(
     quorate: Quorate, tmp_path: Path, arguments: tuple[object, ...], code: ExitCode, problem: str
 ) -> None:
     (tmp_path / "a.log").write_bytes(b"")
-    result = quorate("metadata", *(str(each).replace("EMPTY", str(tmp_path)) for each in arguments))
-    assert result.exit_code == code, result.output
-    assert any(each in result.stderr for each in problem.split("|")), result.stderr
+    given = (str(each).replace("EMPTY", str(tmp_path)) for each in arguments)
+    said = quorate.error("metadata", *given, code=code)
+    assert any(each in said for each in problem.split("|")), said
 
 
 def test_a_damaged_snapshot_and_one_of_something_else_are_refused(
@@ -256,10 +226,8 @@ def test_a_damaged_snapshot_and_one_of_something_else_are_refused(
         else:
             spoiled[position] ^= 1
         file.write_bytes(spoiled)
-        result = quorate("metadata", "shell", "-s", file, "ls")
-        assert result.exit_code == ExitCode.STORAGE, result.output
-        assert file.name in result.stderr and problem in result.stderr, result.stderr
+        said = quorate.error("metadata", "shell", "-s", file, "ls", code=ExitCode.STORAGE)
+        assert file.name in said and problem in said, said
     text = tmp_path / f"{5:020}-{1:010}.checkpoint"
     text.write_text("what a strange snapshot this is, with no batch at all in its whole long text\n" * 3)
-    result = quorate("metadata", "shell", "-s", text, "ls")
-    assert result.exit_code == ExitCode.STORAGE and text.name in result.stderr
+    assert text.name in quorate.error("metadata", "shell", "-s", text, "ls", code=ExitCode.STORAGE)

@@ -1,15 +1,14 @@
-"""What `quorate cluster start --config` hands to the nodes, and tables that are piped."""
+"""The settings that `quorate cluster start --config` hands to nodes, and tables that are piped."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.table import Table
-from typer.testing import Result
 
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.console.output import print_table
 from quorate.cli.node.local_cluster import LocalCluster, parse_settings
+from tests.cli.command import Quorate
 
 
 def test_settings_are_handed_to_every_node_over_the_clusters_own(tmp_path: Path) -> None:
@@ -38,12 +37,12 @@ def test_settings_are_handed_to_every_node_over_the_clusters_own(tmp_path: Path)
     ],
 )
 def test_a_setting_that_nodes_can_not_have_is_named_and_nothing_is_started(
-    quorate: Callable[..., Result], tmp_path: Path, setting: str, says: str
+    quorate: Quorate, tmp_path: Path, setting: str, says: str
 ) -> None:
-    result = quorate("cluster", "start", "--data", tmp_path / "c", "--config", setting)
-    assert result.exit_code == ExitCode.USAGE
-    assert says in result.stderr
-    assert "line 1" not in result.stderr
+    start = ("cluster", "start", "--data", tmp_path / "c", "--config", setting)
+    refused = quorate.error(*start, code=ExitCode.USAGE)
+    assert says in refused
+    assert "line 1" not in refused
     assert not (tmp_path / "c").exists()
 
 

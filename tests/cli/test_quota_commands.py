@@ -1,48 +1,39 @@
 """`quorate quotas` against a cluster of one."""
 
-import json
-from collections.abc import Callable
-
 import pytest
-from typer.testing import Result
 
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.cli.node.local_cluster import LocalCluster
-
-Quorate = Callable[..., Result]
+from tests.cli.command import Quorate
 
 
-def test_quotas_are_set_listed_and_removed(quorate: Quorate, one_node: LocalCluster) -> None:
-    def quotas(*words: str) -> Result:
-        return quorate("quotas", *words, "-b", one_node.bootstrap)
+def test_quotas_are_set_listed_and_removed(ask: Quorate) -> None:
+    def quotas(*words: str) -> str:
+        return ask.output("quotas", *words)
 
     def listed(*words: str) -> list[tuple[dict[str, str | None], dict[str, float]]]:
-        return [
-            (each["entity"], each["quotas"]) for each in json.loads(quotas("list", *words, "--json").output)
-        ]
+        return [(each["entity"], each["quotas"]) for each in ask.json("quotas", "list", *words)]
 
     assert listed() == []
     done = quotas("set", "--user", "ann", "producer_byte_rate=10000000", "request_percentage=12.5")
-    assert done.output == "set producer_byte_rate, request_percentage of user ann\n"
-    assert quotas("set", "--user", "ann", "--client-id-default", "consumer_byte_rate=5").exit_code == 0
-    assert quotas("set", "--ip-default", "connection_creation_rate=100").exit_code == 0
+    assert done == "set producer_byte_rate, request_percentage of user ann\n"
+    quotas("set", "--user", "ann", "--client-id-default", "consumer_byte_rate=5")
+    quotas("set", "--ip-default", "connection_creation_rate=100")
     tried = quotas("set", "--client-id", "app", "consumer_byte_rate=7", "--validate-only")
-    assert tried.output == "would set consumer_byte_rate of client-id app\n"
+    assert tried == "would set consumer_byte_rate of client-id app\n"
     removed = "removed request_percentage of user ann\n"
     ann = ({"user": "ann"}, {"producer_byte_rate": 1e7, "request_percentage": 12.5})
     both = ({"user": "ann", "client-id": None}, {"consumer_byte_rate": 5.0})
     assert listed() == [({"ip": None}, {"connection_creation_rate": 100.0}), ann, both]
     assert listed("--user", "ann") == [ann, both]
     assert listed("--ip-default") == [({"ip": None}, {"connection_creation_rate": 100.0})]
-    table = quotas("list").output
+    table = quotas("list")
     assert "12.5" in table and "(default)" in table and "10000000" in table
-    assert quotas("remove", "--user", "ann", "request_percentage").output == removed
+    assert quotas("remove", "--user", "ann", "request_percentage") == removed
     assert listed("--user", "ann") == [({"user": "ann"}, {"producer_byte_rate": 1e7}), both], "both stay"
-    assert quotas("remove", "--user", "ann").output == "removed producer_byte_rate of user ann\n"
-    assert quotas("remove", "--user", "ann").output == "user ann has no quotas\n"
-    missing = quotas("remove", "--ip-default", "producer_byte_rate")
-    assert missing.exit_code == ExitCode.FAILED
-    assert "ip (default) has no quota producer_byte_rate; it has connection_creation_rate" in missing.stderr
+    assert quotas("remove", "--user", "ann") == "removed producer_byte_rate of user ann\n"
+    assert quotas("remove", "--user", "ann") == "user ann has no quotas\n"
+    missing = ask.error("quotas", "remove", "--ip-default", "producer_byte_rate")
+    assert "ip (default) has no quota producer_byte_rate; it has connection_creation_rate" in missing
 
 
 @pytest.mark.parametrize(
@@ -54,11 +45,9 @@ def test_quotas_are_set_listed_and_removed(quorate: Quorate, one_node: LocalClus
     ],
 )
 def test_the_clusters_refusal_names_the_owner_and_the_quota(
-    quorate: Quorate, one_node: LocalCluster, words: tuple[str, ...], says: str
+    ask: Quorate, words: tuple[str, ...], says: str
 ) -> None:
-    refused = quorate("quotas", "set", *words, "-b", one_node.bootstrap)
-    assert refused.exit_code == ExitCode.FAILED
-    assert says in refused.stderr
+    assert says in ask.error("quotas", "set", *words)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +67,4 @@ def test_the_clusters_refusal_names_the_owner_and_the_quota(
 def test_a_command_that_contradicts_itself_is_refused_before_anybody_is_asked(
     quorate: Quorate, words: tuple[str, ...], says: str
 ) -> None:
-    refused = quorate("quotas", *words)
-    assert refused.exit_code == ExitCode.USAGE
-    assert says in refused.stderr
+    assert says in quorate.error("quotas", *words, code=ExitCode.USAGE)

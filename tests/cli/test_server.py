@@ -1,4 +1,4 @@
-"""A node in the foreground: how it says that it serves, and why it won't."""
+"""A node in the foreground: the line that says that it serves, and the reasons why it refuses to."""
 
 import json
 import re
@@ -8,12 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
-from typer.testing import Result
 
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node import LogLevel, NodeStart
@@ -28,34 +27,26 @@ from quorate.raft import (
     parse_voters,
 )
 from quorate.runtime.real import SyncStrategy, real_runtime
+from tests.cli.command import Node, Processes, Quorate, first_line
+from tests.kit.full_disk import fill, wait_until
 
 pytestmark = pytest.mark.system
 
 
-@pytest.fixture
-def formatted_node(node: Any, quorate: Callable[..., Result]) -> Any:
-    assert quorate("storage", "format", "-t", "a-cluster", "-c", node.config).exit_code == 0
-    return node
+def started(processes: Processes, node: Node, *options: str) -> tuple[subprocess.Popen[str], str]:
+    process = processes.start("server", "start", node.config, *options)
+    return process, first_line(process)
 
 
-def started(processes: Any, node: Any, *options: str) -> tuple[subprocess.Popen[str], str]:
-    process: subprocess.Popen[str] = processes.start("server", "start", node.config, *options)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, process.communicate()[1]
-    return process, line
-
-
-def refused(processes: Any, node: Any, code: ExitCode) -> str:
+def refused(processes: Processes, node: Node, code: ExitCode) -> str:
     ended = processes.run("server", "start", node.config)
     assert ended.code == code, ended.errors
     assert "Traceback" not in ended.errors
-    said = str(ended.errors)
-    assert "quorate: " in said
-    return said
+    assert "quorate: " in ended.errors
+    return ended.errors
 
 
-def test_a_node_says_where_it_listens_and_stops_in_order(processes: Any, formatted_node: Any) -> None:
+def test_a_node_says_where_it_listens_and_stops_in_order(processes: Processes, formatted_node: Node) -> None:
     formatted_node.write(metrics_http_port="0")
     process, line = started(processes, formatted_node, "--log-json")
     assert line.startswith("node 1 of cluster a-cluster listens: clients at 127.0.0.1:")
@@ -69,22 +60,19 @@ def test_a_node_says_where_it_listens_and_stops_in_order(processes: Any, formatt
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_starts_is_no_crash(
-    processes: Any, formatted_node: Any, number: signal.Signals
+    processes: Processes, formatted_node: Node, number: signal.Signals
 ) -> None:
     """Sent as soon as the process has its handlers, and at moments of the start after that."""
     for wait_seconds in (0.0, 0.1, 0.3, 0.6, 1.0):
         process = processes.start("server", "start", formatted_node.config)
-        deadline = time.monotonic() + 30
-        while not has_handler(process.pid, number):
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        wait_until(partial(has_handler, process.pid, number), "it has its handlers")
         time.sleep(wait_seconds)
         ended = processes.end(process, number)
         assert ended.code == 0, (wait_seconds, ended)
         assert "Traceback" not in ended.errors
 
 
-def test_collections_are_short_in_a_server(formatted_node: Any) -> None:
+def test_collections_are_short_in_a_server(formatted_node: Node) -> None:
     code = (
         "import gc, pathlib, sys, quorate.cli.node.node_process as node\n"
         "async def seen(config):\n"
@@ -109,7 +97,7 @@ def test_the_handlers_come_before_all_that_takes_time(command: str, handled: boo
 
 
 def test_a_node_imports_no_codec_no_command_and_nothing_that_reads_them(
-    formatted_node: Any, tmp_path: Path
+    formatted_node: Node, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "quorate.cli.main"]
     with (tmp_path / "imports").open("w") as errors:
@@ -184,19 +172,19 @@ def has_handler(pid: int, number: signal.Signals) -> bool:
 
 
 def test_a_second_process_on_the_folder_names_the_folder_not_the_port(
-    processes: Any, formatted_node: Any
+    processes: Processes, formatted_node: Node
 ) -> None:
     started(processes, formatted_node)
     said = refused(processes, formatted_node, ExitCode.STORAGE)
     assert str(formatted_node.folder) in said and "another process is using this folder" in said
 
 
-def test_ctrl_c_stops_in_order_too(processes: Any, formatted_node: Any) -> None:
+def test_ctrl_c_stops_in_order_too(processes: Processes, formatted_node: Node) -> None:
     process, _ = started(processes, formatted_node)
     assert processes.end(process, signal.SIGINT).code == 0
 
 
-def test_a_port_that_is_taken_is_named(processes: Any, formatted_node: Any) -> None:
+def test_a_port_that_is_taken_is_named(processes: Processes, formatted_node: Node) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -207,7 +195,7 @@ def test_a_port_that_is_taken_is_named(processes: Any, formatted_node: Any) -> N
         assert address in refused(processes, formatted_node, ExitCode.FAILED)
 
 
-def test_a_second_process_on_the_same_folder_is_refused(processes: Any, formatted_node: Any) -> None:
+def test_a_second_process_on_the_same_folder_is_refused(processes: Processes, formatted_node: Node) -> None:
     first, _ = started(processes, formatted_node)
     formatted_node.write()
     said = refused(processes, formatted_node, ExitCode.STORAGE)
@@ -216,22 +204,22 @@ def test_a_second_process_on_the_same_folder_is_refused(processes: Any, formatte
     assert processes.end(first, signal.SIGTERM).code == 0
 
 
-def test_a_folder_that_is_not_formatted_is_refused(processes: Any, node: Any) -> None:
+def test_a_folder_that_is_not_formatted_is_refused(processes: Processes, node: Node) -> None:
     assert "quorate storage format" in refused(processes, node, ExitCode.STORAGE)
 
 
-def test_a_folder_of_another_node_is_refused(processes: Any, formatted_node: Any) -> None:
+def test_a_folder_of_another_node_is_refused(processes: Processes, formatted_node: Node) -> None:
     formatted_node.write(node_id="2", controller_quorum_voters="2@127.0.0.1:9")
     assert "belongs to node 1, not 2" in refused(processes, formatted_node, ExitCode.STORAGE)
 
 
-def test_a_quorum_state_of_another_cluster_is_refused(processes: Any, formatted_node: Any) -> None:
+def test_a_quorum_state_of_another_cluster_is_refused(processes: Processes, formatted_node: Node) -> None:
     file = formatted_node.folder / "__cluster_metadata-0" / "quorum-state"
     file.write_text(file.read_text().replace("a-cluster", "b-cluster"))
     assert "belongs to cluster b-cluster" in refused(processes, formatted_node, ExitCode.STORAGE)
 
 
-def test_a_truncated_quorum_state_is_refused(processes: Any, formatted_node: Any) -> None:
+def test_a_truncated_quorum_state_is_refused(processes: Processes, formatted_node: Node) -> None:
     file = formatted_node.folder / "__cluster_metadata-0" / "quorum-state"
     file.write_bytes(file.read_bytes()[:20])
     said = refused(processes, formatted_node, ExitCode.STORAGE)
@@ -239,7 +227,7 @@ def test_a_truncated_quorum_state_is_refused(processes: Any, formatted_node: Any
     assert len(file.read_bytes()) == 20
 
 
-def test_a_lost_quorum_state_is_refused(processes: Any, formatted_node: Any) -> None:
+def test_a_lost_quorum_state_is_refused(processes: Processes, formatted_node: Node) -> None:
     file = formatted_node.folder / "__cluster_metadata-0" / "quorum-state"
     file.unlink()
     assert "the file is missing" in refused(processes, formatted_node, ExitCode.STORAGE)
@@ -247,52 +235,42 @@ def test_a_lost_quorum_state_is_refused(processes: Any, formatted_node: Any) -> 
 
 
 def test_a_node_whose_disk_is_full_says_so_and_stops(
-    processes: Any, node: Any, quorate: Callable[..., Result], small_disk: Callable[[str], Path]
+    processes: Processes, node: Node, quorate: Quorate, small_disk: Callable[[str], Path]
 ) -> None:
     disk = small_disk("size=256k")
     node.folder = disk / "data"
     node.write()
-    assert quorate("storage", "format", "-t", "a-cluster", "-c", node.config).exit_code == 0
-    with (disk / "filler").open("wb", buffering=0) as filler:
-        try:
-            while True:
-                filler.write(bytes(4096))
-        except OSError:
-            pass
+    quorate.output("storage", "format", "-t", "a-cluster", "-c", node.config)
+    fill(disk)
     said = refused(processes, node, ExitCode.STORAGE)
     assert "no space left" in said.lower()
     assert str(disk) in said
 
 
 def test_a_broker_whose_folders_all_failed_stops_and_says_so(
-    processes: Any, node: Any, quorate: Callable[..., Result], small_disk: Callable[[str], Path]
+    processes: Processes, node: Node, quorate: Quorate, small_disk: Callable[[str], Path]
 ) -> None:
     disk = small_disk("size=256k")
     # The quorum's folder is on another disk, and goes on.
     node.write(log_dirs=str(disk / "data"), metadata_log_dir=str(node.folder))
-    assert quorate("storage", "format", "-t", "a-cluster", "-c", node.config).exit_code == 0
+    quorate.output("storage", "format", "-t", "a-cluster", "-c", node.config)
     process, line = started(processes, node)
     address = re.search(r"clients at ([\d.:]+)", line)
     assert address is not None
-    create = ("topics", "create", "-b", address[1], "-t")
-    deadline = time.monotonic() + 30
-    while quorate(*create, "first").exit_code:
-        assert time.monotonic() < deadline, "the broker is not ready"
-    with (disk / "filler").open("wb", buffering=0) as filler:
-        try:
-            while True:
-                filler.write(bytes(4096))
-        except OSError:
-            pass
+    at = quorate.at(address[1])
+    wait_until(lambda: at("topics", "create", "-t", "first").exit_code == 0, "the broker is ready")
+    fill(disk)
     # The controller accepts it before the replica's folder is made.
-    quorate(*create, "one-too-many")
+    at("topics", "create", "-t", "one-too-many")
     ended = processes.end(process)
     assert ended.code == ExitCode.STORAGE, ended.errors
     assert "Traceback" not in ended.errors
     assert str(disk / "data") in ended.errors.splitlines()[-1]
 
 
-def test_a_log_that_is_damaged_below_what_was_synced_is_refused(processes: Any, formatted_node: Any) -> None:
+def test_a_log_that_is_damaged_below_what_was_synced_is_refused(
+    processes: Processes, formatted_node: Node
+) -> None:
     process, _ = started(processes, formatted_node)
     assert processes.end(process, signal.SIGTERM).code == 0
     file = formatted_node.folder / "__cluster_metadata-0" / f"{0:020}.log"
@@ -317,7 +295,7 @@ class Careless:
         raise AssertionError("there is none")
 
 
-async def append_what_no_broker_reads(node: Any, record: bytes) -> int:
+async def append_what_no_broker_reads(node: Node, record: bytes) -> int:
     config = QuorumConfig(
         node_id=NodeId(1),
         cluster_id="a-cluster",
@@ -330,14 +308,13 @@ async def append_what_no_broker_reads(node: Any, record: bytes) -> int:
 
 
 def test_a_batch_that_no_broker_can_apply_ends_in_one_line_with_the_way_past_it(
-    processes: Any, formatted_node: Any, quorate: Callable[..., Result]
+    processes: Processes, formatted_node: Node, quorate: Quorate
 ) -> None:
     offset = trio.run(append_what_no_broker_reads, formatted_node, b"\xff no record")
     said = refused(processes, formatted_node, ExitCode.FAILED)
     (last,) = [line for line in said.splitlines() if line.startswith("quorate: ")]
     assert said.splitlines()[-1] == last
     assert f"the batch at offset {offset}, epoch 1" in last and "docs/how-to/skip-a-batch.md" in last
-    skipped = quorate("log", "skip", formatted_node.folder, "--offset", offset, "--epoch", 1)
-    assert skipped.exit_code == 0, skipped.stderr
+    quorate.output("log", "skip", formatted_node.folder, "--offset", offset, "--epoch", 1)
     process, _ = started(processes, formatted_node)
     assert processes.end(process, signal.SIGTERM).code == 0

@@ -2,13 +2,11 @@
 
 import json
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
 from kafka.record.memory_records import MemoryRecords
-from typer.testing import Result
 
 from quorate.broker.metadata.metadata_records import Topic
 from quorate.broker.metadata.record_codec import encode
@@ -17,8 +15,8 @@ from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
+from tests.cli.command import Quorate
 
-Quorate = Callable[..., Result]
 DIRECTORY = uuid.UUID(int=7)
 VOTERS = VoterSet((Voter(ReplicaKey(NodeId(1), uuid_text(DIRECTORY)), Endpoint("one.example", 9093)),))
 TOPIC = Topic(name="orders", topic_id=uuid.UUID(int=5))
@@ -58,9 +56,7 @@ def spoil(file: Path, at: int) -> None:
 
 @pytest.mark.parametrize("within", ["", "__cluster_metadata-0"])
 def test_snapshots_are_listed_oldest_first(quorate: Quorate, folder: Path, within: str) -> None:
-    result = quorate("snapshot", "list", folder / within, "--json")
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.output) == [
+    assert quorate.json("snapshot", "list", folder / within) == [
         {
             "file": file_of(folder, end, epoch).name,
             "endOffset": end,
@@ -81,7 +77,7 @@ def test_listing_leaves_the_folder_of_a_running_node_as_it_is(quorate: Quorate, 
     for name in (f"{40:020}-{3:010}.checkpoint.part", f"{10:020}-{1:010}.checkpoint.deleted"):
         (home / name).write_bytes(b"under way")
     before = {file.name: file.read_bytes() for file in home.iterdir()}
-    assert len(json.loads(quorate("snapshot", "list", folder, "--json").output)) == 3
+    assert len(quorate.json("snapshot", "list", folder)) == 3
     assert {file.name: file.read_bytes() for file in home.iterdir()} == before
 
 
@@ -97,16 +93,14 @@ def test_a_damaged_snapshot_is_listed_and_named_with_its_place(quorate: Quorate,
 
 
 def test_a_folder_without_a_metadata_log_is_named(quorate: Quorate, tmp_path: Path) -> None:
-    result = quorate("snapshot", "list", tmp_path)
-    assert result.exit_code == ExitCode.STORAGE
-    assert f"{tmp_path} holds no __cluster_metadata-0" in result.stderr
+    refused = quorate.error("snapshot", "list", tmp_path, code=ExitCode.STORAGE)
+    assert f"{tmp_path} holds no __cluster_metadata-0" in refused
 
 
 def test_a_snapshot_is_dumped_as_others_read_it(quorate: Quorate, folder: Path) -> None:
     file = file_of(folder, 25, 3)
-    result = quorate("snapshot", "dump", file, "--json")
-    assert result.exit_code == 0, result.stderr
-    records = [record for line in result.output.splitlines() for record in json.loads(line)["records"]]
+    lines = quorate.output("snapshot", "dump", file, "--json").splitlines()
+    records = [record for line in lines for record in json.loads(line)["records"]]
     assert [record["type"] for record in records] == [
         "SnapshotHeader",
         "KRaftVersion",
@@ -166,6 +160,5 @@ def test_damage_is_named_after_what_is_whole(quorate: Quorate, folder: Path, dam
 
 def test_a_file_that_is_no_snapshot_is_refused(quorate: Quorate, tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").write_bytes(b"")
-    result = quorate("snapshot", "dump", tmp_path / "00000000000000000000.log")
-    assert result.exit_code == ExitCode.USAGE
-    assert "is no snapshot" in result.stderr
+    refused = quorate.error("snapshot", "dump", tmp_path / "00000000000000000000.log", code=ExitCode.USAGE)
+    assert "is no snapshot" in refused

@@ -1,6 +1,5 @@
 """`quorate state-changes` and `quorate topics states`, against clusters and against made-up answers."""
 
-import json
 import signal
 import time
 import uuid
@@ -8,27 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from typer.testing import Result
 
+from quorate.broker.wire.codecs.entities import build
 from quorate.broker.wire.own_messages import DescribeStateChangesResponse
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.cli.state_changes.change_requests import ChangeRequest
 from quorate.cli.state_changes.cluster_reports import BrokerJournal, ClusterReports
 from quorate.cli.state_changes.lives import Life, join, narrow
+from tests.cli.command import Quorate
+from tests.kit.full_disk import wait_until
 
-from quorate.broker.wire.codecs.entities import build  # isort: skip
-
-Quorate = Callable[..., Result]
 TOPIC = uuid.UUID(int=7)
-
-
-def seen(quorate: Quorate, cluster: LocalCluster, *words: str) -> list[dict[str, Any]]:
-    told = quorate("state-changes", *words, "-b", cluster.bootstrap, "--json")
-    assert told.exit_code == ExitCode.OK, told.output
-    found = json.loads(told.stdout)
-    assert isinstance(found, list)
-    return found
 
 
 def parts(lives: list[dict[str, Any]]) -> list[tuple[str, str | None, int, str | None, str]]:
@@ -41,11 +31,29 @@ def parts(lives: list[dict[str, Any]]) -> list[tuple[str, str | None, int, str |
     ]
 
 
-def until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.1)
+def changes_of(ask: Quorate, topic: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ask.json("state-changes", "-t", topic)
+    return found
+
+
+def wait_told(ask: Quorate, *words: str, holds: Callable[[Any], object]) -> Any:
+    """Return the answer to `words` for which `holds` does: on a busy machine nodes that work may take longer
+    than the command waits, and count as silent."""
+    told: list[Any] = []
+
+    def reached() -> object:
+        told[:] = [ask.json(*words)]
+        return holds(told[0])
+
+    wait_until(reached, f"the expected answer to {words}")
+    return told[0]
+
+
+def wait_completed(ask: Quorate, topic: str) -> None:
+    def completed(lives: list[dict[str, Any]]) -> bool:
+        return {each[-1] for each in parts(lives)} == {"completed"}
+
+    wait_told(ask, "state-changes", "-t", topic, holds=completed)
 
 
 def test_controllers_alone_say_what_happened_and_which_broker_does_not_answer(
@@ -53,44 +61,31 @@ def test_controllers_alone_say_what_happened_and_which_broker_does_not_answer(
 ) -> None:
     # The session outlasts the pause: fencing would change more.
     cluster = make_cluster(3, broker_session_timeout_ms="30000")
-    made = quorate("topics", "create", "-t", "t", "--replica-assignment", "3:1:2", "-b", cluster.bootstrap)
-    assert made.exit_code == 0
+    ask = quorate.at(cluster)
+    ask.output("topics", "create", "-t", "t", "--replica-assignment", "3:1:2")
     paused = next(each for each in (2, 3) if each != cluster.describe_quorum()["leaderId"])
     controllers = ",".join(
         f"{cluster.host}:{cluster.node(each).controller_port}" for each in (1, 2, 3) if each != paused
     )
-
-    def at_controllers() -> list[dict[str, Any]]:
-        words = ("-t", "t", "-C", controllers, "--json", "--timeout-ms", "1000")
-        told = quorate("state-changes", *words)
-        assert told.exit_code == ExitCode.OK, told.output
-        found = json.loads(told.stdout)
-        assert isinstance(found, list)
-        return found
-
-    until(
-        lambda: {each[-1] for each in parts(at_controllers())} == {"completed"},
-        lambda: parts(at_controllers()),
-    )
-    assert at_controllers() == seen(quorate, cluster, "-t", "t"), (
+    at_controllers = Quorate(("-C", controllers, "--timeout-ms", "1000"))
+    wait_completed(at_controllers, "t")
+    assert changes_of(at_controllers, "t") == changes_of(ask, "t"), (
         "what the brokers are asked for says the same"
     )
     cluster.signal(paused, signal.SIGSTOP)
     try:
-        lives: list[dict[str, Any]] = []
-
-        def only_the_paused_one_is_silent() -> bool:
-            # On a busy machine others may take longer than the command waits.
-            lives[:] = at_controllers()
-            outcomes = {(part["broker"], part["outcome"]) for life in lives for part in life["brokers"]}
-            return outcomes == {(each, "no answer" if each == paused else "completed") for each in (1, 2, 3)}
-
-        until(only_the_paused_one_is_silent, lambda: lives)
+        outcomes = {(each, "no answer" if each == paused else "completed") for each in (1, 2, 3)}
+        lives = wait_told(
+            at_controllers,
+            *("state-changes", "-t", "t"),
+            holds=lambda lives: (
+                {(part["broker"], part["outcome"]) for life in lives for part in life["brokers"]} == outcomes
+            ),
+        )
         assert lives[0]["requested"] == "created: leader 3, replicas 3,1,2"
     finally:
         cluster.signal(paused, signal.SIGCONT)
-    both = quorate("state-changes", "-C", controllers, "-b", cluster.bootstrap)
-    assert both.exit_code == ExitCode.USAGE and "not both" in both.output
+    assert "not both" in ask.error("state-changes", "-C", controllers, code=ExitCode.USAGE)
 
 
 def test_a_topic_is_created_paused_elected_and_deleted_and_its_brokers_say_so(
@@ -98,18 +93,15 @@ def test_a_topic_is_created_paused_elected_and_deleted_and_its_brokers_say_so(
 ) -> None:
     # The session outlasts the pause: the leader has to change for the reason of the kill.
     cluster = make_cluster(3, quorate_controller_refusal_confirm_ms="100", broker_session_timeout_ms="30000")
-    reach = ("-b", cluster.bootstrap)
+    ask = quorate.at(cluster)
     # The first broker of the bootstrap servers is not paused: the command asks it. Neither is the active
     # controller: its successor would fence it for its silence.
     slow = 3
     if cluster.describe_quorum()["leaderId"] == slow:
-        assert quorate("quorum", "transfer", "1", *reach).exit_code == 0
-    assert quorate("topics", "create", "-t", "t", "--replica-assignment", "3:1:2", *reach).exit_code == 0
-    until(
-        lambda: all(each[-1] == "completed" for each in parts(seen(quorate, cluster, "-t", "t"))),
-        lambda: parts(seen(quorate, cluster, "-t", "t")),
-    )
-    lives = seen(quorate, cluster, "-t", "t")
+        ask.output("quorum", "transfer", "1")
+    ask.output("topics", "create", "-t", "t", "--replica-assignment", "3:1:2")
+    wait_completed(ask, "t")
+    lives = changes_of(ask, "t")
     created = "created: leader 3, replicas 3,1,2"
     assert sorted(parts(lives)[:3]) == [
         (created, None, 1, "follow", "completed"),
@@ -121,65 +113,61 @@ def test_a_topic_is_created_paused_elected_and_deleted_and_its_brokers_say_so(
     assert (first["controller"], first["controllerEpoch"]) == (quorum["leaderId"], quorum["leaderEpoch"])
     assert abs(first["timeMs"] - time.time() * 1000) < 60_000
     assert all(0 < part["durationMs"] < 10_000 for part in first["brokers"])
-    assert [each["state"] for each in states(quorate, cluster)] == ["OnlinePartition"]
+    assert [each["state"] for each in ask.json("topics", "states", "-t", "t")] == ["OnlinePartition"]
 
-    # Nobody's metadata reaches a paused broker.
+    # No metadata reaches a paused broker.
+    hasty = Quorate((*ask.reach, "--timeout-ms", "500"))
     cluster.signal(slow, signal.SIGSTOP)
     try:
-        assert quorate("topics", "create", "-t", "u", "--replica-assignment", "1:3", *reach).exit_code == 0
-        pending = seen(quorate, cluster, "-t", "u", "--pending", "--timeout-ms", "500")
-        assert [(each[2], each[-1]) for each in parts(pending)] == [(slow, "no answer")]
+        ask.output("topics", "create", "-t", "u", "--replica-assignment", "1:3")
+        of_u = ("state-changes", "-t", "u", "--pending")
+
+        def only_the_paused_one_is_silent(lives: list[dict[str, Any]]) -> bool:
+            return [(each[2], each[-1]) for each in parts(lives)] == [(slow, "no answer")]
+
+        pending, again = (wait_told(hasty, *of_u, holds=only_the_paused_one_is_silent) for _ in range(2))
         waits = pending[0]["brokers"][0]["durationMs"]
-        assert seen(quorate, cluster, "-t", "u", "--broker", "1", "--pending", "--timeout-ms", "500") == []
-        again = seen(quorate, cluster, "-t", "u", "--pending", "--timeout-ms", "500")
         assert again[0]["brokers"][0]["durationMs"] > waits or again[0]["offset"] > pending[0]["offset"]
-        rows = seen(quorate, cluster, "--brokers", "--timeout-ms", "500")
-        assert [row["problem"] is None for row in rows] == [True, True, False]
+        wait_told(hasty, *of_u, "--broker", "1", holds=lambda lives: lives == [])
+        problems = [True, True, False]
+        wait_told(
+            hasty,
+            *("state-changes", "--brokers"),
+            holds=lambda rows: [row["problem"] is None for row in rows] == problems,
+        )
     finally:
         cluster.signal(slow, signal.SIGCONT)
-    until(
-        lambda: not seen(quorate, cluster, "-t", "u", "--pending"),
-        lambda: seen(quorate, cluster, "-t", "u", "--pending"),
-    )
+    wait_until(lambda: not ask.json("state-changes", "-t", "u", "--pending"), "nothing is pending")
     cluster.wait_ready()
 
-    # Who is killed is fenced, and its successor is told why it leads.
+    # A broker that is killed is fenced, and its successor is told why it leads.
     cluster.kill(slow)
-    until(
+    wait_until(
         lambda: any(
             life["requested"].startswith("leader 1") and life["reason"] == "broker gone"
-            for life in seen(quorate, cluster, "-t", "t", "--timeout-ms", "500")
+            for life in hasty.json("state-changes", "-t", "t")
         ),
-        lambda: seen(quorate, cluster, "-t", "t"),
+        "broker 1 leads for the reason that broker 3 is gone",
     )
-    replicas = states(quorate, cluster)[0]["replicas"]
+    replicas = ask.json("topics", "states", "-t", "t")[0]["replicas"]
     assert replicas == {"1": "OnlineReplica", "2": "OnlineReplica", "3": "OfflineReplica"}
-    fenced = [each["requested"] for each in seen(quorate, cluster) if each["reason"] == "broker gone"]
+    fenced = [each["requested"] for each in ask.json("state-changes") if each["reason"] == "broker gone"]
     assert any(each.startswith("broker 3 fenced, last heard") for each in fenced), fenced
 
-    assert quorate("topics", "delete", "-t", "t", *reach).exit_code == 0
-    until(
+    ask.output("topics", "delete", "-t", "t")
+    wait_until(
         lambda: (
-            {part[2:] for part in parts(seen(quorate, cluster, "-t", "t")) if part[0] == "topic deleted"}
+            {part[2:] for part in parts(changes_of(ask, "t")) if part[0] == "topic deleted"}
             == {(1, "delete", "completed"), (2, "delete", "completed")}
         ),
-        lambda: parts(seen(quorate, cluster, "-t", "t")),
+        "both brokers have deleted their replicas",
     )
-    text = quorate("state-changes", "-t", "t", *reach).stdout
+    text = ask("state-changes", "-t", "t").stdout
     assert "topic deleted" in text and "broker gone" in text and "…" not in text, "whole names in a pipe"
 
 
-def states(quorate: Quorate, cluster: LocalCluster) -> list[dict[str, Any]]:
-    told = quorate("topics", "states", "-t", "t", "-b", cluster.bootstrap, "--json")
-    assert told.exit_code == ExitCode.OK, told.output
-    found = json.loads(told.stdout)
-    assert isinstance(found, list)
-    return found
-
-
-def test_states_of_a_topic_that_is_not_there(quorate: Quorate, one_node: LocalCluster) -> None:
-    told = quorate("topics", "states", "-t", "nope", "-b", one_node.bootstrap)
-    assert (told.exit_code, told.stderr) == (ExitCode.FAILED, "quorate: There is no topic 'nope'.\n")
+def test_states_of_a_topic_that_is_not_there(ask: Quorate) -> None:
+    assert ask.error("topics", "states", "-t", "nope") == "quorate: There is no topic 'nope'.\n"
 
 
 @pytest.mark.parametrize(
@@ -193,8 +181,7 @@ def test_states_of_a_topic_that_is_not_there(quorate: Quorate, one_node: LocalCl
 def test_a_wrong_command_line_says_what_is_wrong(
     quorate: Quorate, words: tuple[str, ...], message: str
 ) -> None:
-    told = quorate("state-changes", *words, "-b", "127.0.0.1:1")
-    assert told.exit_code == ExitCode.USAGE and message in told.stderr
+    assert message in quorate.at("127.0.0.1:1").error("state-changes", *words, code=ExitCode.USAGE)
 
 
 # Requests and the brokers' parts, joined
@@ -285,7 +272,7 @@ def test_a_change_whose_request_is_older_than_what_was_read_is_shown_all_the_sam
     assert joined([], cluster, pending=True) == [(5, False, 1, 0, "pending")]
 
 
-def test_who_gives_no_answer_is_named_for_the_last_request_alone() -> None:
+def test_a_broker_without_an_answer_is_named_for_the_last_request_alone() -> None:
     mute = BrokerJournal(broker_id=2, answer=None, problem="no answer within 5 s")
     requests = [request(10), request(20)]
     assert joined(requests, reports(journal(1, change(10), change(20)), mute)) == [

@@ -1,47 +1,30 @@
 """`quorate groups` and librdkafka's AdminClient against a cluster of three brokers."""
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from typer.testing import CliRunner
 
-from quorate.cli.all_commands import every_command
+from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.local_cluster import LocalCluster
+from tests.cli.command import Quorate
+from tests.kit.clusters import running_cluster
 
 
 @pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three brokers with the topic t of two partitions, each with 100 records."""
-    folder: Path = tmp_path_factory.mktemp("groups")
     overrides = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "6"}
-    cluster = LocalCluster.plan(folder / "cluster", client_port=0, overrides=overrides)
-    try:
-        cluster.prepare()
-        cluster.start()
-        cluster.wait_ready()
-        run(cluster.bootstrap, "topics", "create", "-t", "t", "--partitions", "2", plain=True)
+    with running_cluster(tmp_path_factory.mktemp("groups") / "cluster", overrides=overrides) as cluster:
+        Quorate().at(cluster).output("topics", "create", "-t", "t", "--partitions", "2")
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         for number in range(200):
             producer.produce("t", b"x", partition=number % 2, timestamp=1000 + number)
         assert producer.flush(30) == 0
-        yield cluster.bootstrap
-    finally:
-        cluster.kill_all()
-
-
-def run(bootstrap: str, *arguments: str, plain: bool = False, code: int = 0) -> Any:
-    """The JSON of a command, or its output."""
-    result = CliRunner().invoke(
-        every_command(), [*arguments, "-b", bootstrap, *(() if plain else ("--json",))]
-    )
-    assert result.exit_code == code, result.output
-    return result.output if plain or code else json.loads(result.stdout)
+        yield cluster
 
 
 def reader(bootstrap: str, group: str) -> Consumer:
@@ -70,33 +53,31 @@ def result_of(futures: dict[str, Future[Any]]) -> Any:
     return only.result(30)
 
 
-def test_a_group_is_listed_described_reset_and_deleted(bootstrap: str) -> None:
-    consumer = reader(bootstrap, "g")
+def test_a_group_is_listed_described_reset_and_deleted(quorate: Quorate, cluster: LocalCluster) -> None:
+    ask = quorate.at(cluster)
+    reset = ("groups", "reset-offsets", "-g", "g")
+    consumer = reader(cluster.bootstrap, "g")
     try:
-        refused = run(bootstrap, "groups", "reset-offsets", "-g", "g", "-t", "t", "--to-earliest", code=1)
-        assert "group g is Stable" in refused
-        assert {"group": "g", "protocolType": "consumer", "state": "Stable", "type": "classic"} in run(
-            bootstrap, "groups", "list", "--state", "stable"
-        )
-        (member,) = run(bootstrap, "groups", "describe", "-g", "g", "--members")
+        assert "group g is Stable" in ask.error(*reset, "-t", "t", "--to-earliest")
+        listed = {"group": "g", "protocolType": "consumer", "state": "Stable", "type": "classic"}
+        assert listed in ask.json("groups", "list", "--state", "stable")
+        (member,) = ask.json("groups", "describe", "-g", "g", "--members")
         assert member["partitions"] == [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]
-        assert run(bootstrap, "groups", "describe", "-g", "g", "--state")["members"] == 1
-        described = run(bootstrap, "groups", "describe", "-g", "g")
+        assert ask.json("groups", "describe", "-g", "g", "--state")["members"] == 1
+        described = ask.json("groups", "describe", "-g", "g")
         assert [
             (each["committedOffset"], each["logEndOffset"], each["lag"], each["memberId"])
             for each in described["partitions"]
         ] == [(100, 100, 0, member["memberId"])] * 2
-        refused = run(bootstrap, "groups", "delete", "-g", "g", plain=True, code=1)
-        assert "group g: it has members" in refused
-        refused = run(bootstrap, "groups", "delete-offsets", "-g", "g", "-t", "t", plain=True, code=1)
+        assert "group g: it has members" in ask.error("groups", "delete", "-g", "g")
+        refused = ask.error("groups", "delete-offsets", "-g", "g", "-t", "t")
         assert "t-0 of group g: a member subscribes to this topic" in refused
     finally:
         consumer.close()
 
     def lags() -> list[int]:
-        return [each["lag"] for each in run(bootstrap, "groups", "describe", "-g", "g")["partitions"]]
+        return [each["lag"] for each in ask.json("groups", "describe", "-g", "g")["partitions"]]
 
-    reset = ("groups", "reset-offsets", "-g", "g")
     for arguments, expected in (
         (("-t", "t", "--to-earliest"), [100, 100]),
         (("-t", "t:1", "--to-offset", "30"), [100, 70]),
@@ -106,22 +87,20 @@ def test_a_group_is_listed_described_reset_and_deleted(bootstrap: str) -> None:
         (("-t", "t", "--to-offset", "999"), [0, 0]),
     ):
         before = lags()
-        shown = run(bootstrap, *reset, *arguments)
+        shown = ask.json(*reset, *arguments)
         assert (shown["executed"], lags()) == (False, before)
-        assert run(bootstrap, *reset, *arguments, "--execute")["partitions"] == shown["partitions"]
+        assert ask.json(*reset, *arguments, "--execute")["partitions"] == shown["partitions"]
         assert lags() == expected, arguments
-    assert "deleted t-0 of group g" in run(
-        bootstrap, "groups", "delete-offsets", "-g", "g", "-t", "t:0", plain=True
-    )
+    assert "deleted t-0 of group g" in ask.output("groups", "delete-offsets", "-g", "g", "-t", "t:0")
     assert lags() == [0]
-    assert run(bootstrap, "groups", "delete", "-g", "g", plain=True) == "deleted group g\n"
-    assert "there is no such group" in run(bootstrap, "groups", "describe", "-g", "g", code=1)
-    assert "there is no such group" in run(bootstrap, "groups", "delete", "-g", "g", plain=True, code=1)
+    assert ask.output("groups", "delete", "-g", "g") == "deleted group g\n"
+    for command in ("describe", "delete"):
+        assert "there is no such group" in ask.error("groups", command, "-g", "g")
 
 
-def test_librdkafka_administers_groups(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    consumer = reader(bootstrap, "h")
+def test_librdkafka_administers_groups(cluster: LocalCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    consumer = reader(cluster.bootstrap, "h")
     try:
         listed = admin.list_consumer_groups(states={ConsumerGroupState.STABLE}, request_timeout=30).result(30)
         assert not listed.errors
@@ -154,5 +133,8 @@ def test_librdkafka_administers_groups(bootstrap: str) -> None:
         (("--from-file", "no such file"), "no such file"),
     ],
 )
-def test_a_reset_that_is_not_clear_is_wrong_usage(arguments: tuple[str, ...], problem: str) -> None:
-    assert problem in run("h:1", "groups", "reset-offsets", "-g", "g", *arguments, code=2)
+def test_a_reset_that_is_not_clear_is_wrong_usage(
+    quorate: Quorate, arguments: tuple[str, ...], problem: str
+) -> None:
+    reset = ("groups", "reset-offsets", "-g", "g", *arguments)
+    assert problem in quorate.at("h:1").error(*reset, code=ExitCode.USAGE)
