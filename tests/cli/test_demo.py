@@ -51,6 +51,6 @@ def test_a_comparison_that_does_not_hold_says_what_was_expected_and_seen() -> No
     demo_run._compare("the lag of the group", 3, 3)
     with pytest.raises(CommandError, match="the lag of the group: expected 3, and saw 5"):
         demo_run._compare("the lag of the group", 3, 5)
-    demo_run._compare_bytes([b"on", b"e"], b"one")
+    demo_run._compare_bytes([b"on", b"e"], [b"one"])
     with pytest.raises(DemoError, match="what came back differs: 2 bytes for 3 sent"):
-        demo_run._compare_bytes([b"on"], b"one")
+        demo_run._compare_bytes([b"on"], [b"one"])

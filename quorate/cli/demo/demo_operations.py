@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -10,16 +9,12 @@ from quorate.broker.admin import AdminClient, TopicPartition
 from quorate.broker.admin.groups import describe_group, partition_views
 from quorate.broker.admin.replicas import read_cluster
 from quorate.broker.admin.topics import topic_names
+from quorate.broker.metadata import PartitionState
 from quorate.cli.console import CommandError, ask_cluster, parse_addresses
 from quorate.cli.images import ClusterHistory, Moment, Replay
+from quorate.cli.node import LocalCluster
 from quorate.cli.reassigning import Drain, begin_moves
-from quorate.cli.state_changes import join, look, narrow, read_requests
-from quorate.runtime import Address
-
-if TYPE_CHECKING:
-    from quorate.broker.metadata import PartitionState
-    from quorate.cli.node import LocalCluster
-    from quorate.cli.state_changes import Life
+from quorate.cli.state_changes import Life, join, look, narrow, read_requests
 
 _SECONDS = 30.0
 _POLL_SECONDS = 0.1
@@ -32,14 +27,14 @@ class DemoError(CommandError):
 class DemoPartition:
     """Partition 0 of the demo's topic, as an operator looks at it and moves it."""
 
-    def __init__(self, cluster: "LocalCluster", topic: str) -> None:
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
         self._key = TopicPartition(topic, 0)
 
     def wait_known(self) -> None:
-        """Return when every broker has heard of it: whoever creates a topic is answered when it is committed,
-        which is before each broker has applied it. Raises `DemoError` after half a minute."""
+        """Return when every broker knows it: CreateTopics is answered at its commit, before each broker has
+        applied it. Raises `DemoError` after half a minute."""
 
         def is_known() -> bool:
             return all(
@@ -84,9 +79,9 @@ class DemoPartition:
 
         return ask_cluster(self._cluster.bootstrap, ask)
 
-    def as_it_was(self, last_offset: int) -> "PartitionState":
+    def as_it_was(self, last_offset: int) -> PartitionState:
         """Return its state as of an offset of the metadata log. Raises `DemoError`."""
-        replay = self._replay()
+        replay = Replay(self._history(), warn=lambda _: None)
         replay.move_to(Moment(last_offset=last_offset))
         topic = replay.image.topic(self._topic)
         state = None if topic is None else replay.image.partition(topic.topic_id, 0)
@@ -99,7 +94,7 @@ class DemoPartition:
         _, end = self._history().bounds()
         return end - 1
 
-    def state_changes(self) -> "list[Life]":
+    def state_changes(self) -> list[Life]:
         """Return the changes of its replicas that were requested so far, each with what the brokers made of
         it, when none is open any more. Raises `DemoError`."""
         lives: list[Life] = []
@@ -111,7 +106,7 @@ class DemoPartition:
         self._wait(are_done, "some state changes are still open", self.leader())
         return lives
 
-    def _lives(self) -> "list[Life]":
+    def _lives(self) -> list[Life]:
         reports = ask_cluster(
             self._cluster.bootstrap,
             lambda admin: look(admin, topic=self._topic, partition=0, pending_only=False, timeout_s=_SECONDS),
@@ -122,10 +117,7 @@ class DemoPartition:
         return narrow(lives, topic=self._topic, partition=0, broker=None, pending=False)
 
     def _history(self) -> ClusterHistory:
-        return ClusterHistory(tuple(map(Address.parse, self._cluster.bootstrap.split(","))))
-
-    def _replay(self) -> Replay:
-        return Replay(self._history(), warn=lambda _: None)
+        return ClusterHistory(tuple(parse_addresses(self._cluster.bootstrap)))
 
     def _ids(self, name: str) -> list[int]:
         partitions = self._cluster.describe_topic(self._topic)["partitions"]
@@ -142,7 +134,7 @@ class DemoPartition:
             time.sleep(_POLL_SECONDS)
 
 
-def drain(cluster: "LocalCluster", node: int) -> int:
+def drain(cluster: LocalCluster, node: int) -> int:
     """Move everything off a broker. Return how many replicas were there. Raises `DemoError` if any still
     is."""
     said: list[str] = []
@@ -159,7 +151,7 @@ def drain(cluster: "LocalCluster", node: int) -> int:
     return before
 
 
-def _replicas_on(cluster: "LocalCluster", node: int) -> int:
+def _replicas_on(cluster: LocalCluster, node: int) -> int:
     async def count(admin: AdminClient) -> int:
         view = await read_cluster(admin)
         return sum(node in map(int, state.replica_nodes) for state in view.partitions.values())

@@ -2,17 +2,18 @@
 
 import datetime
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from rich.console import Console
+from rich.table import Table
 
-    from quorate.cli.node import LocalCluster
-    from quorate.cli.state_changes import Life
+from quorate.broker.admin.quorum import describe_quorum
+from quorate.cli.commands import quorum_commands
+from quorate.cli.console import ask_cluster
+from quorate.cli.node import LocalCluster
+from quorate.cli.state_changes import Life
 
 _PREFIX = "raft_manager_"
 _SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_watermark", "log_end_offset",
@@ -21,9 +22,9 @@ _SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_wate
 
 @dataclass(slots=True)
 class DemoReport:
-    """The events of the demo, and the duration of each step."""
+    """The steps of the demo: title, result and seconds of each."""
 
-    console: "Console"
+    console: Console
     steps: list[tuple[str, str, float]] = field(default_factory=list)
 
     @contextmanager
@@ -38,28 +39,29 @@ class DemoReport:
         self.steps.append((title, text, seconds))
         self.console.print(f"[green]✓[/green] {title} [dim]({seconds:.1f} s)[/dim] {text}", highlight=False)
 
-    def table(self) -> "Table":
-        from rich.table import Table
-
-        table = Table(title="what happened", title_justify="left")
-        table.add_column("step")
-        table.add_column("result")
-        table.add_column("seconds", justify="right")
+    def table(self) -> Table:
+        table = _titled("what happened", ("step", "result", "seconds"), right=("seconds",))
         for title, result, seconds in self.steps:
             table.add_row(title, result, f"{seconds:.1f}")
         table.add_row("in all", "", f"{sum(seconds for *_, seconds in self.steps):.1f}")
         return table
 
 
-def show_changes(console: "Console", lives: "list[Life]") -> None:
-    """What was requested of the partition's replicas, why, and what each broker made of it."""
-    from rich.table import Table
+def _titled(title: str, columns: Sequence[str], *, right: Sequence[str] = ()) -> Table:
+    """Return an empty table. `right`: columns of numbers."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left")
+    return table
 
-    table = Table(
-        title="state changes of partition 0, and what the brokers made of them", title_justify="left"
+
+def show_changes(console: Console, lives: list[Life]) -> None:
+    """Print the requests for changes of the partition's replicas, with reasons and outcomes."""
+    table = _titled(
+        "state changes of partition 0, and what the brokers made of them",
+        ("offset", "request", "why", "outcome"),
+        right=("offset",),
     )
-    for column in ("offset", "request", "why", "outcome"):
-        table.add_column(column, justify="right" if column == "offset" else "left")
     for life in lives:
         if life.request is not None:
             brokers: dict[str, list[str]] = {}
@@ -70,23 +72,14 @@ def show_changes(console: "Console", lives: "list[Life]") -> None:
     console.print(table)
 
 
-def show_quorum(console: "Console", cluster: "LocalCluster") -> None:
-    from quorate.broker.admin.quorum import describe_quorum
-    from quorate.cli.commands import quorum_commands
-    from quorate.cli.console import ask_cluster
-
+def show_quorum(console: Console, cluster: LocalCluster) -> None:
     console.print(quorum_commands.quorum_table(ask_cluster(cluster.bootstrap, describe_quorum)))
 
 
-def show_metrics(console: "Console", cluster: "LocalCluster") -> None:
-    from rich.table import Table
-
-    table = Table(title=f"raft-manager metrics from /metrics, less {_PREFIX}", title_justify="left")
-    table.add_column("metric")
-    pages = {}
-    for node in cluster.running():
-        table.add_column(f"node {node}", justify="right")
-        pages[node] = cluster.metrics(node)
+def show_metrics(console: Console, cluster: LocalCluster) -> None:
+    pages = {f"node {node}": cluster.metrics(node) for node in cluster.running()}
+    title = f"raft-manager metrics from /metrics, less {_PREFIX}"
+    table = _titled(title, ("metric", *pages), right=tuple(pages))
     for name in _SHOWN_METRICS:
         table.add_row(name, *(shown_value(page, _PREFIX + name) for page in pages.values()))
     console.print(table)
@@ -104,9 +97,7 @@ def shown_value(page: str, metric: str) -> str:
     return "?"
 
 
-def show_history(console: "Console", rows: list[dict[str, object]]) -> None:
-    from rich.table import Table
-
+def show_history(console: Console, rows: list[dict[str, object]]) -> None:
     table = Table(title="who led partition 0, as Spark sees the metadata log", title_justify="left")
     columns = ("offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
