@@ -2,10 +2,11 @@
 
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -42,50 +43,50 @@ class HistoryError(CommandError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class StoredSnapshot:
-    """A snapshot that is there to be read."""
+    """A snapshot that can be read."""
 
     snapshot: SnapshotId
     last_timestamp_ms: int
-    """Of the last record that it holds."""
+    """The time of its last record."""
 
     @property
     def end_offset(self) -> int:
         return self.snapshot.end_offset
 
 
-class MetadataHistory(Protocol):
-    """The metadata log from some offset on, and snapshots in place of what is before."""
+class MetadataHistory(ABC):
+    """The metadata log from some offset on, and snapshots in place of the records before that."""
 
     @property
+    @abstractmethod
     def place(self) -> str:
-        """Where it is, for messages."""
-        ...
+        """The place of the history, for messages."""
 
+    @abstractmethod
     def bounds(self) -> tuple[int, int]:
-        """The offsets [start, end) that the log has and that are known to be committed."""
-        ...
+        """Return the offsets [start, end) that the log has and that are known to be committed."""
 
+    @abstractmethod
     def snapshots(self, warn: Warn) -> Sequence[StoredSnapshot]:
-        """Ascending. `warn` gets those that are damaged."""
-        ...
+        """Return the snapshots, ascending. `warn` gets those that are damaged."""
 
+    @abstractmethod
     def chunks(self, snapshot: SnapshotId) -> Iterator[bytes]:
-        """The records in a snapshot. Raises `DamagedSnapshotError`."""
-        ...
+        """Yield the records in a snapshot. Raises `DamagedSnapshotError`."""
 
     def batches(self, start: int, end: int) -> "Iterator[Batch]":
-        """Batches in order, from the one that holds `start` on, while they begin below `end`."""
-        ...
+        """Yield batches in order, from the one that holds `start` on, while they begin below `end`."""
+        return iter(())
 
     def skipped(self) -> SkippedBatches:
-        """The batches that the node leaves out, because an operator said so."""
-        ...
+        """Return the batches that the node leaves out, because an operator said so."""
+        return SkippedBatches()
 
 
 @dataclass(frozen=True, slots=True)
-class FolderHistory:
+class FolderHistory(MetadataHistory):
     """A node's folder. The node may be running: its high watermark is read from the file that it writes now
-    and then, and what is above is not looked at."""
+    and then, and records above it are not read."""
 
     path: Path
 
@@ -149,8 +150,8 @@ class FolderHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class FileHistory:
-    """One snapshot file, wherever it was copied to."""
+class FileHistory(MetadataHistory):
+    """One snapshot file, in any folder."""
 
     path: Path
 
@@ -180,20 +181,15 @@ class FileHistory:
         with SnapshotReader(open_read_only(str(self.path)), snapshot) as reader:
             yield from reader
 
-    def batches(self, start: int, end: int) -> "Iterator[Batch]":
-        return iter(())
-
-    def skipped(self) -> SkippedBatches:
-        return SkippedBatches()
-
 
 @dataclass(slots=True)
-class ClusterHistory:
-    """A live cluster: the log from where a broker has it on, which it serves as to any consumer, and the
-    snapshots of all controllers that answer. No replica is known by it, and nothing waits for the reader."""
+class ClusterHistory(MetadataHistory):
+    """A live cluster: the log that a broker serves to any consumer, and the snapshots of all controllers that
+    answer. The reader is no replica of the quorum, which never waits for it. `skipped` is empty: no node is
+    asked for its own, and a batch that the image can't take is an error."""
 
     servers: tuple[Address, ...]
-    """Of brokers, or with `controllers` the controller listeners."""
+    """The listeners of brokers, or with `controllers` those of controllers."""
     controllers: bool = False
     _start: int = 0
     _holders: dict[SnapshotId, list[Address]] = field(default_factory=dict)
@@ -266,7 +262,3 @@ class ClusterHistory:
 
     def batches(self, start: int, end: int) -> "Iterator[Batch]":
         return self._log.batches(start, end)
-
-    def skipped(self) -> SkippedBatches:
-        # A node's own: none is asked, and a batch that the image can't take says so.
-        return SkippedBatches()

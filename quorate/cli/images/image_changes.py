@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from quorate.broker.metadata import (
-    BrokerState,
-    MetadataImage,
-    PartitionDelta,
-    PartitionKey,
-    difference,
+from quorate.broker.metadata import MetadataImage, PartitionDelta, PartitionKey, difference
+from quorate.cli.images.image_tree import (
+    CONFIG_FOLDERS,
+    Json,
+    broker_value,
+    entity_name,
+    file_name,
+    partition_value,
 )
-from quorate.cli.images.image_tree import CONFIG_FOLDERS, Json, entity_name, file_name, partition_value
 from quorate.cli.images.tree_shell import value_text
 from quorate.runtime import uuid_text
 
@@ -54,7 +55,9 @@ def image_changes(before: MetadataImage, after: MetadataImage) -> Iterator[Image
     delta = difference(before, after)
     for broker in delta.brokers:
         yield ImageChange(
-            f"/brokers/{broker.broker_id}", _broker_fields(broker.before), _broker_fields(broker.after)
+            f"/brokers/{broker.broker_id}",
+            None if broker.before is None else broker_value(broker.before),
+            None if broker.after is None else broker_value(broker.after),
         )
     for name in dict.fromkeys((*before.features, *after.features)):
         yield from _setting(f"/features/{name}", before.features.get(name), after.features.get(name))
@@ -87,20 +90,6 @@ def _partition(before: MetadataImage, after: MetadataImage, delta: PartitionDelt
         None if delta.before is None else partition_value(before, key, delta.before),
         None if delta.after is None else partition_value(after, key, delta.after),
     )
-
-
-def _broker_fields(broker: BrokerState | None) -> dict[str, Json] | None:
-    if broker is None:
-        return None
-    return {
-        "epoch": broker.epoch,
-        "incarnationId": uuid_text(broker.incarnation_id),
-        "isFenced": broker.fenced,
-        "inControlledShutdown": broker.in_controlled_shutdown,
-        "listeners": {each.name: f"{each.host}:{each.port}" for each in broker.listeners},
-        "logDirs": [uuid_text(each) for each in broker.log_dirs],
-        "rack": broker.rack,
-    }
 
 
 def _settings(

@@ -1,13 +1,12 @@
 """A metadata image as a tree of files, after Kafka's metadata shell.
 
-Directories are made when somebody looks into them, from the image itself: a tree over a million partitions
-costs what is looked at.
+A directory is made from the image when it is read: a tree over a million partitions costs what is read of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 from quorate.broker.controller import partition_phase
@@ -23,6 +22,7 @@ from quorate.broker.metadata import (
 )
 from quorate.runtime import parse_uuid, uuid_text
 
+T = TypeVar("T")
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 DEFAULT_NAME: Final = "<default>"
@@ -32,6 +32,10 @@ CONFIG_FOLDERS: Final = {
     ConfigType.BROKER: "brokers",
     ConfigType.GROUP: "groups",
 }
+_BROKER_FILES: Final = (
+    "epoch", "features", "inControlledShutdown", "incarnationId", "inSyncReplicas", "isFenced", "leads",
+    "listeners", "logDirs", "rack",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,18 @@ def _fixed(nodes: Mapping[str, TreeNode]) -> TreeDirectory:
     return TreeDirectory(lambda: nodes, nodes.get)
 
 
+def _looked_up(
+    names: Callable[[], Iterable[str]], find: Callable[[str], T | None], show: Callable[[T], TreeNode]
+) -> TreeDirectory:
+    """A file or directory for each thing that `find` returns for a name."""
+
+    def child(file: str) -> TreeNode | None:
+        found = find(file)
+        return None if found is None else show(found)
+
+    return TreeDirectory(names, child)
+
+
 def _values(values: Callable[[], Mapping[str, Json]]) -> TreeDirectory:
     """A file for each value, by its name."""
 
@@ -118,34 +134,36 @@ def _values(values: Callable[[], Mapping[str, Json]]) -> TreeDirectory:
 
 
 def _brokers(image: MetadataImage) -> TreeDirectory:
-    def child(file: str) -> TreeNode | None:
-        broker = image.broker(int(file)) if _is_number(file) else None
-        return None if broker is None else _broker(image, broker)
-
-    return TreeDirectory(lambda: map(str, sorted(image.brokers)), child)
+    return _looked_up(
+        lambda: map(str, sorted(image.brokers)),
+        lambda file: image.broker(int(file)) if _is_number(file) else None,
+        partial(_broker, image),
+    )
 
 
 def _broker(image: MetadataImage, broker: BrokerState) -> TreeDirectory:
-    broker_id = broker.broker_id
-    return _fixed(
-        {
-            "epoch": Leaf(lambda: broker.epoch),
-            "features": Leaf(
-                lambda: {
-                    each.name: {"minLevel": each.min_level, "maxLevel": each.max_level}
-                    for each in broker.features
-                }
-            ),
-            "inControlledShutdown": Leaf(lambda: broker.in_controlled_shutdown),
-            "incarnationId": Leaf(lambda: uuid_text(broker.incarnation_id)),
-            "inSyncReplicas": Leaf(lambda: image.isr_count(broker_id)),
-            "isFenced": Leaf(lambda: broker.fenced),
-            "leads": Leaf(lambda: image.leader_count(broker_id)),
-            "listeners": Leaf(lambda: {each.name: f"{each.host}:{each.port}" for each in broker.listeners}),
-            "logDirs": Leaf(lambda: [uuid_text(each) for each in broker.log_dirs]),
-            "rack": Leaf(lambda: broker.rack),
-        }
-    )
+    values: dict[str, Json] = {
+        **broker_value(broker),
+        "features": {
+            each.name: {"minLevel": each.min_level, "maxLevel": each.max_level} for each in broker.features
+        },
+        "inSyncReplicas": image.isr_count(broker.broker_id),
+        "leads": image.leader_count(broker.broker_id),
+    }
+    return _fixed({name: Leaf(partial(values.get, name)) for name in _BROKER_FILES})
+
+
+def broker_value(broker: BrokerState) -> dict[str, Json]:
+    """Return a broker's registration under Kafka's names."""
+    return {
+        "epoch": broker.epoch,
+        "incarnationId": uuid_text(broker.incarnation_id),
+        "isFenced": broker.fenced,
+        "inControlledShutdown": broker.in_controlled_shutdown,
+        "listeners": {each.name: f"{each.host}:{each.port}" for each in broker.listeners},
+        "logDirs": [uuid_text(each) for each in broker.log_dirs],
+        "rack": broker.rack,
+    }
 
 
 def _directories(image: MetadataImage) -> TreeDirectory:
@@ -208,22 +226,17 @@ def _chosen_partitions(
 
 
 def _topics_by_name(image: MetadataImage) -> TreeDirectory:
-    def child(file: str) -> TreeNode | None:
-        topic = image.topic(file)
-        return None if topic is None else _topic(image, topic)
-
-    return TreeDirectory(lambda: sorted(image.topic_names()), child)
+    return _looked_up(lambda: sorted(image.topic_names()), image.topic, partial(_topic, image))
 
 
 def _topics_by_id(image: MetadataImage) -> TreeDirectory:
-    def child(file: str) -> TreeNode | None:
+    def find(file: str) -> TopicState | None:
         try:
-            topic = image.topic_by_id(parse_uuid(file))
+            return image.topic_by_id(parse_uuid(file))
         except ValueError:
             return None
-        return None if topic is None else _topic(image, topic)
 
-    return TreeDirectory(lambda: map(uuid_text, image.topics), child)
+    return _looked_up(lambda: map(uuid_text, image.topics), find, partial(_topic, image))
 
 
 def _topic(image: MetadataImage, topic: TopicState) -> TreeDirectory:
@@ -279,11 +292,11 @@ def _configs(image: MetadataImage, kind: ConfigType) -> TreeDirectory:
 
 
 def _quotas(image: MetadataImage) -> TreeDirectory:
-    def child(file: str) -> TreeNode | None:
-        entity = next((each for each in image.quota_entities() if entity_name(each) == file), None)
-        return None if entity is None else _values(partial(image.quotas, entity))
-
-    return TreeDirectory(lambda: sorted(map(entity_name, image.quota_entities())), child)
+    return _looked_up(
+        lambda: sorted(map(entity_name, image.quota_entities())),
+        lambda file: next((each for each in image.quota_entities() if entity_name(each) == file), None),
+        lambda entity: _values(partial(image.quotas, entity)),
+    )
 
 
 def entity_name(entity: QuotaEntity) -> str:
