@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
     from quorate.cli.node import LocalCluster
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="A cluster on this machine, to develop against.",
-    epilog="Example: quorate cluster start",
-)
+app = typer.Typer(no_args_is_help=True, epilog="Example: quorate cluster start")
 
 
 @app.callback()

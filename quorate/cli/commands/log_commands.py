@@ -1,4 +1,4 @@
-"""`quorate log`: what is in a log file, and the way past a batch in it."""
+"""`quorate log`: the content of a log file, and the way past a batch in it."""
 
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,6 @@ app = typer.Typer(
     help="Log files.",
     epilog="Example: quorate log dump 00000000000000000000.log --json",
 )
-
-
-@app.callback()
-def log() -> None:
-    """Log files."""
 
 
 @app.command(epilog="Example: quorate log dump data/1/__cluster_metadata-0/00000000000000000000.log --json")

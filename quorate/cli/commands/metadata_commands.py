@@ -1,4 +1,4 @@
-"""`quorate metadata`: the metadata image as a file tree, as it was, and what changed."""
+"""`quorate metadata`: the metadata image as a file tree, earlier images, and their differences."""
 
 import json
 import sys
@@ -39,11 +39,6 @@ DataOption = Annotated[
         file_okay=False,
     ),
 ]
-
-
-@app.callback()
-def metadata() -> None:
-    """The metadata of the cluster: as it is, as it was, what changed."""
 
 
 @app.command(epilog="Example: quorate metadata shell -d ./quorate-data/1/data cat /topics/byName/orders/0")

@@ -1,4 +1,4 @@
-"""`quorate quorum`: who leads, how far the others are, who votes."""
+"""`quorate quorum`: the leader of the metadata quorum, its voters, and their progress."""
 
 import datetime
 from pathlib import Path
@@ -33,11 +33,6 @@ app = typer.Typer(
     help="The metadata quorum.",
     epilog="Example: quorate quorum describe -b localhost:9092",
 )
-
-
-@app.callback()
-def quorum() -> None:
-    """The metadata quorum."""
 
 
 def quorum_table(quorum: "QuorumDescription") -> "Table":

@@ -7,9 +7,7 @@ import typer
 
 from quorate.cli.node import LogLevel, NodeStart, run_node
 
-app = typer.Typer(
-    no_args_is_help=True, help="One node.", epilog="Example: quorate server start server.properties"
-)
+app = typer.Typer(no_args_is_help=True, epilog="Example: quorate server start server.properties")
 
 
 @app.callback()
@@ -20,7 +18,7 @@ def server() -> None:
 @app.command(epilog="Example: quorate server start server.properties --log-json")
 def start(
     config: Annotated[Path, typer.Argument(help="server.properties.", exists=True, dir_okay=False)],
-    log_level: Annotated[LogLevel, typer.Option(help="The lowest level of logged events.")] = (LogLevel.INFO),
+    log_level: Annotated[LogLevel, typer.Option(help="The lowest level of logged events.")] = LogLevel.INFO,
     log_json: Annotated[bool, typer.Option("--log-json", help="Log in JSON.")] = False,
 ) -> None:
     """Run a node until SIGINT or SIGTERM, which stop it in order.

@@ -32,11 +32,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def snapshot() -> None:
-    """Snapshots of the metadata log."""
-
-
 @app.command(epilog="Example: quorate snapshot take -b localhost:9092")
 def take(
     node: Annotated[

@@ -1,7 +1,8 @@
-"""`quorate state-changes`: what the controller requested of replicas, and what their brokers made of it."""
+"""`quorate state-changes`: the changes of replicas that the controller requested, and their outcomes."""
 
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -20,6 +21,7 @@ from quorate.cli.console import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from quorate.broker.wire.codecs import DescribeStateChangesRequest
     from quorate.cli.state_changes import BrokerPart, ClusterReports, Life
     from quorate.runtime import Address
 
@@ -75,19 +77,17 @@ def state_changes(
     since_ms = _since_ms(since)
     if bootstrap is not None and controllers is not None:
         raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
-    from quorate.cli.state_changes import join, narrow, read_requests
+    from quorate.cli.state_changes import changes_request, join, narrow, read_requests
 
     if controllers is None:
         addresses = parse_addresses(bootstrap or DEFAULT_BOOTSTRAP)
     else:
         addresses = parse_addresses(controllers, option="--bootstrap-controller")
     with user_errors():
-        reports = _look(
+        reports = _read_reports(
             addresses,
+            changes_request(topic, partition, pending_only=pending),
             at_controllers=controllers is not None,
-            topic=topic,
-            partition=partition,
-            pending_only=pending,
             timeout_s=timeout_ms / 1000,
         )
         read = read_requests(
@@ -107,27 +107,23 @@ def state_changes(
             typer.echo(f"broker {each.broker_id}: {each.problem}", err=True)
 
 
-def _look(
+def _read_reports(
     addresses: "Sequence[Address]",
+    request: "DescribeStateChangesRequest",
     *,
     at_controllers: bool,
-    topic: str | None,
-    partition: int | None,
-    pending_only: bool,
     timeout_s: float,
 ) -> "ClusterReports":
     import trio
 
     from quorate.broker.admin import open_admin
     from quorate.cli.images import LATEST, ClusterHistory, Replay
-    from quorate.cli.state_changes import look, look_from_image
+    from quorate.cli.state_changes import read_reports, read_reports_by_image
     from quorate.runtime.real import RealNetwork
 
     async def ask_brokers() -> "ClusterReports":
         async with open_admin(RealNetwork(), addresses, client_id="quorate-cli") as admin:
-            return await look(
-                admin, topic=topic, partition=partition, pending_only=pending_only, timeout_s=timeout_s
-            )
+            return await read_reports(admin, request, timeout_s=timeout_s)
 
     if not at_controllers:
         return trio.run(ask_brokers)
@@ -135,13 +131,7 @@ def _look(
         ClusterHistory(tuple(addresses), controllers=True), warn=lambda line: typer.echo(line, err=True)
     )
     replay.move_to(LATEST)
-
-    async def ask_known_brokers() -> "ClusterReports":
-        return await look_from_image(
-            replay.image, topic=topic, partition=partition, pending_only=pending_only, timeout_s=timeout_s
-        )
-
-    return trio.run(ask_known_brokers)
+    return trio.run(partial(read_reports_by_image, replay.image, request, timeout_s=timeout_s))
 
 
 def _as_dict(life: "Life") -> dict[str, object]:

@@ -125,36 +125,37 @@ def _code_of(error: BaseException) -> ExitCode | None:
             return error.code
         case ServerConfigError() | QuorumConfigError():
             return ExitCode.USAGE
-        case AddressInUseError() | BrokerRegistrationError():
+        case AddressInUseError() | BrokerRegistrationError() | DescriptorsExhaustedError():
             return ExitCode.FAILED
-        case NetworkError() | MalformedError() | ControllerTimedOutError() | LogUnavailableError():
-            return ExitCode.UNAVAILABLE
-        case DescriptorsExhaustedError():
-            return ExitCode.FAILED
-        case QuorumStateError() | LogError() | DiskError() | AllDirectoriesFailedError() | SourceError():
-            return ExitCode.STORAGE
         case (
-            UnreadablePartitionMetadataError()
+            NetworkError()
+            | MalformedError()
+            | ControllerTimedOutError()
+            | LogUnavailableError()
+            | OutcomeUnknownError()
+        ):
+            return ExitCode.UNAVAILABLE
+        case (
+            QuorumStateError()
+            | LogError()
+            | DiskError()
+            | AllDirectoriesFailedError()
+            | SourceError()
+            | UnreadablePartitionMetadataError()
             | UnreadableMovedMarkError()
             | ForeignFolderError()
             | SameDirectoryError()
             | DuplicateReplicaError()
+            | UnreportedFailureError()
+            | OSError(filename=str() | bytes())
         ):
-            return ExitCode.STORAGE
-        case UnreportedFailureError():
             return ExitCode.STORAGE
         case QuorumStoppedError(__cause__=BaseException() as cause):
             # What stopped the quorum decides, not that it stopped.
             return _code_of(cause)
-        case StateMachineError():
-            # The batch stays in the log: the message says how to get past it.
+        case StateMachineError() | KafkaError() | QuorumError():
+            # A batch that a state machine can't apply stays in the log: the message names the way past it.
             return ExitCode.FAILED
-        case OutcomeUnknownError():
-            return ExitCode.UNAVAILABLE
-        case KafkaError() | QuorumError():
-            return ExitCode.FAILED
-        case OSError(filename=str() | bytes()):
-            return ExitCode.STORAGE
         case _:
             return None
 

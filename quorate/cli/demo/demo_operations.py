@@ -14,7 +14,7 @@ from quorate.cli.console import CommandError, ask_cluster, parse_addresses
 from quorate.cli.images import ClusterHistory, Moment, Replay
 from quorate.cli.node import LocalCluster
 from quorate.cli.reassigning import Drain, begin_moves
-from quorate.cli.state_changes import Life, join, look, narrow, read_requests
+from quorate.cli.state_changes import Life, changes_request, join, narrow, read_reports, read_requests
 
 _SECONDS = 30.0
 _POLL_SECONDS = 0.1
@@ -107,9 +107,9 @@ class DemoPartition:
         return lives
 
     def _lives(self) -> list[Life]:
+        request = changes_request(self._topic, 0, pending_only=False)
         reports = ask_cluster(
-            self._cluster.bootstrap,
-            lambda admin: look(admin, topic=self._topic, partition=0, pending_only=False, timeout_s=_SECONDS),
+            self._cluster.bootstrap, lambda admin: read_reports(admin, request, timeout_s=_SECONDS)
         )
         addresses = parse_addresses(self._cluster.bootstrap)
         read = read_requests(addresses, since_ms=None, timeout_ms=int(_SECONDS * 1000))

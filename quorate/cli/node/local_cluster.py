@@ -138,7 +138,7 @@ class LocalCluster:
     def locked(self) -> Iterator[None]:
         """Keep other clusters off the folder meanwhile. Raises `LocalClusterError`."""
         disk = real_runtime(sync=SyncStrategy.INLINE).disk
-        # Before the lock's file makes the folder look like somebody's.
+        # Before the file of the lock: a folder that is not empty is refused.
         self._remember()
         try:
             lock = disk.lock(str(self.folder / LOCK_FILE))
@@ -162,7 +162,7 @@ class LocalCluster:
         for node in self.nodes:
             try:
                 node.folder.mkdir(parents=True, exist_ok=True)
-                node.config_file.write_text(self._properties(node))
+                node.config_file.write_text(self.properties_of(node))
             except OSError as error:
                 raise _not_writable(node.folder, error) from error
         trio.run(self._format, cluster_id)
@@ -210,9 +210,10 @@ class LocalCluster:
             raise _not_writable(self.folder, error) from error
         return cluster_id
 
-    def _properties(self, node: NodePlan) -> str:
+    def properties_of(self, node: NodePlan) -> str:
+        """Return the server.properties of a node."""
         controllers = [f"{self.host}:{each.controller_port}" for each in self.nodes]
-        who_leads = (
+        quorum = (
             {"controller.quorum.bootstrap.servers": ",".join(controllers)}
             if self.voters is not None
             else {
@@ -225,7 +226,7 @@ class LocalCluster:
         settings = {
             "process.roles": "broker,controller",
             "node.id": str(node.node_id),
-            **who_leads,
+            **quorum,
             "listeners": f"PLAINTEXT://{self.host}:{node.client_port},"
             f"CONTROLLER://{self.host}:{node.controller_port}",
             "controller.listener.names": "CONTROLLER",
@@ -246,7 +247,7 @@ class LocalCluster:
 
     async def _format(self, cluster_id: str) -> None:
         runtime = real_runtime(sync=SyncStrategy.INLINE)
-        # A disk that a cluster lost comes back empty, and who votes is in the others' logs.
+        # A disk that a cluster lost comes back empty, and the voters are in the other nodes' logs.
         is_new = not any((node.folder / "data").exists() for node in self.nodes)
         first = self._first_voters(runtime) if is_new else None
         for node in self.nodes:
@@ -370,7 +371,7 @@ class LocalCluster:
         for number in self.running():
             self.kill(number)
 
-    # What the cluster says
+    # Descriptions
 
     def describe_quorum(self) -> dict[str, object]:
         return quorum_as_dict(ask_cluster(self._live_bootstrap(), describe_quorum))
@@ -455,23 +456,12 @@ def parse_settings(given: Sequence[str]) -> Mapping[str, str]:
         if key in settings:
             raise NodeSettingError(f"--config {key} is there twice; keep one of the two")
         settings[key] = value
+    sample = LocalCluster.plan(Path("sample"), nodes=1, overrides=settings)
     try:
-        ServerConfig.parse("\n".join(f"{key}={value}" for key, value in (_SAMPLE | settings).items()))
+        ServerConfig.parse(sample.properties_of(sample.nodes[0]))
     except ServerConfigError as error:
         raise NodeSettingError(f"--config {_without_line(error)}") from error
     return settings
-
-
-_SAMPLE: Final = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "controller.listener.names": "CONTROLLER",
-    "controller.quorum.voters": "1@localhost:19092",
-    "listeners": "PLAINTEXT://:9092,CONTROLLER://:19092",
-    # As `LocalCluster` sets them, because others are checked against them.
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
-}
 
 
 def _without_line(error: ServerConfigError) -> str:

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 1.0
 """Between two looks at moves."""
-SIDES: Final = ("leader", "follower")
+THROTTLED_REPLICAS: Final = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 Sizes = Mapping[tuple[TopicPartition, int], int]
-"""The bytes of each replica that a broker told of, by partition and broker."""
+"""The bytes of replicas that brokers reported, by partition and broker."""
 
 
 async def begin_moves(
@@ -34,7 +38,7 @@ async def begin_moves(
         topics = {key.topic for key in plan}
         moves = {key: move for key, move in view.moves.items() if key.topic in topics}
         moves |= {key: _planned(view, key, replicas) for key, replicas in plan.items()}
-        await _set_throttle(admin, Throttle.of(moves), rate=throttle, brokers=view.brokers.values())
+        await _throttle(admin, moves, rate=throttle, brokers=view.brokers.values())
     return await alter_reassignments(admin, dict(plan))
 
 
@@ -57,7 +61,7 @@ class Progress:
 
     at: float
     left: Mapping[TopicPartition, int | None]
-    """Bytes that are still to be copied, for each move under way; None: no broker told of its size."""
+    """Bytes that are still to be copied, for each move under way; None: no broker reported its size."""
 
     @property
     def bytes_left(self) -> int:
@@ -73,8 +77,7 @@ class Progress:
 async def progress_of(
     admin: AdminClient, moves: Mapping[TopicPartition, Move], view: ClusterView
 ) -> Progress:
-    """Ask the brokers for the sizes of the replicas that move. A broker that does not answer tells of
-    none."""
+    """Ask the brokers for the sizes of the replicas that move. A broker that does not answer reports none."""
     involved = {broker for move in moves.values() for broker in move.replicas}
     brokers = [view.brokers[each] for each in sorted(involved) if each in view.brokers]
     sizes = await _sizes(admin, brokers)
@@ -84,7 +87,7 @@ async def progress_of(
 
 
 def bytes_left(key: TopicPartition, move: Move, sizes: Sizes) -> int | None:
-    """The bytes that the replicas that are being added still lack; None if nobody told of a whole one."""
+    """Return the bytes that added replicas still lack; None if no broker reported the size of a whole one."""
     whole = max((sizes[key, each] for each in move.original if (key, each) in sizes), default=None)
     if whole is None:
         return None
@@ -193,50 +196,31 @@ async def check_moves(admin: AdminClient, plan: Assignments) -> Checked:
 # Throttles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throttle:
-    """The throttled replicas of each topic, as its settings name them."""
-
-    leaders: Mapping[str, str]
-    followers: Mapping[str, str]
-
-    @classmethod
-    def of(cls, moves: Mapping[TopicPartition, Move]) -> "Throttle":
-        """Of all moves of these topics: the replicas that serve as leaders, those that are added as
-        followers."""
-        leaders: dict[str, list[str]] = {}
-        followers: dict[str, list[str]] = {}
-        for key, move in sorted(moves.items()):
-            leaders.setdefault(key.topic, []).extend(f"{key.partition}:{each}" for each in move.original)
-            followers.setdefault(key.topic, []).extend(f"{key.partition}:{each}" for each in move.adding)
-        return cls(
-            leaders={topic: ",".join(each) for topic, each in leaders.items()},
-            followers={topic: ",".join(each) for topic, each in followers.items()},
-        )
+def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
+    """Return each topic's settings that throttle its moves: the leaders' side names the replicas that serve,
+    the followers' those that are added."""
+    settings: dict[str, dict[str, str]] = {}
+    for topic in sorted({key.topic for key in moves}):
+        own = [(key.partition, move) for key, move in sorted(moves.items()) if key.topic == topic]
+        serving = [f"{number}:{each}" for number, move in own for each in move.original]
+        added = [f"{number}:{each}" for number, move in own for each in move.adding]
+        settings[topic] = dict(zip(THROTTLED_REPLICAS, map(",".join, (serving, added)), strict=True))
+    return settings
 
 
-async def _set_throttle(
-    admin: AdminClient, throttle: Throttle, *, rate: int, brokers: Iterable[BrokerView]
+async def _throttle(
+    admin: AdminClient, moves: Mapping[TopicPartition, Move], *, rate: int, brokers: Iterable[BrokerView]
 ) -> None:
-    """Throttle the replicas on all brokers to `rate` (bytes per second)."""
-    for topic in sorted(throttle.leaders):
-        replicas = (throttle.leaders[topic], throttle.followers[topic])
-        settings = zip(SIDES, replicas, strict=True)
-        await _alter(
-            admin,
-            Entity(EntityType.TOPICS, topic),
-            {f"{side}.replication.throttled.replicas": each or None for side, each in settings},
-        )
+    """Throttle the moves on all brokers to `rate` (bytes per second)."""
+    for topic, settings in throttled_replicas(moves).items():
+        changes = {key: replicas or None for key, replicas in settings.items()}
+        await _alter(admin, Entity(EntityType.TOPICS, topic), changes)
     await _set_rates(admin, brokers, str(rate))
 
 
 async def _set_rates(admin: AdminClient, brokers: Iterable[BrokerView], rate: str | None) -> None:
     for broker in brokers:
-        await _alter(
-            admin,
-            Entity(EntityType.BROKERS, str(broker.broker_id)),
-            {f"{side}.replication.throttled.rate": rate for side in SIDES},
-        )
+        await _alter(admin, Entity(EntityType.BROKERS, str(broker.broker_id)), dict.fromkeys(_RATES, rate))
 
 
 async def _alter(admin: AdminClient, entity: Entity, changes: Mapping[str, str | None]) -> None:
@@ -250,10 +234,6 @@ async def end_throttles(admin: AdminClient, topics: Iterable[str]) -> bool:
         return False
     view = await read_cluster(admin)
     for topic in sorted({*topics} & {key.topic for key in view.partitions}):
-        await _alter(
-            admin,
-            Entity(EntityType.TOPICS, topic),
-            dict.fromkeys(f"{side}.replication.throttled.replicas" for side in SIDES),
-        )
+        await _alter(admin, Entity(EntityType.TOPICS, topic), dict.fromkeys(THROTTLED_REPLICAS))
     await _set_rates(admin, () if view.moves else view.brokers.values(), None)
     return True

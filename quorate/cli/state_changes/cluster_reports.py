@@ -44,8 +44,20 @@ class ClusterReports:
     """By broker, for live ones."""
 
 
-async def look(
-    admin: AdminClient, *, topic: str | None, partition: int | None, pending_only: bool, timeout_s: float
+def changes_request(
+    topic: str | None, partition: int | None, *, pending_only: bool
+) -> DescribeStateChangesRequest:
+    """Return the request for a broker's changes of one topic, or of one of its partitions. None: of all."""
+    return DescribeStateChangesRequest(
+        topic_name=topic,
+        partition_index=i32(-1 if partition is None else partition),
+        pending_only=pending_only,
+        limit=i32(_ALL),
+    )
+
+
+async def read_reports(
+    admin: AdminClient, request: DescribeStateChangesRequest, *, timeout_s: float
 ) -> ClusterReports:
     """Ask any broker for the cluster, and every broker for its changes. Raises as `AdminClient` does."""
     known = await admin.metadata(None)
@@ -59,22 +71,17 @@ async def look(
             for state in each.partitions:
                 key = (each.topic_id, int(state.partition_index))
                 replicas[key] = tuple(int(replica) for replica in state.replica_nodes)
-    request = _request(topic, partition, pending_only=pending_only)
     addresses = {int(broker.node_id): Address(str(broker.host), int(broker.port)) for broker in known.brokers}
-    return ClusterReports(
-        names=names,
-        replicas=replicas,
-        journals=await _journals(admin.network, addresses, request, timeout_s=timeout_s),
-    )
+    journals = await _read_journals(admin.network, addresses, request, timeout_s=timeout_s)
+    return ClusterReports(names=names, replicas=replicas, journals=journals)
 
 
-async def look_from_image(
-    image: MetadataImage, *, topic: str | None, partition: int | None, pending_only: bool, timeout_s: float
+async def read_reports_by_image(
+    image: MetadataImage, request: DescribeStateChangesRequest, *, timeout_s: float
 ) -> ClusterReports:
-    """Return the sight of a cluster of which only the controllers were asked. The image says where its live
-    brokers listen, and each is asked for its changes."""
-    wanted = [each for each in image.topics.values() if topic in (None, each.name)]
-    request = _request(topic, partition, pending_only=pending_only)
+    """Ask the brokers for their changes that the image shows as live, at the listeners that it shows. The
+    cluster is as the image has it."""
+    wanted = [each for each in image.topics.values() if request.topic_name in (None, each.name)]
     addresses = {
         each.broker_id: Address(each.listeners[0].host, each.listeners[0].port)
         for each in image.brokers.values()
@@ -87,20 +94,11 @@ async def look_from_image(
             for each in wanted
             for index, state in enumerate(image.partitions(each.topic_id))
         },
-        journals=await _journals(RealNetwork(), addresses, request, timeout_s=timeout_s),
+        journals=await _read_journals(RealNetwork(), addresses, request, timeout_s=timeout_s),
     )
 
 
-def _request(topic: str | None, partition: int | None, *, pending_only: bool) -> DescribeStateChangesRequest:
-    return DescribeStateChangesRequest(
-        topic_name=topic,
-        partition_index=i32(-1 if partition is None else partition),
-        pending_only=pending_only,
-        limit=i32(_ALL),
-    )
-
-
-async def _journals(
+async def _read_journals(
     network: Network,
     addresses: Mapping[int, Address],
     request: DescribeStateChangesRequest,
@@ -110,33 +108,24 @@ async def _journals(
     journals: dict[int, BrokerJournal] = {}
 
     async def ask(broker_id: int, address: Address) -> None:
-        journals[broker_id] = await _journal(network, broker_id, address, request, timeout_s=timeout_s)
+        answer: DescribeStateChangesResponse | None = None
+        problem: str | None = None
+        try:
+            with trio.fail_after(timeout_s):
+                async with open_client(
+                    network, address, client_id="quorate-cli", timeout_s=timeout_s, negotiate=False
+                ) as client:
+                    answer = await client.send(request, DescribeStateChangesResponse)
+        except trio.TooSlowError:
+            problem = f"no answer within {timeout_s:g} s"
+        except (NetworkError, MalformedError) as error:
+            problem = str(error)
+        journals[broker_id] = BrokerJournal(broker_id=broker_id, answer=answer, problem=problem)
 
     async with trio.open_nursery() as nursery:
         for broker_id, address in addresses.items():
             nursery.start_soon(ask, broker_id, address)
     return dict(sorted(journals.items()))
-
-
-async def _journal(
-    network: Network,
-    broker_id: int,
-    address: Address,
-    request: DescribeStateChangesRequest,
-    *,
-    timeout_s: float,
-) -> BrokerJournal:
-    try:
-        with trio.fail_after(timeout_s):
-            async with open_client(
-                network, address, client_id="quorate-cli", timeout_s=timeout_s, negotiate=False
-            ) as client:
-                answer = await client.send(request, DescribeStateChangesResponse)
-    except trio.TooSlowError:
-        return BrokerJournal(broker_id=broker_id, answer=None, problem=f"no answer within {timeout_s:g} s")
-    except (NetworkError, MalformedError) as error:
-        return BrokerJournal(broker_id=broker_id, answer=None, problem=str(error))
-    return BrokerJournal(broker_id=broker_id, answer=answer, problem=None)
 
 
 def names_of(journals: Sequence[BrokerJournal]) -> dict[uuid.UUID, str]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quorate.broker.admin.admin_client import TopicPartition
 from quorate.broker.admin.replicas import Move
-from quorate.cli.reassigning.moves import Progress, Throttle, bytes_left
+from quorate.cli.reassigning.moves import THROTTLED_REPLICAS, Progress, bytes_left, throttled_replicas
 from quorate.cli.reassigning.replica_plan import PlanError, drained, spread
 
 NO_RACKS = dict.fromkeys(range(1, 5))
@@ -88,12 +88,12 @@ def test_the_throttle_names_those_that_serve_as_leaders_and_those_that_are_added
         TopicPartition("t", 0): Move(replicas=(1, 2, 7, 3), adding=(7,), removing=(3,)),
         TopicPartition("t", 1): Move(replicas=(5, 4), adding=(5,), removing=(4,)),
     }
-    throttle = Throttle.of(moves)
-    assert throttle.leaders == {"t": "0:1,0:2,0:3,1:4"}
-    assert throttle.followers == {"t": "0:7,1:5"}
+    assert throttled_replicas(moves) == {
+        "t": dict(zip(THROTTLED_REPLICAS, ("0:1,0:2,0:3,1:4", "0:7,1:5"), strict=True))
+    }
 
 
-def test_what_is_left_is_the_difference_to_the_largest_replica_that_serves() -> None:
+def test_the_rest_of_a_move_is_the_difference_to_the_largest_replica_that_serves() -> None:
     key = TopicPartition("t", 0)
     move = Move(replicas=(3, 4, 1, 2), adding=(3, 4), removing=(1, 2))
     sizes = {(key, 1): 1000, (key, 2): 900, (key, 3): 400}
