@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.console import CommandError, ExitCode, fail, print_json, user_errors
+from quorate.cli.console import CommandError, ExitCode, fail, print_json, user_errors, wrong_usage
 
 if TYPE_CHECKING:
     import threading
@@ -75,7 +75,7 @@ def start(
     from quorate.cli.node import LocalCluster, parse_settings
 
     if voters is not None and voters > nodes:
-        raise fail(f"--voters {voters}: there are only {nodes} nodes", ExitCode.USAGE)
+        raise wrong_usage(f"--voters {voters}: there are only {nodes} nodes")
     ranges = {"--port": port, "--controller-port": controller_port, "--metrics-port": metrics_port}
     if port:
         _check_ports(ranges, nodes)
@@ -139,12 +139,11 @@ def _check_ports(ranges: dict[str, int], nodes: int) -> None:
     for option, first in ranges.items():
         for port in range(first, first + nodes):
             if port > 65535:
-                raise fail(f"{option} {first}: {nodes} nodes would need port {port}", ExitCode.USAGE)
+                raise wrong_usage(f"{option} {first}: {nodes} nodes would need port {port}")
             if port in taken:
-                raise fail(
+                raise wrong_usage(
                     f"{option} {first} and {taken[port]} both reach port {port}; choose ranges of {nodes} "
-                    "ports that do not meet",
-                    ExitCode.USAGE,
+                    "ports that do not meet"
                 )
             taken[port] = f"{option} {first}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ValidateOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ask, print_json, print_rows, wrong_usage
 
 if TYPE_CHECKING:
     from quorate.broker.admin import AdminClient
@@ -33,7 +33,7 @@ def _entity_type(text: str) -> "EntityType":
     for each in EntityType:
         if each.text == text:
             return each
-    raise fail(f"--entity-type: {text!r} is none of {', '.join(_TYPES)}", ExitCode.USAGE)
+    raise wrong_usage(f"--entity-type: {text!r} is none of {', '.join(_TYPES)}")
 
 
 def _entity(kind: str, name: str | None, *, default: bool) -> "Entity | None":
@@ -42,11 +42,11 @@ def _entity(kind: str, name: str | None, *, default: bool) -> "Entity | None":
 
     of = _entity_type(kind)
     if default and name is not None:
-        raise fail("--entity-name and --entity-default exclude one another; leave one out", ExitCode.USAGE)
+        raise wrong_usage("--entity-name and --entity-default exclude one another; leave one out")
     if default and of is not EntityType.BROKERS:
-        raise fail(f"--entity-default: only brokers have defaults, not {kind}", ExitCode.USAGE)
+        raise wrong_usage(f"--entity-default: only brokers have defaults, not {kind}")
     if name == "":
-        raise fail("--entity-name is empty; for all brokers write --entity-default", ExitCode.USAGE)
+        raise wrong_usage("--entity-name is empty; for all brokers write --entity-default")
     if name is None and not default:
         return None
     return Entity(of, name or "")
@@ -62,13 +62,12 @@ def _parse_added(text: str) -> Mapping[str, str]:
     while end < len(text):
         item = _ITEM.match(text, end)
         if item is None:
-            raise fail(
-                f"--add-config: {text[end:]!r} is not key=value or key=[value,value], separated by commas",
-                ExitCode.USAGE,
+            raise wrong_usage(
+                f"--add-config: {text[end:]!r} is not key=value or key=[value,value], separated by commas"
             )
         name, value = item.group(1), item.group(2).strip().removeprefix("[").removesuffix("]")
         if name in found:
-            raise fail(f"--add-config names {name} twice; name it once", ExitCode.USAGE)
+            raise wrong_usage(f"--add-config names {name} twice; name it once")
         found[name] = value
         end = item.end()
     return found
@@ -80,7 +79,7 @@ def _read_added(file: Path) -> Mapping[str, str]:
     try:
         read: dict[str, str] = javaproperties.loads(file.read_text())
     except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
-        raise fail(f"--add-config-file: {file} can't be read: {error}", ExitCode.USAGE) from None
+        raise wrong_usage(f"--add-config-file: {file} can't be read: {error}") from None
     return {name: value.strip() for name, value in read.items()}
 
 
@@ -178,20 +177,18 @@ def alter(
     """Set and delete configs, all or none. They take effect at once, without a restart."""
     entity = _entity(entity_type, entity_name, default=entity_default)
     if entity is None:
-        raise fail("name what is altered: --entity-name, or --entity-default", ExitCode.USAGE)
+        raise wrong_usage("name what is altered: --entity-name, or --entity-default")
     if add_config is not None and add_config_file is not None:
-        raise fail("--add-config and --add-config-file exclude one another; leave one out", ExitCode.USAGE)
+        raise wrong_usage("--add-config and --add-config-file exclude one another; leave one out")
     add: dict[str, str] = {} if add_config is None else dict(_parse_added(add_config))
     if add_config_file is not None:
         add = dict(_read_added(add_config_file))
     delete = [each.strip() for each in (delete_config or "").split(",") if each.strip()]
     if not add and not delete:
-        raise fail(
-            "nothing is altered: give --add-config, --add-config-file or --delete-config", ExitCode.USAGE
-        )
+        raise wrong_usage("nothing is altered: give --add-config, --add-config-file or --delete-config")
     twice = sorted(add.keys() & set(delete))
     if twice:
-        raise fail(f"{twice[0]} is both set and deleted; leave one out", ExitCode.USAGE)
+        raise wrong_usage(f"{twice[0]} is both set and deleted; leave one out")
     from quorate.broker.admin import configs
 
     changes = {**add, **dict.fromkeys(delete)}

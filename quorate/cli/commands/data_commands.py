@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ReplicasOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows, wrong_usage
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
@@ -169,7 +169,7 @@ def _parse_replica(text: str) -> "PlacedReplica":
             return PlacedReplica(topic, int(partition), int(broker))
     except ValueError:
         pass
-    raise fail(f"--replica: {text!r} is not TOPIC:PARTITION:BROKER, such as orders:0:1", ExitCode.USAGE)
+    raise wrong_usage(f"--replica: {text!r} is not TOPIC:PARTITION:BROKER, such as orders:0:1")
 
 
 def _name(key: "PlacedReplica") -> str:
@@ -291,10 +291,10 @@ def delete_records(
     offsets: dict[TopicPartition, int] = {}
     for key, offset in [_parse_offset(each) for each in topic or ()] + _from_file(offset_json_file):
         if key in offsets:
-            raise fail(f"{key[0]}:{key[1]} is given twice; give each partition one offset", ExitCode.USAGE)
+            raise wrong_usage(f"{key[0]}:{key[1]} is given twice; give each partition one offset")
         offsets[key] = offset
     if not offsets:
-        raise fail("nothing to delete; give --topic or --offset-json-file", ExitCode.USAGE)
+        raise wrong_usage("nothing to delete; give --topic or --offset-json-file")
     from quorate.broker.admin.records import delete_records as delete
 
     results = ask(bootstrap, lambda admin: delete(admin, offsets))
@@ -332,7 +332,7 @@ def _parse_offset(text: str) -> "tuple[TopicPartition, int]":
             return TopicPartition(topic, int(number)), int(offset)
     except ValueError:
         pass
-    raise fail(f"--topic: {text!r} is not TOPIC:PARTITION=OFFSET, such as orders:0=500", ExitCode.USAGE)
+    raise wrong_usage(f"--topic: {text!r} is not TOPIC:PARTITION=OFFSET, such as orders:0=500")
 
 
 def _from_file(path: Path | None) -> "list[tuple[TopicPartition, int]]":
@@ -347,10 +347,9 @@ def _from_file(path: Path | None) -> "list[tuple[TopicPartition, int]]":
             for each in content["partitions"]
         ]
     except OSError as error:
-        raise fail(f"--offset-json-file: {path}: {error.strerror}", ExitCode.USAGE) from None
+        raise wrong_usage(f"--offset-json-file: {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise fail(
+        raise wrong_usage(
             f"--offset-json-file: {path} is not of the form "
-            '{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 1}',
-            ExitCode.USAGE,
+            '{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 1}'
         ) from None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, print_json, wrong_usage
 
 
 class WantedElection(enum.Enum):
@@ -24,9 +24,8 @@ def _wanted(
     """The partitions by topic; None: all."""
     ways = (topic is not None, path is not None, all_partitions)
     if sum(ways) != 1 or (topic is None) != (partition is None):
-        raise fail(
-            "say which partitions: --topic with --partition, --path-to-json-file, or --all-topic-partitions",
-            ExitCode.USAGE,
+        raise wrong_usage(
+            "say which partitions: --topic with --partition, --path-to-json-file, or --all-topic-partitions"
         )
     if topic is not None and partition is not None:
         return {topic: [partition]}
@@ -46,9 +45,9 @@ def _read(path: Path) -> dict[str, list[int]]:
                 raise ValueError(f"{topic}-{partition} is there twice")
             wanted[topic].append(partition)
     except OSError as error:
-        raise fail(f"--path-to-json-file: {path}: {error.strerror}", ExitCode.USAGE) from None
+        raise wrong_usage(f"--path-to-json-file: {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise fail(f"--path-to-json-file: {path}: {form}: {error}", ExitCode.USAGE) from None
+        raise wrong_usage(f"--path-to-json-file: {path}: {form}: {error}") from None
     return wanted
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ask, print_json, print_rows, wrong_usage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,9 +28,9 @@ def _levels(features: list[str]) -> dict[str, int]:
     for text in features:
         name, _, level = text.partition("=")
         if not name or not level.isdecimal() or int(level) >= 1 << 15:
-            raise fail(f"--feature: {text!r} is not of the form name=level", ExitCode.USAGE)
+            raise wrong_usage(f"--feature: {text!r} is not of the form name=level")
         if name in levels:
-            raise fail(f"--feature: {name} is given twice", ExitCode.USAGE)
+            raise wrong_usage(f"--feature: {name} is given twice")
         levels[name] = int(level)
     return levels
 

@@ -15,6 +15,8 @@ from quorate.cli.console import (
     fail,
     print_json,
     print_rows,
+    user_errors,
+    wrong_usage,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ def describe(
     one that the group has committed and nobody reads now.
     """
     if state and members:
-        raise fail("--state and --members show different tables; give one of them", ExitCode.USAGE)
+        raise wrong_usage("--state and --members show different tables; give one of them")
     from quorate.broker.admin.groups import describe_group, partition_views
 
     async def read(admin: "AdminClient") -> "tuple[DescribedGroup, list[PartitionView]]":
@@ -228,25 +230,25 @@ def reset_offsets(
     An offset outside of the log becomes its nearest end; a time after the last record becomes the log end.
     """
     from quorate.broker.admin.groups import commit_offsets, describe_group
-    from quorate.cli.commands.offset_resets import ResetError, ResetTarget, plan_reset
+    from quorate.cli.commands.offset_resets import ResetTarget, plan_reset
 
     given = [to_earliest, to_latest, to_offset is not None, shift_by is not None]
     given += [to_datetime is not None, by_duration is not None, from_file is not None]
     if sum(given) != 1:
-        raise fail(
+        raise wrong_usage(
             "give exactly one of --to-earliest, --to-latest, --to-offset, --shift-by, --to-datetime, "
-            "--by-duration and --from-file",
-            ExitCode.USAGE,
+            "--by-duration and --from-file"
         )
     if (bool(topic) + all_topics + (from_file is not None)) != 1:
-        raise fail("give --topic or --all-topics; --from-file names its partitions itself", ExitCode.USAGE)
-    scope, target = _reset_of(
-        topic,
-        ResetTarget(earliest=to_earliest, latest=to_latest, offset=to_offset, shift_by=shift_by),
-        to_datetime=to_datetime,
-        by_duration=by_duration,
-        from_file=from_file,
-    )
+        raise wrong_usage("give --topic or --all-topics; --from-file names its partitions itself")
+    with user_errors():
+        scope, target = _reset_of(
+            topic,
+            ResetTarget(earliest=to_earliest, latest=to_latest, offset=to_offset, shift_by=shift_by),
+            to_datetime=to_datetime,
+            by_duration=by_duration,
+            from_file=from_file,
+        )
 
     async def reset(admin: "AdminClient") -> "dict[TopicPartition, int]":
         found = await describe_group(admin, group)
@@ -255,10 +257,7 @@ def reset_offsets(
                 f"group {group} is {found.state}: offsets can only be reset while it has no members; "
                 "stop them first"
             )
-        try:
-            plan = await plan_reset(admin, group, scope, target)
-        except ResetError as error:
-            raise CommandError(str(error)) from None
+        plan = await plan_reset(admin, group, scope, target)
         if execute:
             await commit_offsets(admin, group, plan)
         return plan
@@ -290,26 +289,24 @@ def _reset_of(
     from dataclasses import replace
 
     from quorate.cli.commands.offset_resets import (
-        ResetError,
         parse_duration_ms,
         parse_offsets_file,
         parse_time_ms,
         parse_topics,
     )
 
-    try:
-        if to_datetime is not None:
-            target = replace(target, timestamp_ms=parse_time_ms(to_datetime))
-        elif by_duration is not None:
-            now_ms = round(time.time() * 1000)
-            target = replace(target, timestamp_ms=max(now_ms - parse_duration_ms(by_duration), 0))
-        elif from_file is not None:
-            target = replace(target, file=parse_offsets_file(from_file.read_text()))
-        return parse_topics(topic or ()), target
-    except ResetError as error:
-        raise fail(str(error), ExitCode.USAGE) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise fail(f"--from-file: {from_file}: {error}", ExitCode.USAGE) from None
+    if to_datetime is not None:
+        target = replace(target, timestamp_ms=parse_time_ms(to_datetime))
+    elif by_duration is not None:
+        now_ms = round(time.time() * 1000)
+        target = replace(target, timestamp_ms=max(now_ms - parse_duration_ms(by_duration), 0))
+    elif from_file is not None:
+        try:
+            text = from_file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise wrong_usage(f"--from-file: {from_file}: {error}") from None
+        target = replace(target, file=parse_offsets_file(text))
+    return parse_topics(topic or ()), target
 
 
 @app.command(epilog="Example: quorate groups delete -g billing")
@@ -332,20 +329,15 @@ def delete_committed(
 ) -> None:
     """Delete committed offsets of topics that no member subscribes to."""
     from quorate.broker.admin.groups import delete_offsets
-    from quorate.cli.commands.offset_resets import ResetError, parse_topics, whole_topics
+    from quorate.cli.commands.offset_resets import parse_topics, whole_topics
 
     if not topic:
-        raise fail("name the topics with --topic", ExitCode.USAGE)
-    try:
+        raise wrong_usage("name the topics with --topic")
+    with user_errors():
         scope = parse_topics(topic)
-    except ResetError as error:
-        raise fail(str(error), ExitCode.USAGE) from None
 
     async def delete(admin: "AdminClient") -> "dict[str, ErrorCode]":
-        try:
-            whole = await whole_topics(admin, scope)
-        except ResetError as error:
-            raise CommandError(str(error)) from None
+        whole = await whole_topics(admin, scope)
         outcomes = await delete_offsets(admin, group, sorted({*whole, *scope.partitions}))
         return {f"{name}-{part} of group {group}": error for (name, part), error in outcomes.items()}
 

@@ -8,7 +8,7 @@ import typer
 
 from quorate.cli.commands.batches import batches_of, damage_reported, map_file, print_batch
 from quorate.cli.commands.options import JsonLinesOption, JsonOption, RecordsOption
-from quorate.cli.console import ExitCode, fail, print_json, user_errors
+from quorate.cli.console import print_json, user_errors, wrong_usage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +28,7 @@ def dump(
     The node may be running. The end of its file may then be incomplete.
     """
     if file.suffix != ".log":
-        raise fail(f"{file} is no .log file; give a segment, such as {'0' * 20}.log", ExitCode.USAGE)
+        raise wrong_usage(f"{file} is no .log file; give a segment, such as {'0' * 20}.log")
     metadata = file.resolve().parent.name.startswith("__cluster_metadata")
     with user_errors(), damage_reported(file, "the rest is damaged, or was being written"):
         for batch in batches_of(map_file(file)):

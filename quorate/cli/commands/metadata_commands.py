@@ -13,11 +13,10 @@ from quorate.cli.commands.options import BrokersOption, JsonOption
 from quorate.cli.console import (
     DEFAULT_BOOTSTRAP,
     CommandExit,
-    ExitCode,
-    fail,
     parse_addresses,
     print_json,
     user_errors,
+    wrong_usage,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def at(
     The history reaches back to the oldest snapshot that is still there, or to the first record.
     """
     if offset is not None and timestamp is not None:
-        raise fail("give --offset or --timestamp, not both", ExitCode.USAGE)
+        raise wrong_usage("give --offset or --timestamp, not both")
     with user_errors():
         from quorate.cli.images import LATEST, Moment, absolute, expand, plain_tree, tree_lines
 
@@ -156,11 +155,10 @@ def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Rep
     """Nothing is read yet but a folder's own settings."""
     given = [each for each in (brokers, data, snapshot) if each is not None]
     if len(given) > 1:
-        raise fail(
+        raise wrong_usage(
             "give one place to read from: --bootstrap-server, --data or --snapshot"
             if snapshot is not None
-            else "give --bootstrap-server or --data, not both",
-            ExitCode.USAGE,
+            else "give --bootstrap-server or --data, not both"
         )
     from quorate.cli.images import ClusterHistory, FileHistory, FolderHistory, Replay
 
@@ -239,9 +237,8 @@ def _parse_time(text: str, option: str) -> int:
         parsed = datetime.datetime.fromisoformat(text)
         return round(parsed.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
-        raise fail(
-            f"{option}: {text!r} is no time; write 2026-11-22T09:30:00Z, or milliseconds since 1970",
-            ExitCode.USAGE,
+        raise wrong_usage(
+            f"{option}: {text!r} is no time; write 2026-11-22T09:30:00Z, or milliseconds since 1970"
         ) from None
 
 

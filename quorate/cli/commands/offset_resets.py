@@ -13,14 +13,15 @@ from typing import Final
 from quorate.broker.admin import AdminClient, TopicPartition
 from quorate.broker.admin.groups import committed_offsets
 from quorate.broker.admin.records import EARLIEST, LATEST, offsets_at, partitions_of
+from quorate.cli.console import CommandError, UsageError
 
 _DURATION: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
 
 
-class ResetError(ValueError):
-    """A reset that can't be: the message names the value and the remedy."""
+class ResetError(CommandError):
+    """The reset is impossible. The message names the value and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,53 +44,53 @@ class ResetTarget:
     file: Mapping[TopicPartition, int] | None = None
 
 
-# What is written on the command line
+# The arguments of the command
 
 
 def parse_topics(texts: Sequence[str]) -> Scope:
-    """Parse `topic` and `topic:0,1`. Raises `ResetError`."""
+    """Parse `topic` and `topic:0,1`. Raises `UsageError`."""
     topics: list[str] = []
     partitions: list[TopicPartition] = []
     for text in texts:
         topic, colon, numbers = text.partition(":")
         if not topic:
-            raise ResetError(f"--topic: {text!r} names no topic; write topic or topic:0,1")
+            raise UsageError(f"--topic: {text!r} names no topic; write topic or topic:0,1")
         if not colon:
             topics.append(topic)
             continue
         try:
             partitions += [TopicPartition(topic, _whole(each)) for each in numbers.split(",")]
         except ValueError:
-            raise ResetError(f"--topic: {text!r} is not of the form topic:0,1") from None
+            raise UsageError(f"--topic: {text!r} is not of the form topic:0,1") from None
     return Scope(topics=tuple(dict.fromkeys(topics)), partitions=tuple(dict.fromkeys(partitions)))
 
 
 def parse_time_ms(text: str) -> int:
-    """Parse an ISO time, UTC if it names no zone. Raises `ResetError`."""
+    """Parse an ISO time, UTC if it names no zone. Raises `UsageError`."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise ResetError(
+        raise UsageError(
             f"--to-datetime: {text!r} is not of the form 2026-11-22T14:00:00 (UTC, or with a zone: +02:00)"
         ) from None
     return _ms(when.replace(tzinfo=UTC) if when.tzinfo is None else when)
 
 
 def parse_duration_ms(text: str) -> int:
-    """Parse an ISO duration of days, hours, minutes and seconds. Raises `ResetError`."""
+    """Parse an ISO duration of days, hours, minutes and seconds. Raises `UsageError`."""
     found = _DURATION.fullmatch(text)
     parts = {} if found is None else found.groupdict()
     given = {name: float(value) for name, value in parts.items() if value}
     if not given or text.endswith("T"):
-        raise ResetError(f"--by-duration: {text!r} is not of the form P1DT2H30M10S")
+        raise UsageError(f"--by-duration: {text!r} is not of the form P1DT2H30M10S")
     try:
         return round(timedelta(**given) / timedelta(milliseconds=1))
     except OverflowError:
-        raise ResetError(f"--by-duration: {text!r} is too long") from None
+        raise UsageError(f"--by-duration: {text!r} is too long") from None
 
 
 def parse_offsets_file(text: str) -> dict[TopicPartition, int]:
-    """Parse lines of topic,partition,offset. Raises `ResetError` with the number of the wrong one."""
+    """Parse lines of topic,partition,offset. Raises `UsageError` with the number of the wrong one."""
     offsets: dict[TopicPartition, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -98,12 +99,12 @@ def parse_offsets_file(text: str) -> dict[TopicPartition, int]:
             topic, partition, offset = (each.strip().strip('"') for each in line.split(","))
             key, value = TopicPartition(topic, _whole(partition)), _whole(offset)
         except ValueError:
-            raise ResetError(f"--from-file: line {number}, {line!r}, is not topic,partition,offset") from None
+            raise UsageError(f"--from-file: line {number}, {line!r}, is not topic,partition,offset") from None
         if not topic or key in offsets:
-            raise ResetError(f"--from-file: line {number} names {topic!r} partition {partition} twice or not")
+            raise UsageError(f"--from-file: line {number} names {topic!r} partition {partition} twice or not")
         offsets[key] = value
     if not offsets:
-        raise ResetError("--from-file: the file names no offset")
+        raise UsageError("--from-file: the file names no offset")
     return offsets
 
 

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonOption, TimeoutOption
-from quorate.cli.console import (
-    CommandError,
-    ExitCode,
-    ask_quorum,
-    fail,
-    print_json,
-    print_table,
-    user_errors,
-)
+from quorate.cli.console import CommandError, ask_quorum, print_json, print_table, user_errors, wrong_usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -190,11 +182,7 @@ def _voter(text: str | None, config: Path | None) -> "Voter":
             from quorate.cli.node import load_config
 
             return voter_of_folder(load_config(config))
-        raise fail("give the voter as id@host:port:directory-id, or --config, one of the two", ExitCode.USAGE)
-
-
-class UnknownVoterError(CommandError):
-    """The node is no voter."""
+        raise wrong_usage("give the voter as id@host:port:directory-id, or --config, one of the two")
 
 
 @app.command(epilog="Example: quorate quorum remove-voter 3 -b localhost:9092")
@@ -246,7 +234,7 @@ def _directory(text: str | None) -> str | None:
     try:
         return parse_directory(text)
     except ValueError as error:
-        raise fail(f"--directory-id: {error}", ExitCode.USAGE) from None
+        raise wrong_usage(f"--directory-id: {error}") from None
 
 
 def _key_of(described: "QuorumDescription", node: int, directory: str | None) -> "ReplicaKey":
@@ -258,7 +246,7 @@ def _key_of(described: "QuorumDescription", node: int, directory: str | None) ->
         if voter.key.id == node:
             return voter.key
     ids = ", ".join(str(voter.key.id) for voter in described.voters)
-    raise UnknownVoterError(f"node {node} is no voter; these are: {ids}")
+    raise CommandError(f"node {node} is no voter; these are: {ids}")
 
 
 @app.command(epilog="Example: quorate quorum transfer 2 -b localhost:9092")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ValidateOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows, wrong_usage
 
 if TYPE_CHECKING:
     from quorate.broker.admin import AdminClient
@@ -51,23 +51,21 @@ def _owner(
             ("ip", ip, ip_default),
         ):
             if name is not None and default:
-                raise fail(
-                    f"--{kind} and --{kind}-default exclude one another; leave one out", ExitCode.USAGE
-                )
+                raise wrong_usage(f"--{kind} and --{kind}-default exclude one another; leave one out")
             if name == "":
-                raise fail(f"--{kind} is empty; for the default write --{kind}-default", ExitCode.USAGE)
+                raise wrong_usage(f"--{kind} is empty; for the default write --{kind}-default")
             if name is not None or default:
                 yield kind, name
 
     names = dict(named())
     if "ip" in names and len(names) > 1:
-        raise fail("--ip stands alone; leave out the user and the client id", ExitCode.USAGE)
+        raise wrong_usage("--ip stands alone; leave out the user and the client id")
     return QuotaOwner(names)
 
 
 def _named(owner: "QuotaOwner") -> "QuotaOwner":
     if not owner.names:
-        raise fail(f"name whose quotas: {_OWNERS}", ExitCode.USAGE)
+        raise wrong_usage(f"name whose quotas: {_OWNERS}")
     return owner
 
 
@@ -80,9 +78,9 @@ def _values(texts: list[str]) -> dict[str, float | None]:
         except ValueError:
             value = math.nan
         if not key or not math.isfinite(value):
-            raise fail(f"{text!r} is not of the form quota=number", ExitCode.USAGE)
+            raise wrong_usage(f"{text!r} is not of the form quota=number")
         if key in values:
-            raise fail(f"{key} is given twice", ExitCode.USAGE)
+            raise wrong_usage(f"{key} is given twice")
         values[key] = value
     return values
 

@@ -16,6 +16,7 @@ from quorate.cli.console import (
     print_json,
     print_rows,
     user_errors,
+    wrong_usage,
 )
 
 if TYPE_CHECKING:
@@ -276,9 +277,9 @@ def _ids(text: str) -> list[int]:
     try:
         ids = [int(each) for each in text.split(",")]
     except ValueError:
-        raise fail(f"--broker-list: {text!r} is not of the form 1,2,3", ExitCode.USAGE) from None
+        raise wrong_usage(f"--broker-list: {text!r} is not of the form 1,2,3") from None
     if len(set(ids)) != len(ids):
-        raise fail(f"--broker-list: {text!r} names a broker twice", ExitCode.USAGE)
+        raise wrong_usage(f"--broker-list: {text!r} names a broker twice")
     return ids
 
 

@@ -15,7 +15,7 @@ from quorate.cli.commands.options import (
     RecordsOption,
     TimeoutOption,
 )
-from quorate.cli.console import CommandError, ExitCode, ask_quorum, fail, print_json, user_errors
+from quorate.cli.console import CommandError, ExitCode, ask_quorum, fail, print_json, user_errors, wrong_usage
 
 if TYPE_CHECKING:
     from quorate.broker.admin import Controllers
@@ -87,12 +87,6 @@ class _Found:
         }
 
 
-class NoMetadataLogError(CommandError):
-    """The folder holds no metadata log of a node."""
-
-    code = ExitCode.STORAGE
-
-
 @app.command(name="list", epilog="Example: quorate snapshot list ./quorate-data/1/data --json")
 def list_snapshots(
     folder: Annotated[
@@ -128,8 +122,9 @@ def _survey(folder: Path) -> list[_Found]:
 
     home = folder if folder.resolve().name == _METADATA else folder / _METADATA
     if not home.is_dir():
-        raise NoMetadataLogError(
-            f"{folder} holds no {_METADATA}; give the folder that log.dirs or metadata.log.dir names"
+        raise CommandError(
+            f"{folder} holds no {_METADATA}; give the folder that log.dirs or metadata.log.dir names",
+            ExitCode.STORAGE,
         )
     disk = real_runtime(sync=SyncStrategy.INLINE).disk
 
@@ -203,10 +198,9 @@ def dump(
         from quorate.log.snapshots import parse_name
 
         if parse_name(file.name) is None:
-            raise fail(
+            raise wrong_usage(
                 f"{file} is no snapshot; give a file named END-EPOCH.checkpoint, such as "
-                f"{1024:020}-{3:010}.checkpoint",
-                ExitCode.USAGE,
+                f"{1024:020}-{3:010}.checkpoint"
             )
         ended = False
         with damage_reported(file, "the rest is damaged"):

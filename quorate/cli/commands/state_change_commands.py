@@ -10,12 +10,11 @@ import typer
 from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonOption
 from quorate.cli.console import (
     DEFAULT_BOOTSTRAP,
-    ExitCode,
-    fail,
     parse_addresses,
     print_json,
     print_rows,
     user_errors,
+    wrong_usage,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def _since_ms(text: str) -> int | None:
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd])", text)
     if found is None:
-        raise fail(f"--since: {text!r} is no time such as 90s, 10m, 1h, 2d, nor 'all'", ExitCode.USAGE)
+        raise wrong_usage(f"--since: {text!r} is no time such as 90s, 10m, 1h, 2d, nor 'all'")
     return int(time.time() * 1000) - int(found[1]) * _UNITS[found[2]] * 1000
 
 
@@ -73,10 +72,10 @@ def state_changes(
     listen. A broker that can't be reached there gives no answer.
     """
     if partition is not None and topic is None:
-        raise fail("--partition needs --topic", ExitCode.USAGE)
+        raise wrong_usage("--partition needs --topic")
     since_ms = _since_ms(since)
     if bootstrap is not None and controllers is not None:
-        raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
+        raise wrong_usage("give --bootstrap-server or --bootstrap-controller, not both")
     from quorate.cli.state_changes import changes_request, join, narrow, read_requests
 
     if controllers is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import ConfigOption, JsonOption
-from quorate.cli.console import CommandError, ExitCode, fail, print_json, user_errors
+from quorate.cli.console import ExitCode, UsageError, fail, print_json, user_errors, wrong_usage
 from quorate.cli.node import load_config
 
 if TYPE_CHECKING:
@@ -74,9 +74,8 @@ def format_storage(
     --standalone, --initial-controllers and --no-initial-controllers.
     """
     if not cluster_id.strip() or any(character.isspace() for character in cluster_id):
-        raise fail(
-            "--cluster-id is empty or has blanks in it; draw one with `quorate storage random-uuid`",
-            ExitCode.USAGE,
+        raise wrong_usage(
+            "--cluster-id is empty or has blanks in it; draw one with `quorate storage random-uuid`"
         )
     server = load_config(config)
     folder = server.metadata_log_dir
@@ -130,27 +129,21 @@ def format_storage(
         typer.echo(f"{said}, directory id {directory_id}")
 
 
-class FirstVotersError(CommandError):
-    """The first voters are not clear, or this node can't be among them."""
-
-    code = ExitCode.USAGE
-
-
 def _first_voters(
     server: "ServerConfig", *, standalone: bool, initial_controllers: str | None, no_initial_controllers: bool
 ) -> "VoterSet | None":
-    """Return the first voters in the log, or None for none. Raises `FirstVotersError`."""
+    """Return the first voters in the log, or None for none. Raises `UsageError`."""
     choices = "--standalone, --initial-controllers and --no-initial-controllers"
     chosen = standalone + (initial_controllers is not None) + no_initial_controllers
     if chosen > 1:
-        raise FirstVotersError(f"give only one of {choices}")
+        raise UsageError(f"give only one of {choices}")
     if chosen and server.voters:
-        raise FirstVotersError(
+        raise UsageError(
             f"controller.quorum.voters names the voters, so {choices} have no effect; for voters that can "
             "change, remove it and set controller.quorum.bootstrap.servers"
         )
     if not chosen and server.is_controller and not server.voters:
-        raise FirstVotersError(
+        raise UsageError(
             "the configuration has no controller.quorum.voters, so name the first voters: --standalone for "
             "the first node of a new cluster, --initial-controllers for each of several, "
             "--no-initial-controllers for a node that is to be added to a cluster"
@@ -159,7 +152,7 @@ def _first_voters(
         return None
     endpoint = server.quorum(cluster_id="any").own_endpoint
     if not server.is_controller or endpoint is None:
-        raise FirstVotersError(
+        raise UsageError(
             f"node {server.node_id} is no controller, so it can't vote; use --no-initial-controllers"
         )
     from quorate.cli.commands.voter_texts import parse_voters_with_directories
@@ -169,7 +162,7 @@ def _first_voters(
         return VoterSet((Voter(ReplicaKey(server.node_id), endpoint),))
     voters = parse_voters_with_directories(initial_controllers)
     if server.node_id not in voters:
-        raise FirstVotersError(
+        raise UsageError(
             f"--initial-controllers does not name node {server.node_id}; name it, or use "
             "--no-initial-controllers and add it later"
         )

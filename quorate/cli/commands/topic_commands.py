@@ -11,7 +11,7 @@ from quorate.cli.commands.options import (
     JsonOption,
     TimeoutOption,
 )
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, ask_quorum, fail, print_json, print_rows
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ask, ask_quorum, print_json, print_rows, wrong_usage
 
 if TYPE_CHECKING:
     from quorate.broker.admin.topics import TopicDescription
@@ -32,16 +32,15 @@ def _parse_assignment(text: str | None) -> list[list[int]]:
     try:
         return [[int(broker) for broker in part.split(":")] for part in text.split(",")]
     except ValueError:
-        raise fail(
-            f"--replica-assignment: {text!r} is not of the form 1:2:3,2:3:1 (replicas of each partition)",
-            ExitCode.USAGE,
+        raise wrong_usage(
+            f"--replica-assignment: {text!r} is not of the form 1:2:3,2:3:1 (replicas of each partition)"
         ) from None
 
 
 def _parse_config(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise fail(f"--config: {text!r} is not key=value", ExitCode.USAGE)
+        raise wrong_usage(f"--config: {text!r} is not key=value")
     return name, value
 
 
@@ -75,10 +74,9 @@ def create(
     """Create a topic and return when it exists."""
     assignment = _parse_assignment(replica_assignment)
     if assignment and (partitions != -1 or replication_factor != -1):
-        raise fail(
+        raise wrong_usage(
             "--replica-assignment says how many partitions and replicas there are; leave out --partitions "
-            "and --replication-factor",
-            ExitCode.USAGE,
+            "and --replication-factor"
         )
     configs = [_parse_config(item) for item in config or ()]
     from quorate.broker.admin.topics import create_topic

@@ -1,22 +1,16 @@
-"""Voters as people write them: id@host:port:directory-id, as Kafka's --initial-controllers."""
+"""Voters in text: id@host:port:directory-id, as in Kafka's --initial-controllers."""
 
 from typing import TYPE_CHECKING
 
-from quorate.cli.console import CommandError, ExitCode
+from quorate.cli.console import UsageError
 
 if TYPE_CHECKING:
     from quorate.broker.node_config import ServerConfig
     from quorate.types import Voter, VoterSet
 
 
-class VoterTextError(CommandError):
-    """The text is no voter. The message says how to write one."""
-
-    code = ExitCode.USAGE
-
-
 def parse_voter(text: str) -> "Voter":
-    """Parse a voter. Raises `VoterTextError`."""
+    """Parse a voter. Raises `UsageError`."""
     from quorate.runtime import Address
     from quorate.types import Endpoint, NodeId, ReplicaKey, Voter
 
@@ -28,7 +22,7 @@ def parse_voter(text: str) -> "Voter":
         address = Address.parse(address_text)
         directory = parse_directory(directory)
     except ValueError as error:
-        raise VoterTextError(f"{text!r}: {error}; write id@host:port:directory-id") from None
+        raise UsageError(f"{text!r}: {error}; write id@host:port:directory-id") from None
     return Voter(ReplicaKey(NodeId(int(node)), directory), Endpoint(address.host, address.port))
 
 
@@ -43,21 +37,21 @@ def parse_directory(text: str) -> str:
 
 
 def parse_voters_with_directories(text: str) -> "VoterSet":
-    """Parse voters separated by commas. Raises `VoterTextError`."""
+    """Parse voters separated by commas. Raises `UsageError`."""
     from quorate.types import VoterSet
 
     voters = [parse_voter(part) for part in text.split(",") if part.strip()]
     if not voters:
-        raise VoterTextError("no controller is named; write id@host:port:directory-id, separated by commas")
+        raise UsageError("no controller is named; write id@host:port:directory-id, separated by commas")
     try:
         return VoterSet(tuple(sorted(voters, key=lambda voter: voter.key.id)))
     except ValueError as error:
-        raise VoterTextError(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def voter_of_folder(config: "ServerConfig") -> "Voter":
     """Return the node of this configuration on this machine, with the directory id of its folder. Raises
-    `VoterTextError` for a node that is no controller, and `QuorumStateError`."""
+    `UsageError` for a node that is no controller, and `QuorumStateError`."""
     from quorate.quorum_state import load_meta_properties
     from quorate.runtime import uuid_text
     from quorate.runtime.real import SyncStrategy, real_runtime
@@ -65,7 +59,7 @@ def voter_of_folder(config: "ServerConfig") -> "Voter":
 
     endpoint = config.quorum(cluster_id="any").own_endpoint
     if not config.is_controller or endpoint is None:
-        raise VoterTextError(
+        raise UsageError(
             f"node {config.node_id} is no controller; add controller to its process.roles and start it again"
         )
     folder = config.metadata_log_dir

@@ -1,6 +1,14 @@
 """The terminal's side of every command: exit codes and messages, output, and the way to a cluster."""
 
-from quorate.cli.console.cli_errors import CommandError, CommandExit, ExitCode, fail, user_errors
+from quorate.cli.console.cli_errors import (
+    CommandError,
+    CommandExit,
+    ExitCode,
+    UsageError,
+    fail,
+    user_errors,
+    wrong_usage,
+)
 from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask, ask_cluster, ask_quorum, parse_addresses
 from quorate.cli.console.output import print_json, print_rows, print_table
 
@@ -9,6 +17,7 @@ __all__ = [
     "CommandError",
     "CommandExit",
     "ExitCode",
+    "UsageError",
     "ask",
     "ask_cluster",
     "ask_quorum",
@@ -18,4 +27,5 @@ __all__ = [
     "print_rows",
     "print_table",
     "user_errors",
+    "wrong_usage",
 ]

@@ -25,7 +25,16 @@ class ExitCode(IntEnum):
 class CommandError(Exception):
     """A command failed. The message states the remedy."""
 
-    code = ExitCode.FAILED
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UsageError(CommandError):
+    """The arguments of a command are wrong. Nothing was done."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ExitCode.USAGE)
 
 
 class CommandExit(Exception):
@@ -41,6 +50,11 @@ def fail(message: str, code: ExitCode) -> CommandExit:
     red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
     print(f"{red}quorate: {message}{plain}", file=sys.stderr, flush=True)
     return CommandExit(code)
+
+
+def wrong_usage(message: str) -> CommandExit:
+    """Print to standard error, and return the exception to raise: the command line is wrong."""
+    return fail(message, ExitCode.USAGE)
 
 
 @contextmanager

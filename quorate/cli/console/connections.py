@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from quorate.cli.console.cli_errors import ExitCode, fail, user_errors
+from quorate.cli.console.cli_errors import user_errors, wrong_usage
 
 if TYPE_CHECKING:
     from quorate.broker.admin import AdminClient, Controllers
@@ -23,9 +23,9 @@ def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> "list[A
     try:
         addresses = [Address.parse(part) for part in text.split(",") if part.strip()]
     except ValueError as error:
-        raise fail(f"{option}: {error}", ExitCode.USAGE) from None
+        raise wrong_usage(f"{option}: {error}") from None
     if not addresses:
-        raise fail(f"{option} names no address; write host:port", ExitCode.USAGE)
+        raise wrong_usage(f"{option} names no address; write host:port")
     return addresses
 
 
@@ -67,7 +67,7 @@ def ask_quorum(
     An error ends the command with a message and an exit code.
     """
     if brokers is not None and controllers is not None:
-        raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
+        raise wrong_usage("give --bootstrap-server or --bootstrap-controller, not both")
     with user_errors():
         import trio
 

@@ -14,17 +14,13 @@ _QUIET = {"log_level": 2}
 """Logs critical errors only: a killed broker refuses connections, as expected."""
 
 
-class DemoClientError(CommandError):
-    """The client gave up."""
-
-
 def create_topic(bootstrap: str, topic: str, *, replicas: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     created = admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=replicas)])
     try:
         created[topic].result(timeout=_SECONDS)
     except KafkaException as error:
-        raise DemoClientError(f"topic {topic} could not be created: {error}") from error
+        raise CommandError(f"topic {topic} could not be created: {error}") from error
 
 
 def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> list[int]:
@@ -52,7 +48,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> list[int]:
         producer.poll(0)
     left = producer.flush(_SECONDS)
     if left or errors:
-        raise DemoClientError(f"{left} records were not acknowledged; {errors[:1]}")
+        raise CommandError(f"{left} records were not acknowledged; {errors[:1]}")
     return offsets
 
 
@@ -68,14 +64,14 @@ def consume_all(bootstrap: str, topic: str, *, group: str, count: int) -> list[b
         while len(received) < count:
             messages = consumer.consume(count - len(received), timeout=_SECONDS)
             if not messages:
-                raise DemoClientError(f"only {len(received)} of {count} records came within {_SECONDS} s")
+                raise CommandError(f"only {len(received)} of {count} records came within {_SECONDS} s")
             for message in messages:
                 if message.error():
-                    raise DemoClientError(str(message.error()))
+                    raise CommandError(str(message.error()))
                 received.append(message.value() or b"")
         consumer.commit(asynchronous=False)
         return received
     except KafkaException as error:
-        raise DemoClientError(f"group {group} could not read: {error}") from error
+        raise CommandError(f"group {group} could not read: {error}") from error
     finally:
         consumer.close()

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.console import ExitCode, fail, user_errors
+from quorate.cli.console import user_errors, wrong_usage
 
 
 def demo(
@@ -25,11 +25,11 @@ def demo(
     except ImportError as error:
         if error.name != "confluent_kafka":
             raise
-        raise fail("the demo needs a Kafka client: pip install 'quorate[demo]'", ExitCode.USAGE) from None
+        raise wrong_usage("the demo needs a Kafka client: pip install 'quorate[demo]'") from None
     with user_errors():
         data = file.read_bytes()
     if not data:
-        raise fail(f"{file} is empty; choose a file with something in it", ExitCode.USAGE)
+        raise wrong_usage(f"{file} is empty; choose a file with something in it")
     # The nodes end with the demo: an exception passes the `finally` of `run_demo`, a signal alone does not.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit)

@@ -36,10 +36,6 @@ _TIMEOUT_MS: Final = 10_000
 class HistoryError(CommandError):
     """There is no such metadata here, or it can't be read. The message names the remedy."""
 
-    def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
-        super().__init__(message)
-        self.code = code
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class StoredSnapshot:

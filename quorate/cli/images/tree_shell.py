@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Final
 
-from quorate.cli.console import CommandError, ExitCode
+from quorate.cli.console import CommandError, UsageError
 from quorate.cli.images.image_tree import Json, Leaf, TreeDirectory, TreeNode, children
 
 _MAGIC: Final = frozenset("*?[")
@@ -113,12 +113,6 @@ def _is_pattern(part: str) -> bool:
 # Commands
 
 
-class ShellUsageError(CommandError):
-    """The command does not exist or takes other arguments. The message says which."""
-
-    code = ExitCode.USAGE
-
-
 class TreeShell:
     """Runs commands on the tree that `root` returns, which may be another each time."""
 
@@ -138,12 +132,12 @@ class TreeShell:
         try:
             words = shlex.split(line)
         except ValueError as error:
-            raise ShellUsageError(f"{line.strip()}: {error}; close the quotation mark") from None
+            raise UsageError(f"{line.strip()}: {error}; close the quotation mark") from None
         yield from self.run(words)
 
     def run(self, words: Sequence[str]) -> Iterator[str]:
         """Run a command and return the lines that it prints, made while they are asked for. Raises
-        `ShellUsageError`, `NoSuchPathError`."""
+        `UsageError`, `NoSuchPathError`."""
         if not words:
             return
         name, *arguments = words
@@ -162,9 +156,9 @@ class TreeShell:
             case "ls" | "tree" | "find", _:
                 yield from self._each(arguments or ["."], getattr(self, f"_{name}"))
             case _ if name in COMMANDS:
-                raise ShellUsageError(f"{name} takes other arguments: {COMMANDS[name]}")
+                raise UsageError(f"{name} takes other arguments: {COMMANDS[name]}")
             case _:
-                raise ShellUsageError(f"{name} is no command; there are {', '.join(COMMANDS)}")
+                raise UsageError(f"{name} is no command; there are {', '.join(COMMANDS)}")
 
     def complete(self, line: str) -> list[str]:
         """What the last word of an unfinished line may become."""
@@ -203,10 +197,10 @@ class TreeShell:
         parts = absolute(arguments[0], at=self._at) if arguments else ()
         matches = list(expand(self._root(), parts))
         if len(matches) > 1:
-            raise ShellUsageError(f"cd: {len(matches)} paths fit {shown(parts)}; name one")
+            raise UsageError(f"cd: {len(matches)} paths fit {shown(parts)}; name one")
         (found, node) = matches[0]
         if isinstance(node, Leaf):
-            raise ShellUsageError(f"cd: {shown(found)} is a file; `cat` prints it")
+            raise UsageError(f"cd: {shown(found)} is a file; `cat` prints it")
         self._at = found
 
     def _explain(self, arguments: Sequence[str]) -> Iterator[str]:
@@ -216,12 +210,12 @@ class TreeShell:
             return
         name = _ALIASES.get(arguments[0], arguments[0])
         if name not in COMMANDS:
-            raise ShellUsageError(f"{name} is no command; there are {', '.join(COMMANDS)}")
+            raise UsageError(f"{name} is no command; there are {', '.join(COMMANDS)}")
         yield COMMANDS[name]
 
     def _cat(self, parts: tuple[str, ...], node: TreeNode) -> Iterator[str]:
         if isinstance(node, TreeDirectory):
-            raise ShellUsageError(f"cat: {shown(parts)} is a directory; `ls` lists it, `tree` prints it all")
+            raise UsageError(f"cat: {shown(parts)} is a directory; `ls` lists it, `tree` prints it all")
         yield value_text(node.read())
 
     def _ls(self, parts: tuple[str, ...], node: TreeNode) -> Iterator[str]:

@@ -20,7 +20,7 @@ from quorate.broker.admin.brokers import live_brokers
 from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
 from quorate.broker.admin.topics import describe_topics, topic_as_dict
 from quorate.broker.node_config import ServerConfig, ServerConfigError
-from quorate.cli.console import CommandError, ExitCode, ask_cluster
+from quorate.cli.console import CommandError, ExitCode, UsageError, ask_cluster
 from quorate.cli.node.free_ports import free_ports
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.storage import LOCK_FILE, format_folder
@@ -36,10 +36,6 @@ CLUSTER_FILE = "cluster.json"
 
 class LocalClusterError(CommandError):
     """The cluster can't be started or did not come up. The message names the remedy."""
-
-    def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,10 +427,8 @@ _OPTIONS: Final = MappingProxyType(
 _LISTENERS: Final = ("advertised.listeners", "inter.broker.listener.name", "listener.security.protocol.map")
 
 
-class NodeSettingError(CommandError):
+class NodeSettingError(UsageError):
     """A setting can't be handed to every node; the message names the key and the remedy."""
-
-    code = ExitCode.USAGE
 
 
 def parse_settings(given: Sequence[str]) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quorate.cli.console import CommandError, ExitCode, fail, user_errors
+from quorate.cli.console import CommandError, user_errors, wrong_usage
 
 if TYPE_CHECKING:
     from quorate.broker import BrokerServer
@@ -26,13 +26,13 @@ def load_config(path: Path) -> "ServerConfig":
         try:
             text = path.read_text()
         except UnicodeDecodeError as error:
-            raise fail(
-                f"{path}, byte {error.start}: it is not text; is this a properties file?", ExitCode.USAGE
+            raise wrong_usage(
+                f"{path}, byte {error.start}: it is not text; is this a properties file?"
             ) from None
         try:
             return ServerConfig.parse(text)
         except ServerConfigError as error:
-            raise fail(f"{path}: {error}", ExitCode.USAGE) from None
+            raise wrong_usage(f"{path}: {error}") from None
 
 
 class LogLevel(Enum):

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from quorate.broker.admin import TopicPartition
 from quorate.broker.admin.log_dirs import PlacedReplica
-from quorate.cli.console import ExitCode, fail
+from quorate.cli.console import wrong_usage
 
 Assignments = Mapping[TopicPartition, tuple[int, ...]]
 """The replicas of partitions, the preferred leader first."""
@@ -37,24 +37,23 @@ def load_assignments(path: Path) -> Assignments:
         where = f"{path}: partitions[{number}]"
         topic, partition, replicas = (entry.get(name) for name in ("topic", "partition", "replicas"))
         if not isinstance(topic, str) or not _is_number(partition):
-            raise fail(f"{where} needs a topic (text) and a partition (number)", ExitCode.USAGE)
+            raise wrong_usage(f"{where} needs a topic (text) and a partition (number)")
         if not isinstance(replicas, list) or not replicas or not all(map(_is_number, replicas)):
-            raise fail(f"{where}: replicas must be a list of broker ids, such as [1, 2, 3]", ExitCode.USAGE)
+            raise wrong_usage(f"{where}: replicas must be a list of broker ids, such as [1, 2, 3]")
         if len(set(replicas)) != len(replicas):
-            raise fail(f"{where}: replicas {replicas} names a broker twice", ExitCode.USAGE)
+            raise wrong_usage(f"{where}: replicas {replicas} names a broker twice")
         directories = entry.get("log_dirs")
         if directories and not _are_directories(directories, len(replicas)):
-            raise fail(
+            raise wrong_usage(
                 f"{where}: log_dirs must have a directory for each of the replicas: an absolute path, or "
-                '"any"',
-                ExitCode.USAGE,
+                '"any"'
             )
         key = TopicPartition(topic, cast(int, partition))
         if key in found:
-            raise fail(f"{where}: partition {partition} of topic {topic} is there twice", ExitCode.USAGE)
+            raise wrong_usage(f"{where}: partition {partition} of topic {topic} is there twice")
         found[key] = tuple(replicas)
     if not found:
-        raise fail(f"{path} has no partitions", ExitCode.USAGE)
+        raise wrong_usage(f"{path} has no partitions")
     return found
 
 
@@ -64,10 +63,10 @@ def load_topics(path: Path) -> list[str]:
     for number, entry in enumerate(_list(path, "topics")):
         topic = entry.get("topic")
         if not isinstance(topic, str):
-            raise fail(f"{path}: topics[{number}] needs a topic (text)", ExitCode.USAGE)
+            raise wrong_usage(f"{path}: topics[{number}] needs a topic (text)")
         topics.append(topic)
     if not topics:
-        raise fail(f"{path} has no topics", ExitCode.USAGE)
+        raise wrong_usage(f"{path} has no topics")
     return topics
 
 
@@ -93,14 +92,14 @@ def _list(path: Path, name: str) -> list[dict[str, object]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise fail(f"{path} can't be read: {error}", ExitCode.USAGE) from None
+        raise wrong_usage(f"{path} can't be read: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise fail(f"{path} is not JSON: {error}", ExitCode.USAGE) from None
+        raise wrong_usage(f"{path} is not JSON: {error}") from None
     entries = content.get(name) if isinstance(content, dict) else None
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-        raise fail(f'{path} must be an object with a list "{name}", as `generate` prints it', ExitCode.USAGE)
+        raise wrong_usage(f'{path} must be an object with a list "{name}", as `generate` prints it')
     if content.get("version", 1) != 1:
-        raise fail(f"{path}: version {content['version']!r} is not 1", ExitCode.USAGE)
+        raise wrong_usage(f"{path}: version {content['version']!r} is not 1")
     return entries
 
 

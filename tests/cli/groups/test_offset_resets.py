@@ -15,6 +15,7 @@ from quorate.cli.commands.offset_resets import (
     parse_time_ms,
     parse_topics,
 )
+from quorate.cli.console import UsageError
 
 T0 = ("t", 0)
 
@@ -62,7 +63,7 @@ def test_topics_are_named_whole_or_by_partition() -> None:
 
 @pytest.mark.parametrize("text", ["", ":1", "t:", "t:x", "t:-1", "t:1:2"])
 def test_a_topic_that_is_not_named_right_is_refused(text: str) -> None:
-    with pytest.raises(ResetError, match="--topic"):
+    with pytest.raises(UsageError, match="--topic"):
         parse_topics([text])
 
 
@@ -71,7 +72,7 @@ def test_a_time_is_in_utc_unless_it_names_a_zone() -> None:
     assert parse_time_ms("1970-01-01T02:00:00+02:00") == 0
     assert parse_time_ms("1970-01-02T00:00:00Z") == 86_400_000
     for text in ("", "yesterday", "2026-13-01T00:00:00"):
-        with pytest.raises(ResetError, match="--to-datetime"):
+        with pytest.raises(UsageError, match="--to-datetime"):
             parse_time_ms(text)
 
 
@@ -79,7 +80,7 @@ def test_a_duration_is_of_days_hours_minutes_and_seconds() -> None:
     assert parse_duration_ms("P1DT2H3M4.5S") == ((26 * 60 + 3) * 60 + 4.5) * 1000
     assert parse_duration_ms("PT0S") == 0
     for text in ("", "P", "PT", "P1DT", "1D", "P-1D", "P1M", "P99999999999D"):
-        with pytest.raises(ResetError, match="--by-duration"):
+        with pytest.raises(UsageError, match="--by-duration"):
             parse_duration_ms(text)
 
 
@@ -91,7 +92,7 @@ def test_a_file_of_offsets_is_read_by_line() -> None:
         ("t,0,-5", "line 1"),
         ("\n", "no off"),
     ):
-        with pytest.raises(ResetError, match=problem):
+        with pytest.raises(UsageError, match=problem):
             parse_offsets_file(text)
 
 
