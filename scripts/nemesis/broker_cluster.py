@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from quorate.broker.admin.brokers import live_brokers
 from quorate.broker.admin.quorum import describe_quorum
 from quorate.broker.admin.topics import create_topic, describe_topics, topic_as_dict
 from quorate.broker.wire.wire_errors import KafkaError
+from quorate.cli.commands.batches import batches_of
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.log.batches.batch import read_batches, read_header
+from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import records_of
 from quorate.runtime.network import NetworkError
 from quorate.runtime.real import RealNetwork
@@ -181,21 +182,20 @@ class BrokerCluster(Machines):
         """Flip one byte of a closed segment, in a batch's records, at that share of its batches. Position and
         the batch's base offset."""
         data = segment.read_bytes()
-        batches = list(batches_of(data))
-        start, size = batches[int(at * len(batches))]
-        position = start + HEADER_BYTES + (size - HEADER_BYTES) // 2
+        batches = list(batches_of(memoryview(data)))
+        header = batches[int(at * len(batches))].header
+        position = header.position + HEADER_BYTES + (header.size - HEADER_BYTES) // 2
         with segment.open("r+b") as file:
             file.seek(position)
             file.write(bytes([data[position] ^ 0x10]))
-        return position, int(read_header(data, start).base_offset)
+        return position, int(header.base_offset)
 
     def bytes_of(self, node: int, partition: int) -> bytes:
         """All batches that the replica holds."""
         whole = b""
         for segment in self.segments(node, partition):
             data = segment.read_bytes()
-            ends = [start + size for start, size in batches_of(data)]
-            whole += data[: ends[-1] if ends else 0]
+            whole += data[: sum(batch.header.size for batch in batches_of(memoryview(data)))]
         return whole
 
     def log_of(self, data: bytes) -> list[Sent]:
@@ -222,13 +222,3 @@ class BrokerCluster(Machines):
                 wrong.append(f"partition {partition}: replicas differ at last, with {sizes} bytes")
             logs[partition] = self.log_of(max(copies.values(), key=len))
         return logs, wrong
-
-
-def batches_of(data: bytes) -> Sequence[tuple[int, int]]:
-    """(position, size) of each; zeros at the end are room made ahead."""
-    found, position = [], 0
-    while position + HEADER_BYTES <= len(data) and any(data[position : position + HEADER_BYTES]):
-        size = read_header(data, position).size
-        found.append((position, size))
-        position += size
-    return found

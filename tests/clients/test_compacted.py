@@ -26,9 +26,10 @@ from confluent_kafka.admin import (
 
 from quorate.broker.admin.admin_client import AdminClient as OurAdminClient
 from quorate.broker.wire.api import ApiKey
+from quorate.cli.commands.batches import batches_of
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
-from quorate.log.batches.batch import HEADER_BYTES, BatchHeader, read_header
+from quorate.log.batches.batch import BatchHeader
 
 pytestmark = pytest.mark.clients
 
@@ -43,12 +44,7 @@ Read = Callable[[str, int], list[bytes]]
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
-    found: list[BatchHeader] = []
-    position = 0
-    while position + HEADER_BYTES <= len(data):
-        found.append(read_header(data, position, dense=False))
-        position += found[-1].size
-    return found
+    return [batch.header for batch in batches_of(memoryview(data))]
 
 
 def headers(cluster: LocalCluster) -> list[BatchHeader]:

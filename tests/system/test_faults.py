@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from quorate.broker.admin.topics import create_topic
+from quorate.cli.commands.batches import batches_of
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
-from quorate.log.batches.batch import read_header
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
@@ -48,13 +48,8 @@ def last_segment(cluster: LocalCluster, node: int, log: str) -> Path:
 
 
 def batches(data: bytes) -> list[tuple[int, int]]:
-    """(position, size) of each; zeros at the end are room made ahead."""
-    found, position = [], 0
-    while position + 17 < len(data) and any(data[position : position + 61]):
-        size = read_header(data, position).size
-        found.append((position, size))
-        position += size
-    return found
+    """(position, size) of each."""
+    return [(each.header.position, each.header.size) for each in batches_of(memoryview(data))]
 
 
 def make_topics(cluster: LocalCluster, prefix: str, count: int) -> None:

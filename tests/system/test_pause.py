@@ -26,10 +26,10 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.wire_errors import KafkaError
+from quorate.cli.commands.batches import batches_of
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.free_ports import free_ports
 from quorate.cli.node.local_cluster import LocalCluster
-from quorate.log.batches.batch import HEADER_BYTES, Batch, read_header
 from quorate.log.batches.records import build_batch, records_of
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.raft.quorum_errors import QuorumError
@@ -342,12 +342,6 @@ def find_leader(ports: dict[int, int], without: set[int]) -> tuple[int, float]:
 def read_log(folder: Path) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     for segment in sorted((folder / "__cluster_metadata-0").glob("*.log")):
-        data = memoryview(segment.read_bytes())
-        position = 0
-        # Zeros are room made ahead.
-        while any(data[position : position + HEADER_BYTES]):
-            header = read_header(data, position)
-            batch = Batch(header, data[position : position + header.size])
+        for batch in batches_of(memoryview(segment.read_bytes())):
             found |= {record.offset: record.value or b"" for record in records_of(batch)}
-            position += header.size
     return found
