@@ -117,12 +117,11 @@ class Fuzz:
             self.kinds.update(dict.fromkeys(mutator.kinds))
             while frames > 0 and cluster.quorums and not self.problems:
                 node = draw.choice(sorted(cluster.quorums))
+                source = liar_of(cluster, node, random.Random(draw.random())) if is_well_formed else mutator
+                frames -= await self._connection(cluster, node, source, min(frames, 100))
                 if is_well_formed:
-                    liar = liar_of(cluster, node, random.Random(draw.random()))
-                    frames -= await self._connection(cluster, node, liar, min(frames, 100))
                     await self._check_well_formed(cluster, expect_leader=running > voters // 2)
                 else:
-                    frames -= await self._connection(cluster, node, mutator, min(frames, 100))
                     self._judge(cluster)
             await trio.sleep(5)
             self._judge(cluster)
@@ -198,7 +197,7 @@ class Fuzz:
 
 
 def liar_of(cluster: Cluster, node: int, draw: random.Random) -> Liar:
-    """Who knows all that can be asked for."""
+    """Return a liar that knows all that can be asked for."""
     quorums = list(cluster.quorums.values())
     return Liar(
         draw,

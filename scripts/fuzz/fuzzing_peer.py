@@ -1,4 +1,4 @@
-"""Who sends mutated frames, and who hears what nodes say of them."""
+"""A peer that sends mutated frames, and the errors that nodes log of them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What may become of a frame on its way from somebody who means no good, or nothing at all."""
+"""Mutations of a frame on its way from a hostile or a broken peer."""
 
 import random
 from collections.abc import Callable

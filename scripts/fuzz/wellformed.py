@@ -1,4 +1,4 @@
-"""Valid frames of every request with hostile values, from somebody who is no node and knows the cluster's id.
+"""Valid frames of every request with hostile values, from a peer that is no node and knows the cluster's id.
 
 Left out, because a message under a voter's id is believed until there is authentication
 (docs/explanation/guarantees.md, "Who may talk to the quorum"): core messages whose source is, or was, a
@@ -8,7 +8,7 @@ take them, and their state machine any bytes.
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypedDict
 
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
 from quorate.raft.core.messages import (
@@ -28,6 +28,13 @@ from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotI
 OUTSIDE_IDS: Final = (0, 4, 77, 99, 1000, 2**31 - 1)
 
 
+class Head(TypedDict):
+    source: NodeId
+    destination: NodeId
+    correlation: int
+    cluster_id: str
+
+
 class Liar:
     """Draws frames. It may know all that can be asked for: the voters with their directories, the epoch and
     the offsets."""
@@ -43,7 +50,7 @@ class Liar:
         end_offset: Callable[[], int],
         port: int,
     ) -> None:
-        """`node` is who it talks to. It claims that outside ids listen on `port` of the host `outside`."""
+        """`node` is its other end. It claims that outside ids listen on `port` of the host `outside`."""
         self._draw = draw
         self._cluster_id = cluster_id
         self._node = node
@@ -59,25 +66,12 @@ class Liar:
         self.sources = tuple(
             NodeId(node) for node in OUTSIDE_IDS if all(voter.key.id != node for voter in voters)
         )
-        """No voter's id, now or earlier: what says it is from one is believed."""
+        """Ids of no voter, now or earlier: a message that claims one of a voter is believed."""
         self._makers: tuple[Callable[[], list[Buffer]], ...] = (
-            self.vote,
-            self.vote,
-            self.begin,
-            self.begin,
-            self.end,
-            self.fetch,
-            self.fetch,
-            self.fetch_snapshot,
-            self.append,
-            self.application,
-            self.read_index,
-            self.change_voters,
-            self.change_voters,
-            self.transfer,
-            self.take_snapshot,
-            self.describe,
-        )
+            self.vote, self.vote, self.begin, self.begin, self.end, self.fetch, self.fetch,
+            self.fetch_snapshot, self.append, self.application, self.read_index, self.change_voters,
+            self.change_voters, self.transfer, self.take_snapshot, self.describe,
+        )  # fmt: skip
 
     def next(self) -> tuple[str, bytes]:
         make = self._draw.choice(self._makers)
@@ -105,7 +99,7 @@ class Liar:
         return ReplicaKey(NodeId(node), self.directory())
 
     def anybody(self) -> ReplicaKey:
-        """Voters too: who is spoken of, not who speaks."""
+        """A node that a message names. Voters too: only a source is no voter."""
         if self._draw.random() < 0.5:
             return self._draw.choice(self._voters).key
         return self.key(self.source())
@@ -124,6 +118,15 @@ class Liar:
             self._node if self._draw.random() < 0.95 else NodeId(self._draw.choice((-2, -3, 0, 1, 2, 3, 99)))
         )
 
+    def head(self, source: NodeId) -> Head:
+        """The fields that all core messages have."""
+        return {
+            "source": source,
+            "destination": self.destination(),
+            "correlation": self.correlation(),
+            "cluster_id": self._cluster_id,
+        }
+
     # --- requests ---
 
     def vote(self) -> list[Buffer]:
@@ -131,10 +134,7 @@ class Liar:
         last = self._draw.choice((max(0, epoch - 1), epoch, 0))
         return encode(
             VoteRequest(
-                source=source,
-                destination=self.destination(),
-                correlation=self.correlation(),
-                cluster_id=self._cluster_id,
+                **self.head(source),
                 voter=self._draw.choice((ReplicaKey(self._node), self.anybody())),
                 candidate=self.key(source),
                 epoch=epoch,
@@ -148,10 +148,7 @@ class Liar:
     def begin(self) -> list[Buffer]:
         return encode(
             BeginQuorumEpochRequest(
-                source=self.source(),
-                destination=self.destination(),
-                correlation=self.correlation(),
-                cluster_id=self._cluster_id,
+                **self.head(self.source()),
                 voter=self._draw.choice((ReplicaKey(self._node), self.anybody())),
                 epoch=self.epoch(),
                 endpoint=self._draw.choice((None, self.endpoint(), self.endpoint())),
@@ -161,10 +158,7 @@ class Liar:
     def end(self) -> list[Buffer]:
         return encode(
             EndQuorumEpochRequest(
-                source=self.source(),
-                destination=self.destination(),
-                correlation=self.correlation(),
-                cluster_id=self._cluster_id,
+                **self.head(self.source()),
                 epoch=self.epoch(),
                 preferred_successors=tuple(self.anybody().id for _ in range(self._draw.randrange(4))),
             )
@@ -174,10 +168,7 @@ class Liar:
         source = self.source() if self._draw.random() < 0.5 else NodeId(self._draw.randrange(100, 5000))
         return encode(
             FetchRequest(
-                source=source,
-                destination=self.destination(),
-                correlation=self.correlation(),
-                cluster_id=self._cluster_id,
+                **self.head(source),
                 replica=self.key(source),
                 epoch=self.epoch(),
                 offset=self.offset(),
@@ -193,10 +184,7 @@ class Liar:
         source = self.source()
         return encode(
             FetchSnapshotRequest(
-                source=source,
-                destination=self.destination(),
-                correlation=self.correlation(),
-                cluster_id=self._cluster_id,
+                **self.head(source),
                 replica=self.key(source),
                 epoch=self.epoch(),
                 snapshot=SnapshotId(self.offset(), self.epoch()),
