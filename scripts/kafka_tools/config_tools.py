@@ -1,5 +1,7 @@
 """kafka-configs."""
 
+from collections.abc import Mapping, Sequence
+
 from tools import Tools
 
 
@@ -63,51 +65,14 @@ def configs(tools: Tools) -> None:
             "its addresses": r"advertised\.listeners=PLAINTEXT://",
         },
     )
-    run(
-        "kafka-configs --alter, broker",
-        *("--alter", *broker, "--add-config", "log.retention.ms=500000000"),
-        shows={"it is done": r"Completed updating config for broker 1\."},
-    )
-    run(
-        "kafka-configs --describe, broker",
-        *("--describe", *broker),
-        soon=True,
-        shows={
-            "the value": r"log\.retention\.ms=500000000.*DYNAMIC_BROKER_CONFIG:log\.retention\.ms=500000000"
-        },
-    )
-    run(
-        "kafka-configs --alter --delete-config, broker",
-        *("--alter", *broker, "--delete-config", "log.retention.ms"),
-        shows={"it is done": r"Completed updating config for broker 1\."},
-    )
-    run(
-        "kafka-configs --alter, all brokers",
-        *("--alter", *brokers, "--add-config", "log.cleaner.threads=2"),
-        shows={"it is done": r"Completed updating default config for brokers in the cluster\."},
-    )
-    run(
-        "kafka-configs --describe, all brokers",
-        *("--describe", *brokers),
-        soon=True,
-        shows={"the value": r"log\.cleaner\.threads=2"},
-    )
-    run(
-        "kafka-configs --alter --delete-config, all brokers",
-        *("--alter", *brokers, "--delete-config", "log.cleaner.threads"),
-        shows={"it is done": r"Completed updating default config for brokers in the cluster\."},
-    )
-    run(
-        "kafka-configs --alter, group",
-        *("--alter", *group, "--add-config", "consumer.session.timeout.ms=50000"),
-        shows={"it is done": r"Completed updating config for group configured\."},
-    )
-    run(
-        "kafka-configs --describe, group",
-        *("--describe", *group),
-        soon=True,
-        shows={"the value": r"consumer\.session\.timeout\.ms=50000"},
-    )
+    retention, threads = "log.retention.ms=500000000", "log.cleaner.threads=2"
+    session = "consumer.session.timeout.ms=50000"
+    own = {"the value": f"{retention}.*DYNAMIC_BROKER_CONFIG:{retention}"}
+    change(tools, "broker", broker, retention, r"config for broker 1\.", own)
+    done = r"default config for brokers in the cluster\."
+    change(tools, "all brokers", brokers, threads, done, {"the value": threads})
+    done = r"config for group configured\."
+    change(tools, "group", group, session, done, {"the value": session}, stays=True)
     run(
         "kafka-configs --describe, broker loggers",
         *("--describe", "--entity-type", "broker-loggers", "--entity-name", "1"),
@@ -116,32 +81,33 @@ def configs(tools: Tools) -> None:
     quotas(tools)
 
 
+def change(
+    tools: Tools,
+    whose: str,
+    entity: Sequence[str],
+    setting: str,
+    done: str,
+    shows: Mapping[str, str],
+    *,
+    stays: bool = False,
+) -> None:
+    """Set a setting of an entity, describe it, and delete it unless it `stays`."""
+    changed = {"it is done": f"Completed updating {done}"}
+    add = ("--alter", *entity, "--add-config", setting)
+    tools.run(f"kafka-configs --alter, {whose}", *add, shows=changed)
+    tools.run(f"kafka-configs --describe, {whose}", "--describe", *entity, soon=True, shows=shows)
+    if not stays:
+        delete = ("--alter", *entity, "--delete-config", setting.partition("=")[0])
+        tools.run(f"kafka-configs --alter --delete-config, {whose}", *delete, shows=changed)
+
+
 def quotas(tools: Tools) -> None:
-    run = tools.run
-    alice = ("--entity-type", "users", "--entity-name", "alice")
-    everybody = ("--entity-type", "users", "--entity-default")
-    client = ("--entity-type", "clients", "--entity-name", "app")
-    address = ("--entity-type", "ips", "--entity-name", "127.0.0.9")
-    for whose, entity, quota in (
-        ("a user", alice, "producer_byte_rate=1000000"),
-        ("the default user", everybody, "consumer_byte_rate=2000000"),
-        ("a client id", client, "request_percentage=50"),
-        ("an address", address, "connection_creation_rate=100"),
+    for whose, kind, name, quota in (
+        ("a user", "users", ("--entity-name", "alice"), "producer_byte_rate=1000000"),
+        ("the default user", "users", ("--entity-default",), "consumer_byte_rate=2000000"),
+        ("a client id", "clients", ("--entity-name", "app"), "request_percentage=50"),
+        ("an address", "ips", ("--entity-name", "127.0.0.9"), "connection_creation_rate=100"),
     ):
-        run(
-            f"kafka-configs --alter, quota of {whose}",
-            *("--alter", *entity, "--add-config", quota),
-            shows={"it is done": r"Completed updating (default )?config for"},
-        )
-        key, _, value = quota.partition("=")
-        run(
-            f"kafka-configs --describe, quota of {whose}",
-            *("--describe", *entity),
-            soon=True,
-            shows={"the quota": rf"{key}={value}"},
-        )
-        run(
-            f"kafka-configs --alter --delete-config, quota of {whose}",
-            *("--alter", *entity, "--delete-config", key),
-            shows={"it is done": r"Completed updating (default )?config for"},
-        )
+        entity = ("--entity-type", kind, *name)
+        done = r"(default )?config for"
+        change(tools, f"quota of {whose}", entity, quota, done, {"the quota": quota})

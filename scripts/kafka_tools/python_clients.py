@@ -17,7 +17,7 @@ UNSERVED = (
     "does not support",
     "INVALID_REQUEST",
 )
-"""What clients say of a request that brokers do not have, or refuse as a kind that they do not have."""
+"""Texts of clients' errors for a request that brokers lack, or refuse as a kind that they lack."""
 SOON_SECONDS = 10.0
 
 
@@ -52,6 +52,18 @@ class Calls:
                 break
             time.sleep(0.05)
         self._keep(call, checked, Result.FAIL if detail else Result.PASS, detail, ms)
+
+    def ends(self, call: str, body: Callable[[], object]) -> None:
+        self.passes(call, "it ends without an error", body)
+
+    def shows(self, call: str, checked: str, part: object, body: Callable[[], object]) -> None:
+        """`body` only looks. The text of its result has to contain `part` within a while."""
+
+        def look() -> None:
+            found = str(body())
+            must(str(part) in found, found[:300])
+
+        self.soon(call, checked, look)
 
     def refused(self, call: str, reason: str, body: Callable[[], object]) -> None:
         detail, ms = self._run(body)
