@@ -5,8 +5,6 @@ was stopped: it is what fenced brokers, reassignments that wait and unregisterin
 """
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -95,11 +93,3 @@ def _wait_fenced(cluster: LocalCluster, *, seconds: float = 30.0) -> None:
     while ABSENT in cluster.live_brokers():
         assert time.monotonic() < deadline, f"broker {ABSENT} is not fenced"
         time.sleep(0.1)
-
-
-def run_quorate(*arguments: str) -> str:
-    """What a command of ours prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "quorate.cli.main", *arguments], capture_output=True, text=True, check=True
-    )
-    return done.stdout

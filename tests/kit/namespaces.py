@@ -1,12 +1,17 @@
 """Real nodes in network namespaces of their own, cut off from each other: both ways, and one way."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
 from quorate.broker.admin.topics import describe_topics, topic_as_dict
@@ -94,6 +99,34 @@ class Namespaces:
             )
             format_ = [*COMMAND, "storage", "format", "-t", "cut", "-c", str(self._config(node))]
             subprocess.run(format_, check=True, stdout=subprocess.DEVNULL)
+
+    @classmethod
+    @contextmanager
+    def built(
+        cls,
+        folder: Path,
+        prefix: str,
+        subnet: int,
+        *,
+        overrides: Mapping[str, str] | None = None,
+        brokers: tuple[int, ...] = (),
+    ) -> Iterator["Namespaces"]:
+        """Build and format nodes, and remove them afterwards. Their names have the prefix, their addresses
+        begin with 10.`subnet` or one of the next fifty. Skips the test where that is not allowed."""
+        if os.geteuid() != 0:
+            pytest.skip("network namespaces need root")
+        number = os.getpid()
+        network = f"10.{subnet + number % 50}.{number // 50 % 250}"
+        made = cls(folder, f"{prefix}{number % 100_000}", network, dict(overrides or {}), brokers)
+        try:
+            try:
+                made.build()
+            except RuntimeError as error:
+                pytest.skip(f"network namespaces can't be made here: {error}")
+            made.format()
+            yield made
+        finally:
+            made.remove()
 
     def start(self, *nodes: int) -> None:
         """Start those that do not run; all by default."""

@@ -1,23 +1,23 @@
-"""The operator of a whole broker and of the cluster's features, under whatever else happens: a spare broker
-gets replicas, is drained, killed, unregistered and started anew, and features go up and down."""
+"""The operator of a whole broker and of the cluster's features, under all faults.
+
+A spare broker gets replicas, is drained, killed, unregistered and started again. Features go up and down.
+"""
 
 import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.kafka_client import WireClient
-from tests.kit.namespaces import NODES, Namespaces
+from tests.kit.namespaces import NODES
+from tests.system.node_connections import PATIENCE_S, Cluster
 
 COMMAND: Final = (sys.executable, "-m", "quorate.cli.main")
-PATIENCE_S: Final = 3.0
-"""For one answer."""
 DRAIN_S: Final = 15.0
 """For a drain; it goes on by itself."""
 SEEN_S: Final = 20.0
@@ -27,21 +27,11 @@ SETTLED_S: Final = 60.0
 FEATURE: Final = "kraft.version"
 
 
-class Brokers(Protocol):
-    """Connections to the nodes."""
-
-    namespaces: Namespaces
-
-    async def client(self, node: int) -> WireClient: ...
-
-    def forget(self, node: int, client: WireClient) -> None: ...
-
-
 @dataclass
 class Fleet:
     """`spare` is a broker and no controller, and only this operator gives it replicas."""
 
-    brokers: Brokers
+    cluster: Cluster
     spare: int
     unknown: set[ErrorCode]
     """What these answer may have been done."""
@@ -101,7 +91,7 @@ class Fleet:
         return self.outcome(code)
 
     async def drain(self) -> str:
-        words = ["brokers", "drain", str(self.spare), "-b", self.brokers.namespaces.bootstrap]
+        words = ["brokers", "drain", str(self.spare), "-b", self.cluster.namespaces.bootstrap]
         with trio.move_on_after(DRAIN_S):
             done = await trio.run_process(
                 [*COMMAND, *words], check=False, capture_stdout=True, capture_stderr=True
@@ -115,7 +105,7 @@ class Fleet:
 
     async def replace(self) -> str:
         """Kill the broker, unregister it, and start it again."""
-        nodes = self.brokers.namespaces
+        nodes = self.cluster.namespaces
         await trio.to_thread.run_sync(nodes.kill, self.spare)
         try:
             answer = await self.ask(ApiKey.UNREGISTER_BROKER, broker_id=self.spare)
@@ -164,19 +154,14 @@ class Fleet:
         return "done" if code is ErrorCode.none else f"refused ({code.name})"
 
     async def ask(self, api: ApiKey, **values: Any) -> Any:
-        """Ask any broker. None: what it answers is not known."""
-        node = self.draw.choice(NODES)
-        client: WireClient | None = None
+        """Ask any broker. None: its answer is not known."""
         try:
             with trio.fail_after(PATIENCE_S):
-                client = await self.brokers.client(node)
-                return await client.call(api, timeout_s=PATIENCE_S, **values)
+                return await self.cluster.call(self.draw.choice(NODES), api, **values)
         except Exception:
-            if client is not None:
-                self.brokers.forget(node, client)
             return None
 
-    # What is so
+    # Comparisons
 
     async def see(self, what: str, condition: Callable[["View"], bool]) -> None:
         """Note that it is wrong if no broker comes to show it."""
@@ -193,14 +178,9 @@ class Fleet:
         self.wrong.append(f"{what} {SEEN_S:g} s later")
 
     async def view(self, node: int) -> "View":
-        client = await self.brokers.client(node)
-        try:
-            cluster: Any = await client.call(ApiKey.DESCRIBE_CLUSTER, include_fenced_brokers=True)
-            metadata: Any = await client.call(ApiKey.METADATA, topics=None)
-            versions: Any = await client.call(ApiKey.API_VERSIONS)
-        except BaseException:
-            self.brokers.forget(node, client)
-            raise
+        cluster = await self.cluster.call(node, ApiKey.DESCRIBE_CLUSTER, include_fenced_brokers=True)
+        metadata = await self.cluster.call(node, ApiKey.METADATA, topics=None)
+        versions = await self.cluster.call(node, ApiKey.API_VERSIONS)
         states = {each.broker_id: not each.is_fenced for each in cluster.brokers}
         levels = {each.name: each.max_version_level for each in versions.finalized_features}
         return View(

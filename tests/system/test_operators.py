@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,20 +21,20 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.admin.controllers import Controllers
 from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.raft import RequestRefusedError
 from quorate.runtime.network import Address
 from quorate.runtime.real import RealNetwork
 from tests.kit.full_disk import fill
 from tests.kit.namespaces import NODES, Namespaces
 from tests.system.fleet_operator import Fleet
+from tests.system.node_connections import PATIENCE_S, Cluster, NotAskedError
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 SECONDS = 30.0
 """Of faults. The cluster needs some more to begin and to end."""
-PATIENCE_S = 3.0
-"""Of an operator, for one answer."""
+COMPARED_S = 30.0
+"""For an answer when nothing else happens any more."""
 TIMEOUT = timedelta(seconds=2.5)
 OPERATORS = 3
 SPARE = 4
@@ -62,10 +63,6 @@ class Fault(enum.Enum):
     STOP = "stop"
     MUTE = "mute"
     FILL = "fill the disk"
-
-
-class NotAskedError(Exception):
-    """Nobody got the request."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ Verb = tuple[str, Callable[[], Any], State]
 class Operator:
     """Asks for one thing after the other, of any broker, and notes the answers."""
 
-    def __init__(self, cluster: "Cluster", number: int, draw: random.Random) -> None:
+    def __init__(self, cluster: Cluster, number: int, draw: random.Random) -> None:
         self.cluster = cluster
         self.number = number
         self.draw = draw
@@ -187,13 +184,7 @@ class Operator:
             yield "forget offset", lambda: self.forget_offset(name), replace(now, committed=-1)
 
     async def call(self, api: ApiKey, node: int | None = None, **values: Any) -> Any:
-        node = self.asked_of if node is None else node
-        client = await self.cluster.client(node)
-        try:
-            return await client.call(api, timeout_s=PATIENCE_S, **values)
-        except BaseException:
-            self.cluster.forget(node, client)
-            raise
+        return await self.cluster.call(self.asked_of if node is None else node, api, **values)
 
     async def create(self, name: str, count: int) -> ErrorCode:
         # Not on the spare broker, which is drained.
@@ -288,42 +279,6 @@ class Operator:
         return answer.topics[0].partitions[0].error_code
 
 
-class Cluster:
-    """The nodes, and connections to them."""
-
-    def __init__(self, namespaces: Namespaces, stack: trio.Nursery) -> None:
-        self.namespaces = namespaces
-        self._nursery = stack
-        self._clients: dict[int, WireClient] = {}
-
-    async def client(self, node: int) -> WireClient:
-        """A connection to the node. Raises `NotAskedError`."""
-        held = self._clients.get(node)
-        if held is None:
-            address = Address(self.namespaces.host(node), 9092)
-            try:
-                held = await self._nursery.start(self._hold, address)
-            except Exception as error:
-                raise NotAskedError from error
-            self._clients[node] = held
-        return held
-
-    async def _hold(self, address: Address, *, task_status: trio.TaskStatus[WireClient]) -> None:
-        begun = False
-        try:
-            async with open_client(RealNetwork(), address, timeout_s=2) as client:
-                begun = True
-                task_status.started(client)
-                await trio.sleep_forever()
-        except Exception:
-            if not begun:
-                raise
-
-    def forget(self, node: int, client: WireClient) -> None:
-        if self._clients.get(node) is client:
-            del self._clients[node]
-
-
 class Faults:
     """One after the other, each healed before the next."""
 
@@ -388,23 +343,11 @@ def namespaces(
     tmp_path: Path, need: Callable[..., str], small_disk: Callable[[Path, str], None]
 ) -> Iterator[Namespaces]:
     need("ip", "iproute2")
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    number = os.getpid()
-    name, network = f"o{number % 100_000}", f"10.{150 + number % 50}.{number // 50 % 250}"
     overrides = {"offsets.topic.num.partitions": "4"}
-    made = Namespaces(tmp_path, name, network, overrides, brokers=(SPARE,))
-    try:
-        try:
-            made.build()
-        except RuntimeError as error:
-            pytest.skip(f"network namespaces can't be made here: {error}")
-        made.format()
+    with Namespaces.built(tmp_path, "o", 150, overrides=overrides, brokers=(SPARE,)) as made:
         small_disk(made.data_folder(SMALL_DISK), "64m")
         made.start()
         yield made
-    finally:
-        made.remove()
 
 
 def test_every_answer_to_an_operator_is_true_after_all_faults(
@@ -458,13 +401,7 @@ async def ready(cluster: Cluster) -> None:
             await trio.to_thread.run_sync(cluster.namespaces.start, SMALL_DISK)
             try:
                 for node in cluster.namespaces.nodes:
-                    client = await cluster.client(node)
-                    try:
-                        problem = await unready(client, len(cluster.namespaces.nodes))
-                    except Exception:
-                        cluster.forget(node, client)
-                        raise
-                    if problem:
+                    if problem := await unready(cluster, node):
                         break
                 else:
                     return
@@ -474,12 +411,13 @@ async def ready(cluster: Cluster) -> None:
     raise AssertionError(f"not ready within 90 s: {problem!r}")
 
 
-async def unready(client: WireClient, brokers: int) -> object:
-    answer: Any = await client.call(ApiKey.METADATA, topics=None, timeout_s=5)
-    if len(answer.brokers) < brokers:
+async def unready(cluster: Cluster, node: int) -> object:
+    """Return what a node knows to be amiss."""
+    answer = await cluster.call(node, ApiKey.METADATA, topics=None, timeout_s=5)
+    if len(answer.brokers) < len(cluster.namespaces.nodes):
         return f"brokers {[each.node_id for each in answer.brokers]}"
-    moving: Any = await client.call(
-        ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=None, timeout=TIMEOUT, timeout_s=5
+    moving = await cluster.call(
+        node, ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=None, timeout=TIMEOUT, timeout_s=5
     )
     if moving.topics:
         return moving.topics
@@ -494,8 +432,7 @@ async def unready(client: WireClient, brokers: int) -> object:
 async def compare(cluster: Cluster, things: list[Thing]) -> None:
     wrong: list[str] = []
     for node in NODES:
-        client = await cluster.client(node)
-        found = await actual(client, cluster, things)
+        found = await actual(cluster, node, things)
         for thing in things:
             # A topic that is gone takes the offsets and settings along; the quota is the client's.
             possible = thing.possible
@@ -507,10 +444,12 @@ async def compare(cluster: Cluster, things: list[Thing]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-async def actual(client: WireClient, cluster: Cluster, things: list[Thing]) -> dict[str, State]:
-    metadata: Any = await client.call(ApiKey.METADATA, topics=None)
+async def actual(cluster: Cluster, node: int, things: list[Thing]) -> dict[str, State]:
+    """Return the state of each topic as a node has it."""
+    ask = partial(cluster.call, node, timeout_s=COMPARED_S)
+    metadata = await ask(ApiKey.METADATA, topics=None)
     topics = {topic.name: topic for topic in metadata.topics}
-    quotas: Any = await client.call(
+    quotas = await ask(
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
         components=[{"entity_type": "client-id", "match_type": 2, "match": None}],
         strict=True,
@@ -523,7 +462,7 @@ async def actual(client: WireClient, cluster: Cluster, things: list[Thing]) -> d
             states[thing.name] = State(quota=quota)
             continue
         resource = {"resource_type": 2, "resource_name": thing.name, "configuration_keys": ("retention.ms",)}
-        described: Any = await client.call(
+        described = await ask(
             ApiKey.DESCRIBE_CONFIGS, resources=[resource], include_synonyms=False, include_documentation=False
         )
         (config,) = described.results[0].configs
@@ -534,19 +473,20 @@ async def actual(client: WireClient, cluster: Cluster, things: list[Thing]) -> d
             retention=config.value if config.config_source == 1 else None,
             replicas=frozenset(first.replica_nodes),
             quota=quota,
-            committed=await committed(client, cluster, thing.name),
+            committed=await committed(cluster, node, thing.name),
         )
     return states
 
 
-async def committed(client: WireClient, cluster: Cluster, group: str) -> int:
-    found: Any = await client.call(ApiKey.FIND_COORDINATOR, coordinator_keys=(group,))
-    coordinator = await cluster.client(found.coordinators[0].node_id)
+async def committed(cluster: Cluster, node: int, group: str) -> int:
+    found = await cluster.call(node, ApiKey.FIND_COORDINATOR, coordinator_keys=(group,), timeout_s=COMPARED_S)
+    coordinator = int(found.coordinators[0].node_id)
     topics = [{"name": group, "partition_indexes": (0,)}]
     for _ in range(100):
-        answer: Any = await coordinator.call(
-            ApiKey.OFFSET_FETCH, at_most=7, group_id=group, topics=topics, require_stable=False
-        )
+        answer = await cluster.call(
+            coordinator, ApiKey.OFFSET_FETCH, at_most=7, group_id=group, topics=topics,
+            require_stable=False, timeout_s=COMPARED_S,
+        )  # fmt: skip
         if answer.error_code is not ErrorCode.coordinator_load_in_progress:
             break
         await trio.sleep(0.1)

@@ -1,6 +1,5 @@
 """Nodes in network namespaces of their own, cut off from each other: both ways, and one way."""
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ import pytest
 
 from quorate.broker.admin.topics import create_topic
 from quorate.cli.console.connections import ask_cluster
+from tests.kit.full_disk import wait_until
 from tests.kit.namespaces import NODES, Namespaces
 from tests.system.loads import Load
 
@@ -22,31 +22,20 @@ CUT_SECONDS = 8.0
 @pytest.fixture
 def namespaces(tmp_path: Path, need: Callable[..., str]) -> Iterator[Namespaces]:
     need("ip", "iproute2")
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    number = os.getpid()
-    made = Namespaces(tmp_path, f"q{number % 100_000}", f"10.{200 + number % 50}.{number // 50 % 250}")
-    try:
-        try:
-            made.build()
-        except RuntimeError as error:
-            pytest.skip(f"network namespaces can't be made here: {error}")
-        made.format()
+    with Namespaces.built(tmp_path, "q", 200) as made:
         made.start()
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                ask_cluster(
-                    made.bootstrap, lambda client: create_topic(client, "load", assignment=[[1, 2, 3]])
-                )
-                break
-            except Exception as error:
-                assert time.monotonic() < deadline, error
-                time.sleep(0.2)
+        wait_until(lambda: can_create_topic(made), "a topic can be created")
         made.in_sync("load")
         yield made
-    finally:
-        made.remove()
+
+
+def can_create_topic(namespaces: Namespaces) -> bool:
+    try:
+        ask_cluster(namespaces.bootstrap, lambda client: create_topic(client, "load", assignment=[[1, 2, 3]]))
+    except Exception as error:
+        print(f"not yet: {error}")
+        return False
+    return True
 
 
 @pytest.mark.parametrize("way", ["both ways", "one way"])
