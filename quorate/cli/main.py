@@ -26,7 +26,7 @@ def main() -> None:
     except CommandExit as ended:
         sys.exit(ended.code)
     except BrokenPipeError:
-        # Whoever read its line has gone. Nothing more can be said, at the end of the process either.
+        # The reader of the output has ended. Nothing more can be printed, at the end of the process either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 

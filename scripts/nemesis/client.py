@@ -72,7 +72,7 @@ class Clients:
         except (NotSentError, QuorumError):
             self.counts["reads that failed"] += 1
         else:
-            self._told("read", key, reply["values"], invoked_at, time.monotonic(), None)
+            self._write_down("read", key, reply["values"], invoked_at, time.monotonic(), None)
 
     async def _append(self, node: int, key: str, value: str, *, directly: bool) -> None:
         invoked_at = time.monotonic()
@@ -90,11 +90,11 @@ class Clients:
             self.counts["appends that failed"] += 1
             self._leader = error.leader
         except (OutcomeUnknownError, trio.TooSlowError):
-            self._told("append", key, value, invoked_at, None, None)
+            self._write_down("append", key, value, invoked_at, None, None)
         else:
-            self._told("append", key, value, invoked_at, time.monotonic(), offset)
+            self._write_down("append", key, value, invoked_at, time.monotonic(), offset)
 
-    def _told(
+    def _write_down(
         self,
         kind: str,
         key: str,

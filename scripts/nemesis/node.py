@@ -157,7 +157,7 @@ async def end_with_input(scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def told(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
@@ -167,5 +167,5 @@ if __name__ == "__main__":
     try:
         trio.run(main, Arguments(**json.loads(sys.argv[1])))
     except Exception as failure:
-        print(f"the node ended: {told(failure)}", file=sys.stderr, flush=True)
+        print(f"the node ended: {text_of(failure)}", file=sys.stderr, flush=True)
         sys.exit(STOPPED)

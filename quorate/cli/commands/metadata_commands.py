@@ -152,7 +152,7 @@ def diff(
 
 
 def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Replay":
-    """Nothing is read yet but a folder's own settings."""
+    """Open the one place that is given. Of a folder its own settings are read, of all others nothing yet."""
     given = [each for each in (brokers, data, snapshot) if each is not None]
     if len(given) > 1:
         raise wrong_usage(
@@ -179,7 +179,7 @@ def _tree_of(replay: "Replay") -> "TreeDirectory":
 
 
 def _local(replay: "Replay") -> "dict[str, Json]":
-    """What is known of the image itself."""
+    """Return the facts about the image itself."""
     from quorate import __version__
     from quorate.cli.images import shown_time
 
@@ -252,7 +252,7 @@ def _run_script(tree: "TreeShell") -> None:
 
 
 def _converse(tree: "TreeShell", replay: "Replay") -> None:
-    """Run commands from the terminal. One that fails says so, and the next is asked for."""
+    """Run commands from the terminal. A failure is printed, and the next command asked for."""
     typer.echo(f"{_header(replay)}. `help` lists the commands.", err=True)
     with _completion(tree):
         while not tree.ended:

@@ -34,7 +34,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetTarget:
-    """Where the offsets go: exactly one of these. Times in ms since the epoch."""
+    """The new place of the offsets: exactly one of these. Times are in ms since the epoch."""
 
     earliest: bool = False
     latest: bool = False

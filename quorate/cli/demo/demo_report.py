@@ -1,4 +1,4 @@
-"""The output of the demo: its steps, and tables of what the cluster says."""
+"""The output of the demo: its steps, and tables about the cluster."""
 
 import datetime
 import time

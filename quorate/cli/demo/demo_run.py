@@ -26,13 +26,13 @@ _SETTINGS: Final = {
     # With a replica of each group's offsets on every node, there would be nowhere to drain one of three to.
     "offsets.topic.replication.factor": "2",
     "offsets.topic.num.partitions": "6",
-    # Nobody else is going to join.
+    # No other member is going to join.
     "group.initial.rebalance.delay.ms": "0",
 }
 _RECORD_BYTES: Final = 256 * 1024
 """The bytes after which a line is cut into pieces: brokers take 1 MiB at once by default."""
 _REASONS: Final = ("broker", "replica caught up", "reassignment")
-"""In the reasons of the changes, at the least: why a dead broker is out is told in more than one way."""
+"""Parts of the reasons of the changes. A dead broker is a reason in more than one wording."""
 
 
 def run_demo(folder: Path, file_name: str, data: bytes, *, with_spark: bool) -> None:

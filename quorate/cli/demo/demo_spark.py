@@ -53,7 +53,7 @@ class SparkAhead:
 
 
 def leader_of(row: dict[str, object]) -> int:
-    """Return the leader, or -1 where nobody could lead."""
+    """Return the leader, or -1 where there was none."""
     leader = row["leader"]
     assert isinstance(leader, int)  # noqa: S101 (for the type checker)
     return leader

@@ -18,10 +18,10 @@ from quorate.runtime import uuid_text
 
 @dataclass(frozen=True, slots=True)
 class ImageChange:
-    """One thing that is other in the later image: its fields before and after. None: it is not there."""
+    """An entry that differs between two images: its fields before and after. None: it is not there."""
 
     path: str
-    """In the tree of the image."""
+    """The path in the tree of the image."""
     before: Mapping[str, Json] | None
     after: Mapping[str, Json] | None
 
@@ -51,7 +51,7 @@ class ImageChange:
 
 
 def image_changes(before: MetadataImage, after: MetadataImage) -> Iterator[ImageChange]:
-    """Everything that is other in `after`, one at a time."""
+    """Yield the entries that differ in `after`."""
     delta = difference(before, after)
     for broker in delta.brokers:
         yield ImageChange(

@@ -182,10 +182,10 @@ def _directories(image: MetadataImage) -> TreeDirectory:
 
 
 def _replicas_in(image: MetadataImage, broker_id: int, directory: str) -> TreeDirectory:
-    def there(state: PartitionState) -> bool:
+    def is_there(state: PartitionState) -> bool:
         return broker_id in state.replicas and uuid_text(state.directory_of(broker_id)) == directory
 
-    return _chosen_partitions(image, there, lambda state: broker_id in state.isr)
+    return _chosen_partitions(image, is_there, lambda state: broker_id in state.isr)
 
 
 def _reassignments(image: MetadataImage) -> TreeDirectory:
@@ -306,5 +306,5 @@ def entity_name(entity: QuotaEntity) -> str:
 
 
 def _is_number(file: str) -> bool:
-    """Whether it is a number as it is written in a path, without zeros in front."""
+    """Return whether the file name is a number without leading zeros."""
     return file.isascii() and file.isdecimal() and (file == "0" or file[0] != "0") and len(file) < 11

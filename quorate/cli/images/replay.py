@@ -1,4 +1,4 @@
-"""An image as it was: the last snapshot before that, and the log replayed up to it."""
+"""Earlier images: the last snapshot before a moment, and the log replayed up to it."""
 
 import datetime
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ class Moment:
     """A point of the history. Neither field: the last that is committed."""
 
     last_offset: int | None = None
-    """With every record up to this one (inclusive)."""
+    """The last record (inclusive)."""
     timestamp_ms: int | None = None
-    """With every record before the first that is later than this (milliseconds since the Unix epoch)."""
+    """The time before the first record that is left out, in milliseconds since the Unix epoch."""
 
     def __str__(self) -> str:
         if self.last_offset is not None:
@@ -52,26 +52,26 @@ class Replay:
     """The image at `end_offset` of a history, which can be moved forward."""
 
     def __init__(self, history: MetadataHistory, *, warn: Warn) -> None:
-        """At offset 0, where there is nothing. `warn` gets what is wrong and no obstacle."""
+        """Begin at offset 0, with an empty image. `warn` gets problems that are no obstacle."""
         self._history = history
         self._warn = warn
         self._loader = BatchLoader()
         self._skipped = history.skipped()
         self.end_offset = 0
-        """Exclusive."""
+        """The end of the applied records, exclusive."""
         self.timestamp_ms: int | None = None
-        """Of the last record; None if nobody knows it."""
+        """The time of the last record; None: unknown."""
         self.epoch = 0
-        """Of the last record."""
+        """The epoch of the last record."""
 
     @property
     def place(self) -> str:
-        """Where the history is."""
+        """The place of the history."""
         return self._history.place
 
     @property
     def image(self) -> MetadataImage:
-        """As it is published: without the records of an open transaction."""
+        """The image as nodes publish it: without the records of an open transaction."""
         return self._loader.image
 
     @property
@@ -229,4 +229,4 @@ def _is_later(timestamp_ms: int, latest_ms: int | None) -> bool:
 
 
 def _ignore(problem: str) -> None:
-    """What has been told before."""
+    """Drop a warning that was given before."""

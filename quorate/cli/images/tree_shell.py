@@ -36,7 +36,7 @@ _PATTERNS: Final = (
 
 
 class NoSuchPathError(CommandError):
-    """Nothing is at a path. The message says what is there in its place."""
+    """No file or directory is at a path. The message names those that are there."""
 
 
 def absolute(path: str, *, at: Sequence[str] = ()) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ class TreeShell:
                 raise UsageError(f"{name} is no command; there are {', '.join(COMMANDS)}")
 
     def complete(self, line: str) -> list[str]:
-        """What the last word of an unfinished line may become."""
+        """Return the words that complete the last one of an unfinished line."""
         *before, word = line.split(" ")
         if not "".join(before):
             return [f"{name} " for name in COMMANDS if name.startswith(word)]

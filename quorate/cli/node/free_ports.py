@@ -11,7 +11,7 @@ _LOWEST: Final = 20_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on.
+    """Return free ports.
 
     The kernel takes the ports of connections, and of listeners that ask for port 0, from a range of its own.
     These are below it. And each call, of whatever process, continues behind the ports of the last one. So

@@ -56,7 +56,7 @@ def configure_logging(level: LogLevel, *, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStart:
-    """What `quorate server start` is given."""
+    """The arguments of `quorate server start`."""
 
     config: Path
     log_level: LogLevel = LogLevel.INFO

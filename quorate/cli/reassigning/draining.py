@@ -16,7 +16,7 @@ _NAMED: Final = 10
 """Partitions that a message names."""
 _NO_LEADER: Final = -1
 STUCK_SECONDS: Final = 5.0
-"""How long a move must be stuck before that is believed: an election takes some tenths of a second."""
+"""The time after which a stuck move is reported: an election takes some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Drain:
     wait: bool
     """False: return when the moves have begun."""
     wait_for_down: bool
-    """Also wait for moves that need a broker that is down."""
+    """True: also wait for moves that need a broker that is down."""
     say: Callable[[str], object]
-    """Gets the lines about the progress."""
+    """Called with each line about the progress."""
 
     async def run(self, admin: AdminClient) -> None:
         """Return when the broker is empty. Raises `CommandError` if it can't be, `KafkaError`."""
@@ -92,7 +92,7 @@ class Drain:
         )
 
 
-# Moves that can't end as the cluster is: nobody has the records, or nobody is there to take them
+# Moves that can't end as the cluster is: their source or their target is down
 
 
 def stuck_moves(moves: Mapping[TopicPartition, Move], view: ClusterView) -> dict[TopicPartition, str]:
@@ -123,7 +123,7 @@ def _are(ids: list[int]) -> str:
 
 
 class StuckWatch:
-    """Says which moves have been stuck for `STUCK_SECONDS`."""
+    """Finds the moves that have been stuck for `STUCK_SECONDS`."""
 
     def __init__(self) -> None:
         self._since: dict[TopicPartition, float] = {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kio.schema.describe_log_dirs.v5.response import DescribeLogDirsResponse
 
 POLL_SECONDS: Final = 1.0
-"""Between two looks at moves."""
+"""The time between two looks at moves."""
 THROTTLED_REPLICAS: Final = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
@@ -57,7 +57,7 @@ def _planned(view: ClusterView, key: TopicPartition, target: tuple[int, ...]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What is left of some moves at one moment (seconds on any clock)."""
+    """The rest of some moves at one moment (seconds on any clock)."""
 
     at: float
     left: Mapping[TopicPartition, int | None]
@@ -65,11 +65,11 @@ class Progress:
 
     @property
     def bytes_left(self) -> int:
-        """Of all moves whose size is known."""
+        """The bytes that all moves of a known size still have to copy."""
         return sum(each for each in self.left.values() if each is not None)
 
     def seconds_left(self, before: "Progress") -> float | None:
-        """How long the rest takes at the pace since `before`; None: nothing was copied since."""
+        """Return the time that the rest takes at the pace since `before`; None: nothing was copied since."""
         copied, elapsed = before.bytes_left - self.bytes_left, self.at - before.at
         return math.ceil(self.bytes_left * elapsed / copied) if copied > 0 and elapsed > 0 else None
 
@@ -131,11 +131,11 @@ class Checked:
     done: tuple[TopicPartition, ...]
     under_way: Mapping[TopicPartition, Move]
     different: Mapping[TopicPartition, tuple[int, ...] | None]
-    """Neither: the replicas that the partition has, None if it does not exist."""
+    """The replicas of partitions that are neither done nor under way; None: there is no such partition."""
     progress: Progress
 
     def lines(self, before: Progress | None = None) -> Iterator[str]:
-        """For people: a line for each partition, and one for all that is left."""
+        """Yield a line for each partition, and one for all that is left."""
         for key in self.done:
             yield f"Reassignment of partition {key.topic}-{key.partition} is completed."
         for key in self.under_way:
@@ -151,7 +151,7 @@ class Checked:
             yield summary(self.progress, before)
 
     def as_dict(self, before: Progress | None = None) -> dict[str, object]:
-        """For programs."""
+        """Return the fields of JSON output."""
         return {
             "done": [_named(key) for key in self.done],
             "underWay": [_named(key) | {"bytesLeft": self.progress.left[key]} for key in self.under_way],
@@ -164,7 +164,7 @@ class Checked:
 
 
 def summary(progress: Progress, before: Progress | None) -> str:
-    """One line for all that is under way."""
+    """Return one line for all that is under way."""
     many = len(progress.left)
     seconds = None if before is None else progress.seconds_left(before)
     estimate = "" if seconds is None else f", about {seconds:g} s"

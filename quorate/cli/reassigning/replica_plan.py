@@ -12,7 +12,7 @@ from quorate.cli.console import CommandError
 from quorate.cli.reassigning.assignment_files import Assignments
 
 Racks = Mapping[int, str | None]
-"""Of the brokers that may have replicas; None: in no rack."""
+"""The racks of the brokers that may have replicas; None: in no rack."""
 
 
 class PlanError(CommandError):
@@ -20,7 +20,7 @@ class PlanError(CommandError):
 
 
 class _Loads:
-    """How many replicas, and first replicas, each broker has."""
+    """The numbers of replicas, and of first replicas, of each broker."""
 
     def __init__(self, racks: Racks, assignments: Iterable[Sequence[int]]) -> None:
         self._racks = racks

@@ -26,9 +26,9 @@ class ChangeRequest:
 
     offset: int
     time_ms: int
-    """By the clock of the controller, since the Unix epoch."""
+    """The time by the controller's clock, since the Unix epoch."""
     epoch: int
-    """Of the controller."""
+    """The epoch of the controller."""
     controller: int | None
     """The node that was the active controller in that epoch; None: the log no longer says."""
     topic_id: uuid.UUID | None
@@ -36,7 +36,7 @@ class ChangeRequest:
     partitions: range | None
     """The partitions that it concerns; None: all of the topic, or none."""
     what: str
-    """For people."""
+    """The request in words."""
     reason: str | None
     replicas: tuple[int, ...] = ()
     """The brokers that it names."""
@@ -44,7 +44,7 @@ class ChangeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """The requests since some time, and the names of the topics that came to be since."""
+    """The requests since some time, and the names of the topics that were created since."""
 
     requests: list[ChangeRequest]
     names: dict[uuid.UUID, str]

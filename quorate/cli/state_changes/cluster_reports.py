@@ -24,7 +24,7 @@ _IDS_FROM: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerJournal:
-    """One broker's answer, or why there is none."""
+    """One broker's answer, or the problem that it gave none for."""
 
     broker_id: int
     answer: DescribeStateChangesResponse | None
@@ -37,11 +37,11 @@ class ClusterReports:
     there."""
 
     names: Mapping[uuid.UUID, str]
-    """Of topics, by id."""
+    """The names of topics, by id."""
     replicas: Mapping[tuple[uuid.UUID, int], tuple[int, ...]]
     """The brokers of each partition."""
     journals: Mapping[int, BrokerJournal]
-    """By broker, for live ones."""
+    """The journals of live brokers."""
 
 
 def changes_request(

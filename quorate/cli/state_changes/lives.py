@@ -28,10 +28,10 @@ class BrokerPart:
     problem: str | None = None
     leader_epoch: int | None = None
     received_ms: int | None = None
-    """By the broker's clock, since the Unix epoch."""
+    """The time of its receipt by the broker's clock, since the Unix epoch."""
     duration_ms: float | None = None
-    """From its receipt to its end, or to now while it is pending; from the request to now, where the broker
-    said nothing of it."""
+    """The time from its receipt to its end, or to now while it is pending; from the request to now, where the
+    broker did not report it."""
 
     @property
     def open(self) -> bool:
