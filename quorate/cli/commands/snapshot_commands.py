@@ -114,11 +114,10 @@ def list_snapshots(
 
 
 def _survey(folder: Path) -> list[_Found]:
-    import trio
-
+    """Read every byte of the snapshots in a folder."""
     from quorate.log import DamagedSnapshotError
-    from quorate.log.snapshots import parse_name, verify
-    from quorate.runtime.real import SyncStrategy, real_runtime
+    from quorate.log.snapshots import SnapshotReader, parse_name
+    from quorate.runtime.real import open_read_only
 
     home = folder if folder.resolve().name == _METADATA else folder / _METADATA
     if not home.is_dir():
@@ -126,32 +125,24 @@ def _survey(folder: Path) -> list[_Found]:
             f"{folder} holds no {_METADATA}; give the folder that log.dirs or metadata.log.dir names",
             ExitCode.STORAGE,
         )
-    disk = real_runtime(sync=SyncStrategy.INLINE).disk
-
-    async def look_at(name: str, snapshot: "SnapshotId") -> _Found:
-        file = disk.open(str(home / name))
+    found = []
+    for file in sorted(home.iterdir()):
+        snapshot = parse_name(file.name)
+        if snapshot is None:
+            continue
+        contents: SnapshotContents | None = None
+        problem: str | None = None
         try:
-            contents = await verify(file, snapshot)
+            with SnapshotReader(open_read_only(str(file)), snapshot) as reader:
+                for _ in reader:
+                    pass
+                contents = reader.contents
         except DamagedSnapshotError as error:
             problem = f"at byte {error.position}, {error.problem}"
-            return _Found(snapshot=snapshot, file=home / name, contents=None, problem=problem)
-        finally:
-            file.close()
-        return _Found(snapshot=snapshot, file=home / name, contents=contents, problem=None)
-
-    async def main() -> list[_Found]:
-        found = []
-        for name in sorted(disk.list(str(home))):
-            snapshot = parse_name(name)
-            if snapshot is None:
-                continue
-            try:
-                found.append(await look_at(name, snapshot))
-            except FileNotFoundError:
-                continue  # The node has deleted it since.
-        return found
-
-    return trio.run(main)
+        except FileNotFoundError:
+            continue  # The node has deleted it since.
+        found.append(_Found(snapshot=snapshot, file=file, contents=contents, problem=problem))
+    return found
 
 
 def _print_table(found: list[_Found]) -> None:
