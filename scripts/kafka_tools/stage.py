@@ -58,7 +58,7 @@ class Stage:
         return str(self.cluster.describe_topic(topic)["topicId"])
 
     def given(self) -> Mapping[str, str]:
-        """For java/AdminRun.java."""
+        """For java/AdminCalls.java."""
         return {
             "bootstrap": self.bootstrap,
             "controllers": self.controllers,

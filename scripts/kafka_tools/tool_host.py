@@ -64,7 +64,7 @@ class ToolHost:
         return Done(code=answer["code"], output=NOISE.sub("", answer["output"]), ms=answer["ms"])
 
     def admin(self, area: str, given: Mapping[str, str]) -> list[Row]:
-        """Make AdminClient's calls of an area (java/AdminRun.java)."""
+        """Make AdminClient's calls of an area (java/AdminCalls.java)."""
         answer = self._ask({"admin": area, "with": dict(given), "timeout_ms": 0})
         return [
             Row(

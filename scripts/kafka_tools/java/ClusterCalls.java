@@ -24,25 +24,22 @@ import org.apache.kafka.common.errors.InconsistentClusterIdException;
 import org.apache.kafka.common.errors.InvalidUpdateVersionException;
 import org.apache.kafka.common.errors.VoterNotFoundException;
 
-final class ClusterCalls {
-    private final AdminRun run;
-    private final Admin admin;
-
-    ClusterCalls(AdminRun run) {
-        this.run = run;
-        this.admin = run.admin;
+final class ClusterCalls extends AdminCalls {
+    ClusterCalls(Map<?, ?> request) {
+        super(request);
     }
 
+    @Override
     void all() {
         describe();
         features();
         quorum();
         voters();
-        try (Admin controllers = AdminRun.client("bootstrap.controllers", run.text("controllers"))) {
+        try (Admin controllers = client("bootstrap.controllers", text("controllers"))) {
             throughControllers(controllers);
         }
         brokers();
-        run.passes("metrics", "the client's own", () -> AdminRun.must(!admin.metrics().isEmpty(), "none"));
+        passes("metrics", "the client's own", () -> must(!admin.metrics().isEmpty(), "none"));
     }
 
     private Set<Integer> nodes(DescribeClusterResult found) throws Exception {
@@ -50,44 +47,44 @@ final class ClusterCalls {
     }
 
     private void describe() {
-        run.passes("describeCluster", "id, controller, three brokers", () -> {
+        passes("describeCluster", "id, controller, three brokers", () -> {
             DescribeClusterResult found = admin.describeCluster();
-            AdminRun.same(run.text("cluster"), found.clusterId().get());
-            AdminRun.same(Set.of(1, 2, 3), nodes(found));
-            AdminRun.must(nodes(found).contains(found.controller().get().id()), found.controller().get());
+            same(text("cluster"), found.clusterId().get());
+            same(Set.of(1, 2, 3), nodes(found));
+            must(nodes(found).contains(found.controller().get().id()), found.controller().get());
         });
-        run.passes("describeCluster with authorized operations", "every operation on clusters", () ->
-                AdminRun.same(7, admin.describeCluster(
+        passes("describeCluster with authorized operations", "every operation on clusters", () ->
+                same(7, admin.describeCluster(
                                 new DescribeClusterOptions().includeAuthorizedOperations(true))
                         .authorizedOperations().get().size()));
-        run.passes("describeCluster with fenced brokers", "broker 4, which does not run, is fenced", () -> {
+        passes("describeCluster with fenced brokers", "broker 4, which does not run, is fenced", () -> {
             DescribeClusterResult found =
                     admin.describeCluster(new DescribeClusterOptions().includeFencedBrokers(true));
-            AdminRun.same(Set.of(1, 2, 3, 4), nodes(found));
-            AdminRun.must(found.nodes().get().stream().allMatch(each -> each.isFenced() == (each.id() == 4)),
+            same(Set.of(1, 2, 3, 4), nodes(found));
+            must(found.nodes().get().stream().allMatch(each -> each.isFenced() == (each.id() == 4)),
                     found.nodes().get());
         });
     }
 
     private void features() {
-        run.passes("describeFeatures", "metadata.version and kraft.version, supported and finalized", () -> {
+        passes("describeFeatures", "metadata.version and kraft.version, supported and finalized", () -> {
             FeatureMetadata found = admin.describeFeatures().featureMetadata().get();
             Set<String> names = Set.of("metadata.version", "kraft.version");
-            AdminRun.must(found.supportedFeatures().keySet().containsAll(names), found);
-            AdminRun.must(found.finalizedFeatures().keySet().containsAll(names), found);
-            AdminRun.must(found.finalizedFeaturesEpoch().isPresent(), found);
+            must(found.supportedFeatures().keySet().containsAll(names), found);
+            must(found.finalizedFeatures().keySet().containsAll(names), found);
+            must(found.finalizedFeaturesEpoch().isPresent(), found);
         });
-        run.passes("describeFeatures of a node", "the same of node 2", () -> AdminRun.must(
+        passes("describeFeatures of a node", "the same of node 2", () -> must(
                 admin.describeFeatures(new DescribeFeaturesOptions().nodeId(2)).featureMetadata().get()
                         .supportedFeatures().containsKey("metadata.version"), "no metadata.version"));
-        run.passes("updateFeatures validateOnly", "the level that holds is accepted", () -> {
+        passes("updateFeatures validateOnly", "the level that holds is accepted", () -> {
             short level = admin.describeFeatures().featureMetadata().get()
                     .finalizedFeatures().get("metadata.version").maxVersionLevel();
             admin.updateFeatures(
                     Map.of("metadata.version", new FeatureUpdate(level, UpgradeType.UPGRADE)),
                     new UpdateFeaturesOptions().validateOnly(true)).all().get();
         });
-        run.fails("updateFeatures of an unknown one", InvalidUpdateVersionException.class, () ->
+        fails("updateFeatures of an unknown one", InvalidUpdateVersionException.class, () ->
                 admin.updateFeatures(
                         Map.of("no.such.feature", new FeatureUpdate((short) 1, UpgradeType.UPGRADE)),
                         new UpdateFeaturesOptions()).all().get());
@@ -99,55 +96,55 @@ final class ClusterCalls {
     }
 
     private void quorum() {
-        run.passes("describeMetadataQuorum", "leader, epoch, voters with directory ids, observers", () -> {
+        passes("describeMetadataQuorum", "leader, epoch, voters with directory ids, observers", () -> {
             QuorumInfo found = admin.describeMetadataQuorum().quorumInfo().get();
-            AdminRun.must(found.leaderId() >= 1 && found.leaderEpoch() > 0 && found.highWatermark() > 0, found);
-            AdminRun.must(found.voters().stream().noneMatch(
+            must(found.leaderId() >= 1 && found.leaderEpoch() > 0 && found.highWatermark() > 0, found);
+            must(found.voters().stream().noneMatch(
                     each -> each.replicaDirectoryId().equals(Uuid.ZERO_UUID)), found.voters());
-            AdminRun.must(found.observers().stream().anyMatch(each -> each.replicaId() == 3), found);
+            must(found.observers().stream().anyMatch(each -> each.replicaId() == 3), found);
         });
     }
 
     private void voters() {
-        Uuid directory = Uuid.fromString(run.text("directory3"));
+        Uuid directory = Uuid.fromString(text("directory3"));
         Set<RaftVoterEndpoint> endpoints = Set.of(
-                new RaftVoterEndpoint("CONTROLLER", "127.0.0.1", Integer.parseInt(run.text("port3"))));
-        run.fails("addRaftVoter of another cluster", InconsistentClusterIdException.class, () ->
+                new RaftVoterEndpoint("CONTROLLER", "127.0.0.1", Integer.parseInt(text("port3"))));
+        fails("addRaftVoter of another cluster", InconsistentClusterIdException.class, () ->
                 admin.addRaftVoter(3, directory, endpoints, new AddRaftVoterOptions()
                         .setClusterId(Optional.of("another-cluster"))).all().get());
-        run.passes("addRaftVoter", "three voters", () -> {
+        passes("addRaftVoter", "three voters", () -> {
             admin.addRaftVoter(3, directory, endpoints).all().get();
-            AdminRun.eventually(() -> AdminRun.same(Set.of(1, 2, 3), votersOf(admin)));
+            eventually(() -> same(Set.of(1, 2, 3), votersOf(admin)));
         });
-        run.fails("addRaftVoter of a voter", DuplicateVoterException.class, () ->
+        fails("addRaftVoter of a voter", DuplicateVoterException.class, () ->
                 admin.addRaftVoter(3, directory, endpoints).all().get());
-        run.passes("removeRaftVoter", "two voters", () -> {
+        passes("removeRaftVoter", "two voters", () -> {
             admin.removeRaftVoter(3, directory).all().get();
-            AdminRun.eventually(() -> AdminRun.same(Set.of(1, 2), votersOf(admin)));
+            eventually(() -> same(Set.of(1, 2), votersOf(admin)));
         });
-        run.fails("removeRaftVoter of none", VoterNotFoundException.class, () ->
+        fails("removeRaftVoter of none", VoterNotFoundException.class, () ->
                 admin.removeRaftVoter(3, directory).all().get());
-        run.passes("addRaftVoter again", "three voters", () -> {
+        passes("addRaftVoter again", "three voters", () -> {
             admin.addRaftVoter(3, directory, endpoints).all().get();
-            AdminRun.eventually(() -> AdminRun.same(Set.of(1, 2, 3), votersOf(admin)));
+            eventually(() -> same(Set.of(1, 2, 3), votersOf(admin)));
         });
     }
 
     private void throughControllers(Admin controllers) {
-        run.passes("describeCluster, bootstrap.controllers", "three controllers, the active one", () -> {
+        passes("describeCluster, bootstrap.controllers", "three controllers, the active one", () -> {
             DescribeClusterResult found = controllers.describeCluster();
-            AdminRun.same(run.text("cluster"), found.clusterId().get());
-            AdminRun.must(nodes(found).containsAll(Set.of(1, 2, 3)), nodes(found));
+            same(text("cluster"), found.clusterId().get());
+            must(nodes(found).containsAll(Set.of(1, 2, 3)), nodes(found));
         });
-        run.passes("describeMetadataQuorum, bootstrap.controllers", "three voters", () ->
-                AdminRun.same(Set.of(1, 2, 3), votersOf(controllers)));
-        run.passes("describeFeatures, bootstrap.controllers", "metadata.version", () -> AdminRun.must(
+        passes("describeMetadataQuorum, bootstrap.controllers", "three voters", () ->
+                same(Set.of(1, 2, 3), votersOf(controllers)));
+        passes("describeFeatures, bootstrap.controllers", "metadata.version", () -> must(
                 controllers.describeFeatures().featureMetadata().get()
                         .supportedFeatures().containsKey("metadata.version"), "no metadata.version"));
     }
 
     private void brokers() {
-        run.fails("unregisterBroker of an unknown one", BrokerIdNotRegisteredException.class, () ->
+        fails("unregisterBroker of an unknown one", BrokerIdNotRegisteredException.class, () ->
                 admin.unregisterBroker(99).all().get());
     }
 }

@@ -8,7 +8,6 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
-import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ClassicGroupDescription;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.DescribeConsumerGroupsOptions;
@@ -32,18 +31,14 @@ import org.apache.kafka.common.errors.GroupNotEmptyException;
 import org.apache.kafka.common.errors.GroupSubscribedToTopicException;
 import org.apache.kafka.common.errors.UnknownMemberIdException;
 
-final class GroupCalls {
+final class GroupCalls extends AdminCalls {
     private static final String LIVE = "g-live";
     private static final String EMPTY = "g-empty";
     private static final TopicPartition PLACE = new TopicPartition("g-topic", 0);
     private static final TopicPartition OTHER = new TopicPartition("g-topic", 1);
 
-    private final AdminRun run;
-    private final Admin admin;
-
-    GroupCalls(AdminRun run) {
-        this.run = run;
-        this.admin = run.admin;
+    GroupCalls(Map<?, ?> request) {
+        super(request);
     }
 
     /** A member that polls and commits until it is closed. */
@@ -53,7 +48,7 @@ final class GroupCalls {
 
         Member(String group, String instance) {
             Properties settings = new Properties();
-            settings.put("bootstrap.servers", run.text("bootstrap"));
+            settings.put("bootstrap.servers", text("bootstrap"));
             settings.put("group.id", group);
             settings.put("auto.offset.reset", "earliest");
             settings.put("auto.commit.interval.ms", "100");
@@ -85,11 +80,12 @@ final class GroupCalls {
         }
     }
 
+    @Override
     void all() {
-        run.passes("createTopics for this area", "two partitions with ten records", () -> {
+        passes("createTopics for this area", "two partitions with ten records", () -> {
             admin.createTopics(Set.of(new NewTopic("g-topic", 2, (short) 3))).all().get();
             Map<String, Object> settings = new HashMap<>();
-            settings.put("bootstrap.servers", run.text("bootstrap"));
+            settings.put("bootstrap.servers", text("bootstrap"));
             settings.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
             settings.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
             try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
@@ -110,61 +106,61 @@ final class GroupCalls {
 
     private void withMembers() {
         try (Member first = new Member(LIVE, null); Member second = new Member(LIVE, null)) {
-            run.passes("describeConsumerGroups", "two members, each with a partition, Stable", () ->
-                    AdminRun.eventually(() -> {
+            passes("describeConsumerGroups", "two members, each with a partition, Stable", () ->
+                    eventually(() -> {
                         ConsumerGroupDescription found = described(LIVE);
-                        AdminRun.same(GroupState.STABLE, found.groupState());
-                        AdminRun.same(GroupType.CLASSIC, found.type());
-                        AdminRun.same("range", found.partitionAssignor());
-                        AdminRun.same(2, found.members().size());
+                        same(GroupState.STABLE, found.groupState());
+                        same(GroupType.CLASSIC, found.type());
+                        same("range", found.partitionAssignor());
+                        same(2, found.members().size());
                         found.members().forEach(each -> {
-                            AdminRun.same(1, each.assignment().topicPartitions().size());
-                            AdminRun.same("member", each.clientId());
-                            AdminRun.same("/127.0.0.1", each.host());
+                            same(1, each.assignment().topicPartitions().size());
+                            same("member", each.clientId());
+                            same("/127.0.0.1", each.host());
                         });
                     }));
-            run.passes("describeConsumerGroups with authorized operations", "every operation", () ->
-                    AdminRun.same(5, admin.describeConsumerGroups(Set.of(LIVE),
+            passes("describeConsumerGroups with authorized operations", "every operation", () ->
+                    same(5, admin.describeConsumerGroups(Set.of(LIVE),
                                     new DescribeConsumerGroupsOptions().includeAuthorizedOperations(true))
                             .all().get().get(LIVE).authorizedOperations().size()));
-            run.passes("describeClassicGroups", "protocol, assignor and members", () -> {
+            passes("describeClassicGroups", "protocol, assignor and members", () -> {
                 ClassicGroupDescription found =
                         admin.describeClassicGroups(Set.of(LIVE)).all().get().get(LIVE);
-                AdminRun.same("consumer", found.protocol());
-                AdminRun.same("range", found.protocolData());
-                AdminRun.same(2, found.members().size());
+                same("consumer", found.protocol());
+                same("range", found.protocolData());
+                same(2, found.members().size());
             });
-            run.passes("listGroups by state", "Stable has the group, Empty has not", () -> {
-                AdminRun.must(ids(new ListGroupsOptions().inGroupStates(Set.of(GroupState.STABLE)))
+            passes("listGroups by state", "Stable has the group, Empty has not", () -> {
+                must(ids(new ListGroupsOptions().inGroupStates(Set.of(GroupState.STABLE)))
                         .contains(LIVE), "not among the stable");
-                AdminRun.must(!ids(new ListGroupsOptions().inGroupStates(Set.of(GroupState.EMPTY)))
+                must(!ids(new ListGroupsOptions().inGroupStates(Set.of(GroupState.EMPTY)))
                         .contains(LIVE), "among the empty");
             });
-            run.fails("alterConsumerGroupOffsets of a group with members", UnknownMemberIdException.class, () ->
+            fails("alterConsumerGroupOffsets of a group with members", UnknownMemberIdException.class, () ->
                     admin.alterConsumerGroupOffsets(LIVE, Map.of(PLACE, new OffsetAndMetadata(1))).all().get());
-            run.fails("deleteConsumerGroups with members", GroupNotEmptyException.class, () ->
+            fails("deleteConsumerGroups with members", GroupNotEmptyException.class, () ->
                     admin.deleteConsumerGroups(Set.of(LIVE)).all().get());
-            run.fails("deleteConsumerGroupOffsets of a subscribed topic", GroupSubscribedToTopicException.class,
+            fails("deleteConsumerGroupOffsets of a subscribed topic", GroupSubscribedToTopicException.class,
                     () -> admin.deleteConsumerGroupOffsets(LIVE, Set.of(PLACE)).all().get());
-            run.passes("removeMembersFromConsumerGroup, all", "both have to join again", () -> {
+            passes("removeMembersFromConsumerGroup, all", "both have to join again", () -> {
                 Collection<String> before = memberIds(LIVE);
                 admin.removeMembersFromConsumerGroup(
                         LIVE, new RemoveMembersFromConsumerGroupOptions()).all().get();
-                AdminRun.eventually(() -> AdminRun.must(
+                eventually(() -> must(
                         memberIds(LIVE).stream().noneMatch(before::contains), before));
             });
         } catch (InterruptedException stopped) {
             throw new IllegalStateException(stopped);
         }
         try (Member member = new Member("g-static", "instance-1")) {
-            run.passes("describeConsumerGroups with a static member", "its group.instance.id", () ->
-                    AdminRun.eventually(() -> AdminRun.same("instance-1",
+            passes("describeConsumerGroups with a static member", "its group.instance.id", () ->
+                    eventually(() -> same("instance-1",
                             described("g-static").members().iterator().next().groupInstanceId().get())));
-            run.passes("removeMembersFromConsumerGroup, a static one", "it is no member", () -> {
+            passes("removeMembersFromConsumerGroup, a static one", "it is no member", () -> {
                 admin.removeMembersFromConsumerGroup("g-static", new RemoveMembersFromConsumerGroupOptions(
                         Set.of(new MemberToRemove("instance-1")))).all().get();
             });
-            run.fails("removeMembersFromConsumerGroup, an unknown one", UnknownMemberIdException.class, () ->
+            fails("removeMembersFromConsumerGroup, an unknown one", UnknownMemberIdException.class, () ->
                     admin.removeMembersFromConsumerGroup("g-static", new RemoveMembersFromConsumerGroupOptions(
                             Set.of(new MemberToRemove("instance-9")))).memberResult(
                             new MemberToRemove("instance-9")).get());
@@ -178,46 +174,46 @@ final class GroupCalls {
     }
 
     private void offsets() {
-        run.passes("alterConsumerGroupOffsets", "listed with metadata", () -> {
+        passes("alterConsumerGroupOffsets", "listed with metadata", () -> {
             admin.alterConsumerGroupOffsets(EMPTY, Map.of(
                     PLACE, new OffsetAndMetadata(3, "where I was"), OTHER, new OffsetAndMetadata(2)))
                     .all().get();
             Map<TopicPartition, OffsetAndMetadata> found =
                     admin.listConsumerGroupOffsets(EMPTY).partitionsToOffsetAndMetadata().get();
-            AdminRun.same(3L, found.get(PLACE).offset());
-            AdminRun.same("where I was", found.get(PLACE).metadata());
-            AdminRun.same(2L, found.get(OTHER).offset());
+            same(3L, found.get(PLACE).offset());
+            same("where I was", found.get(PLACE).metadata());
+            same(2L, found.get(OTHER).offset());
         });
-        run.passes("listConsumerGroupOffsets", "what the members committed", () -> {
+        passes("listConsumerGroupOffsets", "what the members committed", () -> {
             Map<TopicPartition, OffsetAndMetadata> found =
                     admin.listConsumerGroupOffsets(LIVE).partitionsToOffsetAndMetadata().get();
-            AdminRun.same(5L, found.get(PLACE).offset());
-            AdminRun.same(5L, found.get(OTHER).offset());
+            same(5L, found.get(PLACE).offset());
+            same(5L, found.get(OTHER).offset());
         });
-        run.passes("listConsumerGroupOffsets of partitions", "one offset, and none where none is", () -> {
+        passes("listConsumerGroupOffsets of partitions", "one offset, and none where none is", () -> {
             TopicPartition none = new TopicPartition("g-none", 0);
             ListConsumerGroupOffsetsSpec asked =
                     new ListConsumerGroupOffsetsSpec().topicPartitions(List.of(PLACE, none));
             Map<TopicPartition, OffsetAndMetadata> found =
                     admin.listConsumerGroupOffsets(Map.of(EMPTY, asked)).partitionsToOffsetAndMetadata().get();
-            AdminRun.same(3L, found.get(PLACE).offset());
-            AdminRun.must(found.containsKey(none) && found.get(none) == null, found);
+            same(3L, found.get(PLACE).offset());
+            must(found.containsKey(none) && found.get(none) == null, found);
         });
-        run.passes("listConsumerGroupOffsets of several groups", "an answer for each", () -> {
+        passes("listConsumerGroupOffsets of several groups", "an answer for each", () -> {
             ListConsumerGroupOffsetsSpec all = new ListConsumerGroupOffsetsSpec();
-            AdminRun.same(2, admin.listConsumerGroupOffsets(Map.of(EMPTY, all, LIVE, all)).all().get().size());
+            same(2, admin.listConsumerGroupOffsets(Map.of(EMPTY, all, LIVE, all)).all().get().size());
         });
-        run.passes("listConsumerGroupOffsets requireStable", "the same offsets", () ->
-                AdminRun.same(3L, admin.listConsumerGroupOffsets(
+        passes("listConsumerGroupOffsets requireStable", "the same offsets", () ->
+                same(3L, admin.listConsumerGroupOffsets(
                                 EMPTY, new ListConsumerGroupOffsetsOptions().requireStable(true))
                         .partitionsToOffsetAndMetadata().get().get(PLACE).offset()));
-        run.passes("deleteConsumerGroupOffsets", "the other one is left", () -> {
+        passes("deleteConsumerGroupOffsets", "the other one is left", () -> {
             admin.deleteConsumerGroupOffsets(EMPTY, Set.of(OTHER)).all().get();
             Map<TopicPartition, OffsetAndMetadata> found =
                     admin.listConsumerGroupOffsets(EMPTY).partitionsToOffsetAndMetadata().get();
-            AdminRun.same(Set.of(PLACE), found.keySet());
+            same(Set.of(PLACE), found.keySet());
         });
-        run.fails("deleteConsumerGroupOffsets of an unknown group", GroupIdNotFoundException.class, () ->
+        fails("deleteConsumerGroupOffsets of an unknown group", GroupIdNotFoundException.class, () ->
                 admin.deleteConsumerGroupOffsets("g-nobody", Set.of(PLACE)).all().get());
     }
 
@@ -226,51 +222,51 @@ final class GroupCalls {
     }
 
     private void list() {
-        run.passes("listGroups", "the groups, their type, protocol and state", () -> {
+        passes("listGroups", "the groups, their type, protocol and state", () -> {
             Map<String, GroupListing> found = new HashMap<>();
             admin.listGroups().all().get().forEach(each -> found.put(each.groupId(), each));
-            AdminRun.must(found.keySet().containsAll(Set.of(LIVE, EMPTY)), found.keySet());
-            AdminRun.same(GroupType.CLASSIC, found.get(LIVE).type().get());
-            AdminRun.same("consumer", found.get(LIVE).protocol());
-            AdminRun.must(found.get(EMPTY).isSimpleConsumerGroup(), found.get(EMPTY));
+            must(found.keySet().containsAll(Set.of(LIVE, EMPTY)), found.keySet());
+            same(GroupType.CLASSIC, found.get(LIVE).type().get());
+            same("consumer", found.get(LIVE).protocol());
+            must(found.get(EMPTY).isSimpleConsumerGroup(), found.get(EMPTY));
         });
-        run.passes("listGroups by type", "classic has them, consumer (KIP-848) has none", () -> {
-            AdminRun.must(ids(new ListGroupsOptions().withTypes(Set.of(GroupType.CLASSIC))).contains(LIVE),
+        passes("listGroups by type", "classic has them, consumer (KIP-848) has none", () -> {
+            must(ids(new ListGroupsOptions().withTypes(Set.of(GroupType.CLASSIC))).contains(LIVE),
                     "not among the classic");
-            AdminRun.must(ids(new ListGroupsOptions().withTypes(Set.of(GroupType.CONSUMER))).isEmpty(),
+            must(ids(new ListGroupsOptions().withTypes(Set.of(GroupType.CONSUMER))).isEmpty(),
                     "one is of KIP-848");
         });
-        run.passes("listGroups by protocol", "consumer has them, connect has none", () -> {
-            AdminRun.must(ids(new ListGroupsOptions().withProtocolTypes(Set.of("consumer"))).contains(LIVE),
+        passes("listGroups by protocol", "consumer has them, connect has none", () -> {
+            must(ids(new ListGroupsOptions().withProtocolTypes(Set.of("consumer"))).contains(LIVE),
                     "not among consumers");
-            AdminRun.must(ids(new ListGroupsOptions().withProtocolTypes(Set.of("connect"))).isEmpty(),
+            must(ids(new ListGroupsOptions().withProtocolTypes(Set.of("connect"))).isEmpty(),
                     "one is connect's");
         });
-        run.passes("listConsumerGroups", "the groups", () -> AdminRun.must(
+        passes("listConsumerGroups", "the groups", () -> must(
                 admin.listConsumerGroups().all().get().stream().anyMatch(g -> g.groupId().equals(LIVE)),
                 "not there"));
-        run.passes("listConsumerGroups by state", "the empty ones", () -> AdminRun.eventually(() -> AdminRun.must(
+        passes("listConsumerGroups by state", "the empty ones", () -> eventually(() -> must(
                 admin.listConsumerGroups(
                                 new ListConsumerGroupsOptions().inGroupStates(Set.of(GroupState.EMPTY)))
                         .all().get().stream().anyMatch(g -> g.groupId().equals(EMPTY)),
                 "not there")));
-        run.passes("describeConsumerGroups of an empty one", "Empty, nobody in it", () ->
-                AdminRun.same(GroupState.EMPTY, described(EMPTY).groupState()));
-        run.fails("describeConsumerGroups of an unknown one", GroupIdNotFoundException.class, () ->
+        passes("describeConsumerGroups of an empty one", "Empty, nobody in it", () ->
+                same(GroupState.EMPTY, described(EMPTY).groupState()));
+        fails("describeConsumerGroups of an unknown one", GroupIdNotFoundException.class, () ->
                 described("g-nobody"));
-        run.fails("describeClassicGroups of an unknown one", GroupIdNotFoundException.class, () ->
+        fails("describeClassicGroups of an unknown one", GroupIdNotFoundException.class, () ->
                 admin.describeClassicGroups(Set.of("g-nobody")).all().get());
     }
 
     private void delete() {
-        run.passes("deleteConsumerGroups", "not listed, no offsets", () -> {
+        passes("deleteConsumerGroups", "not listed, no offsets", () -> {
             admin.deleteConsumerGroups(Set.of(EMPTY)).all().get();
-            AdminRun.must(!ids(new ListGroupsOptions()).contains(EMPTY), "still listed");
-            AdminRun.must(
+            must(!ids(new ListGroupsOptions()).contains(EMPTY), "still listed");
+            must(
                     admin.listConsumerGroupOffsets(EMPTY).partitionsToOffsetAndMetadata().get().isEmpty(),
                     "offsets are left");
         });
-        run.fails("deleteConsumerGroups of an unknown one", GroupIdNotFoundException.class, () ->
+        fails("deleteConsumerGroups of an unknown one", GroupIdNotFoundException.class, () ->
                 admin.deleteConsumerGroups(Set.of("g-nobody")).all().get());
     }
 }

@@ -4,7 +4,6 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterClientQuotasOptions;
 import org.apache.kafka.common.errors.InvalidRequestException;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
@@ -12,57 +11,54 @@ import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.quota.ClientQuotaFilterComponent;
 
-final class QuotaCalls {
-    private final AdminRun run;
-    private final Admin admin;
-
-    QuotaCalls(AdminRun run) {
-        this.run = run;
-        this.admin = run.admin;
+final class QuotaCalls extends AdminCalls {
+    QuotaCalls(Map<?, ?> request) {
+        super(request);
     }
 
+    @Override
     void all() {
         set("a user", entity("user", "q-alice"), "producer_byte_rate", 1_000_000.0);
         set("a client id", entity("client-id", "q-app"), "consumer_byte_rate", 2_000_000.0);
         set("a user's client id", entity("user", "q-alice", "client-id", "q-app"), "request_percentage", 50.0);
         set("the default user", entity("user", null), "controller_mutation_rate", 10.0);
         set("an address", entity("ip", "127.0.0.9"), "connection_creation_rate", 100.0);
-        run.passes("describeClientQuotas, any user", "the named one and the default", () ->
-                AdminRun.eventually(() -> {
+        passes("describeClientQuotas, any user", "the named one and the default", () ->
+                eventually(() -> {
                     Collection<ClientQuotaEntity> found = quotas(ClientQuotaFilter.containsOnly(
                             List.of(ClientQuotaFilterComponent.ofEntityType("user")))).keySet();
-                    AdminRun.must(found.contains(entity("user", "q-alice")), found);
-                    AdminRun.must(found.contains(entity("user", null)), found);
-                    AdminRun.same(2, found.size());
+                    must(found.contains(entity("user", "q-alice")), found);
+                    must(found.contains(entity("user", null)), found);
+                    same(2, found.size());
                 }));
-        run.passes("describeClientQuotas, the default user", "that one only", () ->
-                AdminRun.same(List.of(entity("user", null)), List.copyOf(quotas(ClientQuotaFilter.containsOnly(
+        passes("describeClientQuotas, the default user", "that one only", () ->
+                same(List.of(entity("user", null)), List.copyOf(quotas(ClientQuotaFilter.containsOnly(
                         List.of(ClientQuotaFilterComponent.ofDefaultEntity("user")))).keySet())));
-        run.passes("describeClientQuotas, all", "all that were set", () ->
-                AdminRun.same(5, quotas(ClientQuotaFilter.all()).size()));
-        run.passes("alterClientQuotas validateOnly", "nothing is changed", () -> {
+        passes("describeClientQuotas, all", "all that were set", () ->
+                same(5, quotas(ClientQuotaFilter.all()).size()));
+        passes("alterClientQuotas validateOnly", "nothing is changed", () -> {
             admin.alterClientQuotas(
                     List.of(alteration(entity("user", "q-dry"), "producer_byte_rate", 1.0)),
                     new AlterClientQuotasOptions().validateOnly(true)).all().get();
-            AdminRun.same(5, quotas(ClientQuotaFilter.all()).size());
+            same(5, quotas(ClientQuotaFilter.all()).size());
         });
-        run.fails("alterClientQuotas, unknown quota", InvalidRequestException.class, () ->
+        fails("alterClientQuotas, unknown quota", InvalidRequestException.class, () ->
                 alter(entity("user", "q-alice"), "no_such_rate", 1.0));
-        run.passes("alterClientQuotas, remove", "none is left", () -> {
+        passes("alterClientQuotas, remove", "none is left", () -> {
             alter(entity("user", "q-alice"), "producer_byte_rate", null);
             alter(entity("client-id", "q-app"), "consumer_byte_rate", null);
             alter(entity("user", "q-alice", "client-id", "q-app"), "request_percentage", null);
             alter(entity("user", null), "controller_mutation_rate", null);
             alter(entity("ip", "127.0.0.9"), "connection_creation_rate", null);
-            AdminRun.eventually(() ->
-                    AdminRun.must(quotas(ClientQuotaFilter.all()).isEmpty(), quotas(ClientQuotaFilter.all())));
+            eventually(() ->
+                    must(quotas(ClientQuotaFilter.all()).isEmpty(), quotas(ClientQuotaFilter.all())));
         });
     }
 
     private void set(String whose, ClientQuotaEntity entity, String key, double value) {
-        run.passes("alterClientQuotas of " + whose, key + " is described", () -> {
+        passes("alterClientQuotas of " + whose, key + " is described", () -> {
             alter(entity, key, value);
-            AdminRun.eventually(() -> AdminRun.same(Map.of(key, value), quotas(ClientQuotaFilter.all()).get(entity)));
+            eventually(() -> same(Map.of(key, value), quotas(ClientQuotaFilter.all()).get(entity)));
         });
     }
 

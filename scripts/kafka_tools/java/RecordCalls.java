@@ -3,7 +3,6 @@
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
-import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.DescribeProducersOptions;
 import org.apache.kafka.clients.admin.DescribeProducersResult.PartitionProducerState;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
@@ -18,25 +17,22 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.OffsetOutOfRangeException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
-final class RecordCalls {
+final class RecordCalls extends AdminCalls {
     private static final TopicPartition PLACE = new TopicPartition("r-topic", 0);
     private static final TopicPartition NOWHERE = new TopicPartition("r-nobody", 0);
     private static final long FIRST_MS = 1_700_000_000_000L;
 
-    private final AdminRun run;
-    private final Admin admin;
-
-    RecordCalls(AdminRun run) {
-        this.run = run;
-        this.admin = run.admin;
+    RecordCalls(Map<?, ?> request) {
+        super(request);
     }
 
+    @Override
     void all() {
-        run.passes("createTopics for this area", "ten records, the sixth is the newest", () -> {
+        passes("createTopics for this area", "ten records, the sixth is the newest", () -> {
             admin.createTopics(Set.of(new NewTopic("r-topic", 1, (short) 3)
                     .configs(Map.of("retention.ms", "-1")))).all().get();
             Map<String, Object> settings = new HashMap<>();
-            settings.put("bootstrap.servers", run.text("bootstrap"));
+            settings.put("bootstrap.servers", text("bootstrap"));
             settings.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
             settings.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
             try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
@@ -56,44 +52,42 @@ final class RecordCalls {
     }
 
     private void offsets() {
-        run.passes("listOffsets earliest", "0", () ->
-                AdminRun.same(0L, offset(OffsetSpec.earliest()).offset()));
-        run.passes("listOffsets latest", "10", () ->
-                AdminRun.same(10L, offset(OffsetSpec.latest()).offset()));
-        run.passes("listOffsets for a time", "the first record from then on, and its time", () -> {
+        passes("listOffsets earliest", "0", () -> same(0L, offset(OffsetSpec.earliest()).offset()));
+        passes("listOffsets latest", "10", () -> same(10L, offset(OffsetSpec.latest()).offset()));
+        passes("listOffsets for a time", "the first record from then on, and its time", () -> {
             ListOffsetsResultInfo found = offset(OffsetSpec.forTimestamp(FIRST_MS + 2500));
-            AdminRun.same(3L, found.offset());
-            AdminRun.same(FIRST_MS + 3000, found.timestamp());
+            same(3L, found.offset());
+            same(FIRST_MS + 3000, found.timestamp());
         });
-        run.passes("listOffsets maxTimestamp", "the sixth", () -> {
-            AdminRun.same(5L, offset(OffsetSpec.maxTimestamp()).offset());
-            AdminRun.same(FIRST_MS + 100_000, offset(OffsetSpec.maxTimestamp()).timestamp());
+        passes("listOffsets maxTimestamp", "the sixth", () -> {
+            same(5L, offset(OffsetSpec.maxTimestamp()).offset());
+            same(FIRST_MS + 100_000, offset(OffsetSpec.maxTimestamp()).timestamp());
         });
-        run.passes("listOffsets earliestLocal", "0", () ->
-                AdminRun.same(0L, offset(OffsetSpec.earliestLocal()).offset()));
-        run.passes("listOffsets latestTiered", "-1, nothing is in tiers", () ->
-                AdminRun.same(-1L, offset(OffsetSpec.latestTiered()).offset()));
-        run.passes("listOffsets earliestPendingUpload", "-1, nothing is in tiers", () ->
-                AdminRun.same(-1L, offset(OffsetSpec.earliestPendingUpload()).offset()));
-        run.passes("listOffsets read_committed", "10", () -> AdminRun.same(10L,
+        passes("listOffsets earliestLocal", "0", () ->
+                same(0L, offset(OffsetSpec.earliestLocal()).offset()));
+        passes("listOffsets latestTiered", "-1, nothing is in tiers", () ->
+                same(-1L, offset(OffsetSpec.latestTiered()).offset()));
+        passes("listOffsets earliestPendingUpload", "-1, nothing is in tiers", () ->
+                same(-1L, offset(OffsetSpec.earliestPendingUpload()).offset()));
+        passes("listOffsets read_committed", "10", () -> same(10L,
                 admin.listOffsets(Map.of(PLACE, OffsetSpec.latest()),
                         new ListOffsetsOptions(IsolationLevel.READ_COMMITTED))
                         .partitionResult(PLACE).get().offset()));
-        run.fails("listOffsets of an unknown topic", UnknownTopicOrPartitionException.class, () ->
+        fails("listOffsets of an unknown topic", UnknownTopicOrPartitionException.class, () ->
                 admin.listOffsets(Map.of(NOWHERE, OffsetSpec.latest())).all().get());
     }
 
     private void producers() {
-        run.passes("describeProducers", "the idempotent one, its last sequence", () -> {
+        passes("describeProducers", "the idempotent one, its last sequence", () -> {
             PartitionProducerState found = admin.describeProducers(Set.of(PLACE)).partitionResult(PLACE).get();
-            AdminRun.same(1, found.activeProducers().size());
-            AdminRun.same(9, found.activeProducers().get(0).lastSequence());
-            AdminRun.must(found.activeProducers().get(0).currentTransactionStartOffset().isEmpty(), found);
+            same(1, found.activeProducers().size());
+            same(9, found.activeProducers().get(0).lastSequence());
+            must(found.activeProducers().get(0).currentTransactionStartOffset().isEmpty(), found);
         });
-        run.passes("describeProducers on a broker", "the same on each replica", () -> {
+        passes("describeProducers on a broker", "the same on each replica", () -> {
             for (int broker = 1; broker <= 3; broker++) {
                 int asked = broker;
-                AdminRun.eventually(() -> AdminRun.same(9, admin.describeProducers(
+                eventually(() -> same(9, admin.describeProducers(
                                 Set.of(PLACE), new DescribeProducersOptions().brokerId(asked))
                         .partitionResult(PLACE).get().activeProducers().get(0).lastSequence()));
             }
@@ -101,18 +95,18 @@ final class RecordCalls {
     }
 
     private void delete() {
-        run.passes("deleteRecords", "low watermark 4, and so the earliest offset", () -> {
-            AdminRun.same(4L, admin.deleteRecords(Map.of(PLACE, RecordsToDelete.beforeOffset(4)))
+        passes("deleteRecords", "low watermark 4, and so the earliest offset", () -> {
+            same(4L, admin.deleteRecords(Map.of(PLACE, RecordsToDelete.beforeOffset(4)))
                     .lowWatermarks().get(PLACE).get().lowWatermark());
-            AdminRun.same(4L, offset(OffsetSpec.earliest()).offset());
+            same(4L, offset(OffsetSpec.earliest()).offset());
         });
-        run.passes("deleteRecords below the log's start", "nothing changes", () ->
-                AdminRun.same(4L, admin.deleteRecords(Map.of(PLACE, RecordsToDelete.beforeOffset(2)))
+        passes("deleteRecords below the log's start", "nothing changes", () ->
+                same(4L, admin.deleteRecords(Map.of(PLACE, RecordsToDelete.beforeOffset(2)))
                         .lowWatermarks().get(PLACE).get().lowWatermark()));
-        run.fails("deleteRecords beyond the end", OffsetOutOfRangeException.class, () ->
+        fails("deleteRecords beyond the end", OffsetOutOfRangeException.class, () ->
                 admin.deleteRecords(Map.of(PLACE, RecordsToDelete.beforeOffset(99))).all().get());
-        run.passes("deleteRecords, all", "low watermark 10", () ->
-                AdminRun.same(10L, admin.deleteRecords(Map.of(PLACE, RecordsToDelete.beforeOffset(-1)))
+        passes("deleteRecords, all", "low watermark 10", () ->
+                same(10L, admin.deleteRecords(Map.of(PLACE, RecordsToDelete.beforeOffset(-1)))
                         .lowWatermarks().get(PLACE).get().lowWatermark()));
     }
 }

@@ -5,7 +5,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.kafka.clients.admin.AbortTransactionSpec;
-import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
@@ -26,17 +25,14 @@ import org.apache.kafka.common.resource.PatternType;
 import org.apache.kafka.common.resource.ResourcePattern;
 import org.apache.kafka.common.resource.ResourceType;
 
-final class RefusedCalls {
+final class RefusedCalls extends AdminCalls {
     private static final TopicPartition PLACE = new TopicPartition("r-topic", 0);
 
-    private final AdminRun run;
-    private final Admin admin;
-
-    RefusedCalls(AdminRun run) {
-        this.run = run;
-        this.admin = run.admin;
+    RefusedCalls(Map<?, ?> request) {
+        super(request);
     }
 
+    @Override
     void all() {
         acls();
         credentials();
@@ -50,82 +46,82 @@ final class RefusedCalls {
         AclBinding one = new AclBinding(
                 new ResourcePattern(ResourceType.TOPIC, "t", PatternType.LITERAL),
                 new AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW));
-        run.refused("describeAcls", "ACLs", () -> admin.describeAcls(AclBindingFilter.ANY).values().get());
-        run.refused("createAcls", "ACLs", () -> admin.createAcls(Set.of(one)).all().get());
-        run.refused("deleteAcls", "ACLs", () -> admin.deleteAcls(Set.of(one.toFilter())).all().get());
+        refused("describeAcls", "ACLs", () -> admin.describeAcls(AclBindingFilter.ANY).values().get());
+        refused("createAcls", "ACLs", () -> admin.createAcls(Set.of(one)).all().get());
+        refused("deleteAcls", "ACLs", () -> admin.deleteAcls(Set.of(one.toFilter())).all().get());
     }
 
     private void credentials() {
-        run.passes("describeUserScramCredentials", "nobody has any", () -> AdminRun.must(
+        passes("describeUserScramCredentials", "nobody has any", () -> must(
                 admin.describeUserScramCredentials().all().get().isEmpty(), "somebody has"));
-        run.fails("describeUserScramCredentials of a user", ResourceNotFoundException.class, () ->
+        fails("describeUserScramCredentials of a user", ResourceNotFoundException.class, () ->
                 admin.describeUserScramCredentials(List.of("alice")).description("alice").get());
-        run.refused("alterUserScramCredentials", "SCRAM", () ->
+        refused("alterUserScramCredentials", "SCRAM", () ->
                 admin.alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(
                         "alice", new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), "secret")))
                         .all().get());
-        run.refused("createDelegationToken", "delegation tokens", () ->
+        refused("createDelegationToken", "delegation tokens", () ->
                 admin.createDelegationToken().delegationToken().get());
-        run.refused("describeDelegationToken", "delegation tokens", () ->
+        refused("describeDelegationToken", "delegation tokens", () ->
                 admin.describeDelegationToken().delegationTokens().get());
-        run.refused("renewDelegationToken", "delegation tokens", () ->
+        refused("renewDelegationToken", "delegation tokens", () ->
                 admin.renewDelegationToken(new byte[] {1}).expiryTimestamp().get());
-        run.refused("expireDelegationToken", "delegation tokens", () ->
+        refused("expireDelegationToken", "delegation tokens", () ->
                 admin.expireDelegationToken(new byte[] {1}).expiryTimestamp().get());
     }
 
     private void transactions() {
-        run.refused("describeTransactions", "transactions", () ->
+        refused("describeTransactions", "transactions", () ->
                 admin.describeTransactions(Set.of("x")).all().get());
-        run.refused("listTransactions", "transactions", () -> admin.listTransactions().all().get());
-        run.refused("abortTransaction", "transactions", () ->
+        refused("listTransactions", "transactions", () -> admin.listTransactions().all().get());
+        refused("abortTransaction", "transactions", () ->
                 admin.abortTransaction(new AbortTransactionSpec(PLACE, 1, (short) 1, 1)).all().get());
-        run.refused("fenceProducers", "transactions", () -> admin.fenceProducers(Set.of("x")).all().get());
-        run.refused("forceTerminateTransaction", "transactions", () ->
+        refused("fenceProducers", "transactions", () -> admin.fenceProducers(Set.of("x")).all().get());
+        refused("forceTerminateTransaction", "transactions", () ->
                 admin.forceTerminateTransaction("x").result().get());
     }
 
     private void shareGroups() {
-        run.refused("describeShareGroups", "share groups", () ->
+        refused("describeShareGroups", "share groups", () ->
                 admin.describeShareGroups(Set.of("x")).all().get());
-        run.refused("listShareGroupOffsets", "share groups", () ->
+        refused("listShareGroupOffsets", "share groups", () ->
                 admin.listShareGroupOffsets(Map.of("x", new ListShareGroupOffsetsSpec())).all().get());
-        run.refused("alterShareGroupOffsets", "share groups", () ->
+        refused("alterShareGroupOffsets", "share groups", () ->
                 admin.alterShareGroupOffsets("x", Map.of(PLACE, 1L)).all().get());
-        run.refused("deleteShareGroupOffsets", "share groups", () ->
+        refused("deleteShareGroupOffsets", "share groups", () ->
                 admin.deleteShareGroupOffsets("x", Set.of("r-topic")).all().get());
-        run.refused("deleteShareGroups", "share groups", () ->
+        refused("deleteShareGroups", "share groups", () ->
                 admin.deleteShareGroups(Set.of("x")).all().get());
     }
 
     private void streamsGroups() {
-        run.refused("describeStreamsGroups", "streams groups (KIP-1071)", () ->
+        refused("describeStreamsGroups", "streams groups (KIP-1071)", () ->
                 admin.describeStreamsGroups(Set.of("x")).all().get());
-        run.refused("deleteStreamsGroups", "streams groups (KIP-1071)", () ->
+        refused("deleteStreamsGroups", "streams groups (KIP-1071)", () ->
                 admin.deleteStreamsGroups(Set.of("x")).all().get());
-        run.passes("alterStreamsGroupOffsets", "listed, as of any group", () -> {
+        passes("alterStreamsGroupOffsets", "listed, as of any group", () -> {
             admin.alterStreamsGroupOffsets("s-group", Map.of(PLACE, new OffsetAndMetadata(1))).all().get();
-            AdminRun.same(1L, admin.listStreamsGroupOffsets(
+            same(1L, admin.listStreamsGroupOffsets(
                             Map.of("s-group", new ListStreamsGroupOffsetsSpec()))
                     .partitionsToOffsetAndMetadata("s-group").get().get(PLACE).offset());
         });
-        run.passes("deleteStreamsGroupOffsets", "none is left", () -> {
+        passes("deleteStreamsGroupOffsets", "none is left", () -> {
             admin.deleteStreamsGroupOffsets("s-group", Set.of(PLACE)).all().get();
-            AdminRun.must(admin.listStreamsGroupOffsets(Map.of("s-group", new ListStreamsGroupOffsetsSpec()))
+            must(admin.listStreamsGroupOffsets(Map.of("s-group", new ListStreamsGroupOffsetsSpec()))
                     .partitionsToOffsetAndMetadata("s-group").get().isEmpty(), "one is left");
         });
     }
 
     private void clientMetrics() {
         ConfigResource metrics = new ConfigResource(ConfigResource.Type.CLIENT_METRICS, "m");
-        run.refused("describeConfigs of client metrics", "client metrics", () -> AdminRun.must(
+        refused("describeConfigs of client metrics", "client metrics", () -> must(
                 !admin.describeConfigs(Set.of(metrics)).all().get().get(metrics).entries().isEmpty(), "empty"));
-        run.refused("incrementalAlterConfigs of client metrics", "client metrics", () ->
+        refused("incrementalAlterConfigs of client metrics", "client metrics", () ->
                 admin.incrementalAlterConfigs(Map.of(metrics, List.of(new AlterConfigOp(
                         new ConfigEntry("interval.ms", "1000"), AlterConfigOp.OpType.SET)))).all().get());
-        run.passes("listClientMetricsResources", "none is there", () -> AdminRun.must(
+        passes("listClientMetricsResources", "none is there", () -> must(
                 admin.listClientMetricsResources().all().get().isEmpty(), "one is there"));
-        run.refused("clientInstanceId", "client metrics", () -> {
+        refused("clientInstanceId", "client metrics", () -> {
             try {
                 admin.clientInstanceId(Duration.ofSeconds(5));
             } catch (IllegalStateException off) {

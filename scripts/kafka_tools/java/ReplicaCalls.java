@@ -4,7 +4,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterPartitionReassignmentsOptions;
 import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
@@ -22,25 +21,22 @@ import org.apache.kafka.common.errors.LogDirNotFoundException;
 import org.apache.kafka.common.errors.NoReassignmentInProgressException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
-final class ReplicaCalls {
+final class ReplicaCalls extends AdminCalls {
     private static final TopicPartition PLACE = new TopicPartition("p-topic", 0);
     private static final TopicPartition OTHER = new TopicPartition("p-small", 0);
     private static final TopicPartition NOWHERE = new TopicPartition("p-nobody", 0);
 
-    private final AdminRun run;
-    private final Admin admin;
-
-    ReplicaCalls(AdminRun run) {
-        this.run = run;
-        this.admin = run.admin;
+    ReplicaCalls(Map<?, ?> request) {
+        super(request);
     }
 
+    @Override
     void all() {
-        run.passes("createTopics for this area", "partitions on brokers 1 2 3 and on 2 3", () -> {
+        passes("createTopics for this area", "partitions on brokers 1 2 3 and on 2 3", () -> {
             admin.createTopics(Set.of(
                     new NewTopic("p-topic", Map.of(0, List.of(1, 2, 3))),
                     new NewTopic("p-small", Map.of(0, List.of(2, 3))))).all().get();
-            AdminRun.eventually(() -> AdminRun.same(3, partition(PLACE).isr().size()));
+            eventually(() -> same(3, partition(PLACE).isr().size()));
         });
         reassign();
         elect();
@@ -66,70 +62,70 @@ final class ReplicaCalls {
     }
 
     private void reassign() {
-        run.passes("alterPartitionReassignments", "another broker, in sync, when it ends", () -> {
+        passes("alterPartitionReassignments", "another broker, in sync, when it ends", () -> {
             move(OTHER, 3, 1);
-            AdminRun.eventually(() -> {
-                AdminRun.same(List.of(3, 1), replicas(OTHER));
-                AdminRun.same(2, partition(OTHER).isr().size());
+            eventually(() -> {
+                same(List.of(3, 1), replicas(OTHER));
+                same(2, partition(OTHER).isr().size());
             });
         });
-        run.passes("alterPartitionReassignments, more replicas", "three instead of two", () -> {
+        passes("alterPartitionReassignments, more replicas", "three instead of two", () -> {
             move(OTHER, 3, 1, 2);
-            AdminRun.eventually(() -> AdminRun.same(3, partition(OTHER).isr().size()));
+            eventually(() -> same(3, partition(OTHER).isr().size()));
         });
-        run.passes("alterPartitionReassignments to a broker that is down", "it stays in progress", () ->
+        passes("alterPartitionReassignments to a broker that is down", "it stays in progress", () ->
                 move(PLACE, 1, 2, 4));
-        run.passes("listPartitionReassignments", "what is added and what is removed", () -> {
+        passes("listPartitionReassignments", "what is added and what is removed", () -> {
             PartitionReassignment found = admin.listPartitionReassignments().reassignments().get().get(PLACE);
-            AdminRun.must(found != null, "none is listed");
-            AdminRun.same(List.of(4), found.addingReplicas());
-            AdminRun.same(List.of(3), found.removingReplicas());
-            AdminRun.same(4, found.replicas().size());
+            must(found != null, "none is listed");
+            same(List.of(4), found.addingReplicas());
+            same(List.of(3), found.removingReplicas());
+            same(4, found.replicas().size());
         });
-        run.passes("listPartitionReassignments of partitions", "only the one that moves", () ->
-                AdminRun.same(Set.of(PLACE), admin.listPartitionReassignments(Set.of(PLACE, OTHER))
+        passes("listPartitionReassignments of partitions", "only the one that moves", () ->
+                same(Set.of(PLACE), admin.listPartitionReassignments(Set.of(PLACE, OTHER))
                         .reassignments().get().keySet()));
-        run.passes("alterPartitionReassignments, cancel", "the replicas of before", () -> {
+        passes("alterPartitionReassignments, cancel", "the replicas of before", () -> {
             cancel(PLACE);
-            AdminRun.eventually(() -> AdminRun.same(List.of(1, 2, 3), replicas(PLACE)));
-            AdminRun.must(admin.listPartitionReassignments().reassignments().get().isEmpty(), "one is left");
+            eventually(() -> same(List.of(1, 2, 3), replicas(PLACE)));
+            must(admin.listPartitionReassignments().reassignments().get().isEmpty(), "one is left");
         });
-        run.fails("alterPartitionReassignments, cancel none", NoReassignmentInProgressException.class, () ->
+        fails("alterPartitionReassignments, cancel none", NoReassignmentInProgressException.class, () ->
                 cancel(PLACE));
-        run.fails("alterPartitionReassignments, broker unknown", InvalidReplicaAssignmentException.class, () ->
+        fails("alterPartitionReassignments, broker unknown", InvalidReplicaAssignmentException.class, () ->
                 move(PLACE, 1, 2, 99));
-        run.fails("alterPartitionReassignments, broker twice", InvalidReplicaAssignmentException.class, () ->
+        fails("alterPartitionReassignments, broker twice", InvalidReplicaAssignmentException.class, () ->
                 move(PLACE, 1, 1, 2));
-        run.fails("alterPartitionReassignments of the same factor only", InvalidReplicationFactorException.class,
+        fails("alterPartitionReassignments of the same factor only", InvalidReplicationFactorException.class,
                 () -> admin.alterPartitionReassignments(
                         Map.of(PLACE, Optional.of(new NewPartitionReassignment(List.of(1)))),
                         new AlterPartitionReassignmentsOptions().allowReplicationFactorChange(false))
                         .all().get());
-        run.fails("alterPartitionReassignments of an unknown topic", UnknownTopicOrPartitionException.class, () ->
+        fails("alterPartitionReassignments of an unknown topic", UnknownTopicOrPartitionException.class, () ->
                 move(NOWHERE, 1, 2, 3));
     }
 
     private void elect() {
-        run.passes("electLeaders PREFERRED", "the first replica leads", () -> {
+        passes("electLeaders PREFERRED", "the first replica leads", () -> {
             move(PLACE, 2, 1, 3);
-            AdminRun.eventually(() -> AdminRun.same(List.of(2, 1, 3), replicas(PLACE)));
-            AdminRun.same(1, partition(PLACE).leader().id());
+            eventually(() -> same(List.of(2, 1, 3), replicas(PLACE)));
+            same(1, partition(PLACE).leader().id());
             admin.electLeaders(ElectionType.PREFERRED, Set.of(PLACE)).all().get();
-            AdminRun.eventually(() -> AdminRun.same(2, partition(PLACE).leader().id()));
+            eventually(() -> same(2, partition(PLACE).leader().id()));
         });
-        run.fails("electLeaders PREFERRED, it leads", ElectionNotNeededException.class, () ->
+        fails("electLeaders PREFERRED, it leads", ElectionNotNeededException.class, () ->
                 elected(ElectionType.PREFERRED, PLACE));
-        run.passes("electLeaders PREFERRED, all", "every partition has its preferred leader", () -> {
+        passes("electLeaders PREFERRED, all", "every partition has its preferred leader", () -> {
             move(PLACE, 3, 1, 2);
-            AdminRun.eventually(() -> AdminRun.same(List.of(3, 1, 2), replicas(PLACE)));
+            eventually(() -> same(List.of(3, 1, 2), replicas(PLACE)));
             Map<TopicPartition, Optional<Throwable>> found =
                     admin.electLeaders(ElectionType.PREFERRED, null).partitions().get();
-            AdminRun.must(found.containsKey(PLACE) && found.get(PLACE).isEmpty(), found);
-            AdminRun.eventually(() -> AdminRun.same(3, partition(PLACE).leader().id()));
+            must(found.containsKey(PLACE) && found.get(PLACE).isEmpty(), found);
+            eventually(() -> same(3, partition(PLACE).leader().id()));
         });
-        run.fails("electLeaders UNCLEAN, a leader is there", ElectionNotNeededException.class, () ->
+        fails("electLeaders UNCLEAN, a leader is there", ElectionNotNeededException.class, () ->
                 elected(ElectionType.UNCLEAN, PLACE));
-        run.fails("electLeaders of an unknown topic", UnknownTopicOrPartitionException.class, () ->
+        fails("electLeaders of an unknown topic", UnknownTopicOrPartitionException.class, () ->
                 elected(ElectionType.PREFERRED, NOWHERE));
     }
 
@@ -141,33 +137,33 @@ final class ReplicaCalls {
     }
 
     private void directories() {
-        run.passes("describeLogDirs", "two directories a broker, sizes, the partition in one", () -> {
+        passes("describeLogDirs", "two directories a broker, sizes, the partition in one", () -> {
             Map<String, LogDirDescription> found = admin.describeLogDirs(Set.of(1)).allDescriptions().get().get(1);
-            AdminRun.same(2, found.size());
-            AdminRun.must(found.values().stream().allMatch(each -> each.totalBytes().orElse(0) > 0), found);
-            AdminRun.same(1L, found.values().stream()
+            same(2, found.size());
+            must(found.values().stream().allMatch(each -> each.totalBytes().orElse(0) > 0), found);
+            same(1L, found.values().stream()
                     .filter(each -> each.replicaInfos().containsKey(PLACE)).count());
         });
-        run.passes("describeLogDirs of all brokers", "each answers for itself", () ->
-                AdminRun.same(Set.of(1, 2, 3),
+        passes("describeLogDirs of all brokers", "each answers for itself", () ->
+                same(Set.of(1, 2, 3),
                         admin.describeLogDirs(Set.of(1, 2, 3)).allDescriptions().get().keySet()));
         TopicPartitionReplica replica = new TopicPartitionReplica("p-topic", 0, 1);
-        run.passes("describeReplicaLogDirs", "the directory, no lag", () -> AdminRun.eventually(() -> {
+        passes("describeReplicaLogDirs", "the directory, no lag", () -> eventually(() -> {
             var found = admin.describeReplicaLogDirs(Set.of(replica)).values().get(replica).get();
-            AdminRun.must(found.getCurrentReplicaLogDir() != null, found);
-            AdminRun.same(0L, found.getCurrentReplicaOffsetLag());
+            must(found.getCurrentReplicaLogDir() != null, found);
+            same(0L, found.getCurrentReplicaOffsetLag());
         }));
-        run.passes("alterReplicaLogDirs", "the replica is in the other directory", () -> {
+        passes("alterReplicaLogDirs", "the replica is in the other directory", () -> {
             String from = admin.describeReplicaLogDirs(Set.of(replica)).values().get(replica).get()
                     .getCurrentReplicaLogDir();
             String to = admin.describeLogDirs(Set.of(1)).allDescriptions().get().get(1).keySet().stream()
                     .filter(each -> !each.equals(from)).findFirst().orElseThrow();
             admin.alterReplicaLogDirs(Map.of(replica, to)).all().get();
-            AdminRun.eventually(() -> AdminRun.same(to,
+            eventually(() -> same(to,
                     admin.describeReplicaLogDirs(Set.of(replica)).values().get(replica).get()
                             .getCurrentReplicaLogDir()));
         });
-        run.fails("alterReplicaLogDirs to no directory of the broker", LogDirNotFoundException.class, () ->
+        fails("alterReplicaLogDirs to no directory of the broker", LogDirNotFoundException.class, () ->
                 admin.alterReplicaLogDirs(Map.of(replica, "/no/such/directory")).all().get());
     }
 }

@@ -81,7 +81,7 @@ public final class ToolHost {
         long began = System.nanoTime();
         Map<String, Object> answer = new LinkedHashMap<>();
         if (request.containsKey("admin")) {
-            answer.put("rows", AdminRun.run(request));
+            answer.put("rows", AdminCalls.run(request));
         } else {
             tool(request, timeout, answer);
         }

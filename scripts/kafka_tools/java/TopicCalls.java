@@ -6,7 +6,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.CreatePartitionsOptions;
 import org.apache.kafka.clients.admin.CreateTopicsOptions;
 import org.apache.kafka.clients.admin.CreateTopicsResult;
@@ -28,7 +27,7 @@ import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicIdException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
-final class TopicCalls {
+final class TopicCalls extends AdminCalls {
     private static final String[] SETTINGS = {
         "cleanup.policy=delete", "compression.gzip.level=-1", "compression.lz4.level=9",
         "compression.type=producer", "compression.zstd.level=3", "delete.retention.ms=86400000",
@@ -45,14 +44,11 @@ final class TopicCalls {
         "segment.ms=600000", "unclean.leader.election.enable=false",
     };
 
-    private final AdminRun run;
-    private final Admin admin;
-
-    TopicCalls(AdminRun run) {
-        this.run = run;
-        this.admin = run.admin;
+    TopicCalls(Map<?, ?> request) {
+        super(request);
     }
 
+    @Override
     void all() {
         create();
         createWithEachSetting();
@@ -73,39 +69,39 @@ final class TopicCalls {
     }
 
     private void create() {
-        run.passes("createTopics", "partitions, factor and id in the answer", () -> {
+        passes("createTopics", "partitions, factor and id in the answer", () -> {
             CreateTopicsResult made = make(new NewTopic("a-topic", 3, (short) 3));
-            AdminRun.same(3, made.numPartitions("a-topic").get());
-            AdminRun.same(3, made.replicationFactor("a-topic").get());
-            AdminRun.must(!made.topicId("a-topic").get().equals(Uuid.ZERO_UUID), "no topic id");
-            AdminRun.eventually(() -> AdminRun.same(3, described("a-topic").partitions().size()));
+            same(3, made.numPartitions("a-topic").get());
+            same(3, made.replicationFactor("a-topic").get());
+            must(!made.topicId("a-topic").get().equals(Uuid.ZERO_UUID), "no topic id");
+            eventually(() -> same(3, described("a-topic").partitions().size()));
         });
-        run.passes("createTopics with settings", "the answer has the settings", () -> {
+        passes("createTopics with settings", "the answer has the settings", () -> {
             CreateTopicsResult made =
                     make(new NewTopic("a-set", 1, (short) 1).configs(Map.of("retention.ms", "1234567")));
-            AdminRun.same("1234567", made.config("a-set").get().get("retention.ms").value());
+            same("1234567", made.config("a-set").get().get("retention.ms").value());
         });
-        run.passes("createTopics with an assignment", "replicas as given, the first one leads", () -> {
+        passes("createTopics with an assignment", "replicas as given, the first one leads", () -> {
             make(new NewTopic("a-manual", Map.of(0, List.of(2, 1), 1, List.of(3, 2))));
-            AdminRun.eventually(() -> {
+            eventually(() -> {
                 List<TopicPartitionInfo> found = described("a-manual").partitions();
-                AdminRun.same(List.of(2, 1), found.get(0).replicas().stream().map(n -> n.id()).toList());
-                AdminRun.same(3, found.get(1).leader().id());
+                same(List.of(2, 1), found.get(0).replicas().stream().map(n -> n.id()).toList());
+                same(3, found.get(1).leader().id());
             });
         });
-        run.passes("createTopics with defaults", "the brokers' partitions and factor", () -> {
+        passes("createTopics with defaults", "the brokers' partitions and factor", () -> {
             CreateTopicsResult made =
                     make(new NewTopic("a-default", Optional.empty(), Optional.empty()));
-            AdminRun.same(1, made.numPartitions("a-default").get());
-            AdminRun.same(3, made.replicationFactor("a-default").get());
+            same(1, made.numPartitions("a-default").get());
+            same(3, made.replicationFactor("a-default").get());
         });
-        run.passes("createTopics validateOnly", "an answer, and no topic", () -> {
+        passes("createTopics validateOnly", "an answer, and no topic", () -> {
             CreateTopicsResult made = admin.createTopics(
                     Set.of(new NewTopic("a-dry", 2, (short) 3)),
                     new CreateTopicsOptions().validateOnly(true));
             made.all().get();
-            AdminRun.same(2, made.numPartitions("a-dry").get());
-            AdminRun.must(!admin.listTopics().names().get().contains("a-dry"), "it was made");
+            same(2, made.numPartitions("a-dry").get());
+            must(!admin.listTopics().names().get().contains("a-dry"), "it was made");
         });
     }
 
@@ -113,140 +109,140 @@ final class TopicCalls {
         for (String setting : SETTINGS) {
             String key = setting.substring(0, setting.indexOf('='));
             String value = setting.substring(setting.indexOf('=') + 1);
-            run.passes("createTopics with " + key, "the answer has the value", () -> {
+            passes("createTopics with " + key, "the answer has the value", () -> {
                 String name = "a-" + key;
                 NewTopic topic = new NewTopic(name, 1, (short) 1).configs(Map.of(key, value));
                 CreateTopicsResult made = admin.createTopics(
                         Set.of(topic), new CreateTopicsOptions().validateOnly(true));
-                AdminRun.same(value, made.config(name).get().get(key).value());
+                same(value, made.config(name).get().get(key).value());
             });
         }
     }
 
     private void refusedCreations() {
         for (String key : new String[] {"flush.messages", "flush.ms"}) {
-            run.refused("createTopics with " + key, "brokers sync by time, not by record", () ->
+            refused("createTopics with " + key, "brokers sync by time, not by record", () ->
                     make(new NewTopic("a-no", 1, (short) 1).configs(Map.of(key, "1000"))));
         }
-        run.fails("createTopics of one that exists", TopicExistsException.class, () ->
+        fails("createTopics of one that exists", TopicExistsException.class, () ->
                 make(new NewTopic("a-topic", 1, (short) 1)));
-        run.fails("createTopics, factor above the brokers", InvalidReplicationFactorException.class, () ->
+        fails("createTopics, factor above the brokers", InvalidReplicationFactorException.class, () ->
                 make(new NewTopic("a-no", 1, (short) 9)));
-        run.fails("createTopics, bad name", InvalidTopicException.class, () ->
+        fails("createTopics, bad name", InvalidTopicException.class, () ->
                 make(new NewTopic("a no", 1, (short) 1)));
-        run.fails("createTopics, name that collides", InvalidTopicException.class, () -> {
+        fails("createTopics, name that collides", InvalidTopicException.class, () -> {
             make(new NewTopic("a.collides", 1, (short) 1));
             make(new NewTopic("a_collides", 1, (short) 1));
         });
-        run.fails("createTopics, unknown setting", InvalidConfigurationException.class, () ->
+        fails("createTopics, unknown setting", InvalidConfigurationException.class, () ->
                 make(new NewTopic("a-no", 1, (short) 1).configs(Map.of("no.such.key", "1"))));
-        run.fails("createTopics, bad value", InvalidConfigurationException.class, () ->
+        fails("createTopics, bad value", InvalidConfigurationException.class, () ->
                 make(new NewTopic("a-no", 1, (short) 1).configs(Map.of("retention.ms", "soon"))));
-        run.fails("createTopics, replica twice", InvalidReplicaAssignmentException.class, () ->
+        fails("createTopics, replica twice", InvalidReplicaAssignmentException.class, () ->
                 make(new NewTopic("a-no", Map.of(0, List.of(1, 1)))));
-        run.fails("createTopics, no partitions", InvalidPartitionsException.class, () ->
+        fails("createTopics, no partitions", InvalidPartitionsException.class, () ->
                 make(new NewTopic("a-no", 0, (short) 1)));
     }
 
     private void look() {
-        run.passes("listTopics", "the topics made before", () ->
-                AdminRun.eventually(() -> AdminRun.must(
+        passes("listTopics", "the topics made before", () ->
+                eventually(() -> must(
                         admin.listTopics().names().get().containsAll(Set.of("a-topic", "a-manual")),
                         admin.listTopics().names().get())));
-        run.passes("listTopics with internal ones", "__consumer_offsets is internal", () -> {
+        passes("listTopics with internal ones", "__consumer_offsets is internal", () -> {
             Map<String, TopicListing> found =
                     admin.listTopics(new ListTopicsOptions().listInternal(true)).namesToListings().get();
-            AdminRun.must(found.containsKey("__consumer_offsets"), found.keySet());
-            AdminRun.must(found.get("__consumer_offsets").isInternal(), "not internal");
+            must(found.containsKey("__consumer_offsets"), found.keySet());
+            must(found.get("__consumer_offsets").isInternal(), "not internal");
         });
-        run.passes("describeTopics", "leader, replicas, ISR, leader and id of each partition", () -> {
+        passes("describeTopics", "leader, replicas, ISR, leader and id of each partition", () -> {
             TopicDescription found = described("a-topic");
-            AdminRun.same(3, found.partitions().size());
+            same(3, found.partitions().size());
             for (TopicPartitionInfo each : found.partitions()) {
-                AdminRun.must(each.leader() != null && each.replicas().contains(each.leader()), each);
-                AdminRun.same(3, each.isr().size());
+                must(each.leader() != null && each.replicas().contains(each.leader()), each);
+                same(3, each.isr().size());
             }
-            AdminRun.must(!found.isInternal() && !found.topicId().equals(Uuid.ZERO_UUID), found);
+            must(!found.isInternal() && !found.topicId().equals(Uuid.ZERO_UUID), found);
         });
-        run.passes("describeTopics by id", "the same as by name", () -> {
+        passes("describeTopics by id", "the same as by name", () -> {
             Uuid id = described("a-topic").topicId();
             TopicDescription found = admin.describeTopics(TopicCollection.ofTopicIds(Set.of(id)))
                     .allTopicIds().get().get(id);
-            AdminRun.same("a-topic", found.name());
+            same("a-topic", found.name());
             // Metadata (by id) knows no eligible leader replicas, DescribeTopicPartitions (by name) does.
             for (int number = 0; number < 3; number++) {
                 TopicPartitionInfo byName = described("a-topic").partitions().get(number);
-                AdminRun.same(byName.leader(), found.partitions().get(number).leader());
-                AdminRun.same(byName.replicas(), found.partitions().get(number).replicas());
-                AdminRun.same(byName.isr(), found.partitions().get(number).isr());
+                same(byName.leader(), found.partitions().get(number).leader());
+                same(byName.replicas(), found.partitions().get(number).replicas());
+                same(byName.isr(), found.partitions().get(number).isr());
             }
         });
-        run.passes("describeTopics with authorized operations", "every operation on topics", () -> {
+        passes("describeTopics with authorized operations", "every operation on topics", () -> {
             TopicDescription found = admin.describeTopics(
                             Set.of("a-topic"), new DescribeTopicsOptions().includeAuthorizedOperations(true))
                     .allTopicNames().get().get("a-topic");
-            AdminRun.same(8, found.authorizedOperations().size());
+            same(8, found.authorizedOperations().size());
         });
-        run.passes("describeTopics in pages", "all partitions, one a page", () -> {
+        passes("describeTopics in pages", "all partitions, one a page", () -> {
             TopicDescription found = admin.describeTopics(
                             Set.of("a-topic"), new DescribeTopicsOptions().partitionSizeLimitPerResponse(1))
                     .allTopicNames().get().get("a-topic");
-            AdminRun.same(3, found.partitions().size());
+            same(3, found.partitions().size());
         });
-        run.fails("describeTopics of an unknown one", UnknownTopicOrPartitionException.class, () ->
+        fails("describeTopics of an unknown one", UnknownTopicOrPartitionException.class, () ->
                 described("a-nobody"));
-        run.fails("describeTopics of an unknown id", UnknownTopicIdException.class, () ->
+        fails("describeTopics of an unknown id", UnknownTopicIdException.class, () ->
                 admin.describeTopics(TopicCollection.ofTopicIds(Set.of(Uuid.randomUuid())))
                         .allTopicIds().get());
     }
 
     private void partitions() {
-        run.passes("createPartitions", "five partitions instead of three", () -> {
+        passes("createPartitions", "five partitions instead of three", () -> {
             admin.createPartitions(Map.of("a-topic", NewPartitions.increaseTo(5))).all().get();
-            AdminRun.eventually(() -> AdminRun.same(5, described("a-topic").partitions().size()));
+            eventually(() -> same(5, described("a-topic").partitions().size()));
         });
-        run.passes("createPartitions with an assignment", "replicas as given", () -> {
+        passes("createPartitions with an assignment", "replicas as given", () -> {
             admin.createPartitions(
                     Map.of("a-manual", NewPartitions.increaseTo(3, List.of(List.of(1, 3))))).all().get();
-            AdminRun.eventually(() -> AdminRun.same(List.of(1, 3),
+            eventually(() -> same(List.of(1, 3),
                     described("a-manual").partitions().get(2).replicas().stream().map(n -> n.id()).toList()));
         });
-        run.passes("createPartitions validateOnly", "no more partitions than before", () -> {
+        passes("createPartitions validateOnly", "no more partitions than before", () -> {
             admin.createPartitions(
                     Map.of("a-set", NewPartitions.increaseTo(7)),
                     new CreatePartitionsOptions().validateOnly(true)).all().get();
-            AdminRun.same(1, described("a-set").partitions().size());
+            same(1, described("a-set").partitions().size());
         });
-        run.fails("createPartitions to fewer", InvalidPartitionsException.class, () ->
+        fails("createPartitions to fewer", InvalidPartitionsException.class, () ->
                 admin.createPartitions(Map.of("a-topic", NewPartitions.increaseTo(2))).all().get());
-        run.fails("createPartitions, bad assignment", InvalidReplicaAssignmentException.class, () ->
+        fails("createPartitions, bad assignment", InvalidReplicaAssignmentException.class, () ->
                 admin.createPartitions(Map.of("a-manual",
                         NewPartitions.increaseTo(4, List.of(List.of(1, 1))))).all().get());
-        run.fails("createPartitions of an unknown topic", UnknownTopicOrPartitionException.class, () ->
+        fails("createPartitions of an unknown topic", UnknownTopicOrPartitionException.class, () ->
                 admin.createPartitions(Map.of("a-nobody", NewPartitions.increaseTo(2))).all().get());
     }
 
     private void delete() {
-        run.passes("deleteTopics", "the topic is gone", () -> {
+        passes("deleteTopics", "the topic is gone", () -> {
             admin.deleteTopics(Set.of("a-set")).all().get();
-            AdminRun.eventually(() -> AdminRun.must(
+            eventually(() -> must(
                     !admin.listTopics().names().get().contains("a-set"), "still listed"));
         });
-        run.passes("deleteTopics by id", "the topic is gone", () -> {
+        passes("deleteTopics by id", "the topic is gone", () -> {
             Uuid id = described("a-manual").topicId();
             admin.deleteTopics(TopicCollection.ofTopicIds(Set.of(id))).all().get();
-            AdminRun.eventually(() -> AdminRun.must(
+            eventually(() -> must(
                     !admin.listTopics().names().get().contains("a-manual"), "still listed"));
         });
-        run.fails("deleteTopics of an unknown one", UnknownTopicOrPartitionException.class, () ->
+        fails("deleteTopics of an unknown one", UnknownTopicOrPartitionException.class, () ->
                 admin.deleteTopics(Set.of("a-nobody")).all().get());
-        run.fails("deleteTopics of an unknown id", UnknownTopicIdException.class, () ->
+        fails("deleteTopics of an unknown id", UnknownTopicIdException.class, () ->
                 admin.deleteTopics(TopicCollection.ofTopicIds(Set.of(Uuid.randomUuid()))).all().get());
-        run.passes("deleteTopics of several", "the topics of this area are gone", () -> {
+        passes("deleteTopics of several", "the topics of this area are gone", () -> {
             Set<String> ours = new HashSet<>(admin.listTopics().names().get());
             ours.removeIf(name -> !Arrays.asList("a-topic", "a-default", "a.collides").contains(name));
             admin.deleteTopics(ours).all().get();
-            AdminRun.eventually(() -> AdminRun.must(
+            eventually(() -> must(
                     admin.listTopics().names().get().stream().noneMatch(ours::contains), ours));
         });
     }

@@ -7,12 +7,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 
-final class AdminRun implements AutoCloseable {
+abstract class AdminCalls implements AutoCloseable {
     interface Call {
         void run() throws Exception;
     }
@@ -20,33 +19,40 @@ final class AdminRun implements AutoCloseable {
     private static final long EVENTUALLY_MS = 15_000;
 
     final Admin admin;
-    final Map<?, ?> with;
+    private final Map<?, ?> with;
     private final List<Map<String, Object>> rows = new ArrayList<>();
     private final String area;
 
-    private AdminRun(String area, Map<?, ?> with) {
-        this.area = area;
-        this.with = with;
-        this.admin = client("bootstrap.servers", (String) with.get("bootstrap"));
+    AdminCalls(Map<?, ?> request) {
+        this.area = (String) request.get("admin");
+        this.with = (Map<?, ?>) request.get("with");
+        this.admin = client("bootstrap.servers", text("bootstrap"));
     }
 
+    /** Make the calls of the area that is asked for. */
     static List<Map<String, Object>> run(Map<?, ?> request) {
-        String area = (String) request.get("admin");
-        try (AdminRun run = new AdminRun(area, (Map<?, ?>) request.get("with"))) {
-            switch (area) {
-                case "topics" -> new TopicCalls(run).all();
-                case "configs" -> new ConfigCalls(run).all();
-                case "groups" -> new GroupCalls(run).all();
-                case "records" -> new RecordCalls(run).all();
-                case "replicas" -> new ReplicaCalls(run).all();
-                case "cluster" -> new ClusterCalls(run).all();
-                case "quotas" -> new QuotaCalls(run).all();
-                case "refused" -> new RefusedCalls(run).all();
-                default -> throw new IllegalArgumentException(area);
-            }
-            return run.rows;
+        try (AdminCalls calls = of(request)) {
+            calls.all();
+            return calls.rows;
         }
     }
+
+    private static AdminCalls of(Map<?, ?> request) {
+        return switch ((String) request.get("admin")) {
+            case "topics" -> new TopicCalls(request);
+            case "configs" -> new ConfigCalls(request);
+            case "groups" -> new GroupCalls(request);
+            case "records" -> new RecordCalls(request);
+            case "replicas" -> new ReplicaCalls(request);
+            case "cluster" -> new ClusterCalls(request);
+            case "quotas" -> new QuotaCalls(request);
+            case "refused" -> new RefusedCalls(request);
+            default -> throw new IllegalArgumentException("no area " + request.get("admin"));
+        };
+    }
+
+    /** Make all calls of this area. */
+    abstract void all();
 
     static Admin client(String key, String addresses) {
         Map<String, Object> settings = new HashMap<>();
@@ -103,10 +109,6 @@ final class AdminRun implements AutoCloseable {
     private static Throwable cause(Throwable thrown) {
         boolean wrapped = thrown instanceof ExecutionException && thrown.getCause() != null;
         return wrapped ? cause(thrown.getCause()) : thrown;
-    }
-
-    static <T> T get(KafkaFuture<T> future) throws Exception {
-        return future.get();
     }
 
     static void must(boolean holds, Object what) {
