@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _BLOCK = 1024 * 1024
-_HEADER_BYTES = 61
 
 
 def print_batch(batch: "Batch", *, metadata: bool, as_json: bool, with_records: bool) -> None:
@@ -59,11 +58,11 @@ def damage_reported(file: Path, rest: str) -> Iterator[None]:
 def batches_of(view: memoryview) -> "Iterator[Batch]":
     """Yield whole batches up to the zeros that a file may end in, room made ahead. Raises
     `InvalidBatchError`."""
-    from quorate.log.batches import Batch, read_header
+    from quorate.log.batches import HEADER_BYTES, Batch, read_header
 
     position = 0
     while position < len(view):
-        if not any(view[position : position + _HEADER_BYTES]) and _all_zeros(view[position:]):
+        if not any(view[position : position + HEADER_BYTES]) and _all_zeros(view[position:]):
             return
         header = read_header(view, position, dense=False)
         yield Batch(header, view[position : position + header.size])
