@@ -38,7 +38,7 @@ from quorate.types import NodeId
 
 LIFE_FRAMES = 4000
 REAL_SHARE = 50
-"""One frame in so many goes over a socket."""
+"""One frame in this many is sent over a socket."""
 SHAPES = (
     # voters, of which run, voters in the log
     (1, 1, False),
@@ -47,15 +47,15 @@ SHAPES = (
     (3, 1, False),
 )
 GROWTH_MIB = 200.0
-"""At the peak, above what the first lives of each shape needed."""
+"""The limit of growth at the peak, above the need of the first lives of each shape."""
 KNOWN_LIES = ("two leaders in one epoch",)
-"""What a node stops for, rather than go on: a voter's name under a claim that no honest voter makes."""
+"""Lies after which a node stops: a voter's name under a claim that no honest voter makes."""
 HIGHEST_EPOCH = 2**31 - 1
 PATIENCE_SECONDS = 300
 WELL_FORMED_LIVES = 5
-"""One quorum of so many hears valid frames only."""
+"""One quorum in this many hears valid frames only."""
 COMMIT_SECONDS = 10
-"""Within which such a quorum commits, after whatever it was told."""
+"""The time within which such a quorum commits, after any frames."""
 
 
 class Fuzz:
@@ -178,7 +178,7 @@ class Fuzz:
             cluster.quorums.clear()
 
     async def _check(self, cluster: Cluster, *, expect_leader: bool) -> None:
-        """It leads and commits, unless lies used up the epochs or took the voters away."""
+        """Check that the quorum leads and commits, unless lies used up the epochs or took the voters away."""
         quorums = list(cluster.quorums.values())
         if any(quorum.epoch >= HIGHEST_EPOCH - 10 for quorum in quorums):
             self.epochs_used_up += 1
@@ -197,7 +197,7 @@ class Fuzz:
 
 
 def liar_of(cluster: Cluster, node: int, draw: random.Random) -> Liar:
-    """Return a liar that knows all that can be asked for."""
+    """Return a liar that knows all that a peer can ask for."""
     quorums = list(cluster.quorums.values())
     return Liar(
         draw,

@@ -27,7 +27,7 @@ PORT = 9093
 
 
 class Count:
-    """How many records were applied."""
+    """A state machine that counts the records that were applied."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -56,7 +56,7 @@ class CountLoader:
 
 
 class Recorder:
-    """Whole frames that went over connections, both ways, each once."""
+    """The frames that went over connections, both ways, each once."""
 
     def __init__(self) -> None:
         self.frames: dict[bytes, None] = {}
@@ -71,7 +71,7 @@ class Recorder:
 
 
 class RecordedStream:
-    """What its dialler sends and receives."""
+    """A stream that records all that its dialler sends and receives."""
 
     def __init__(self, stream: Stream, recorder: Recorder) -> None:
         self._stream = stream
@@ -116,7 +116,7 @@ class RecordedNetwork:
 
 
 class Cluster:
-    """Voters node-1, node-2, ...; `alive` of them run at last."""
+    """Voters node-1, node-2, and so on. `alive` of them run at last."""
 
     def __init__(self, seed: str, voters: int, *, dynamic: bool, nursery: trio.Nursery) -> None:
         self._draw = random.Random(seed)
@@ -136,7 +136,7 @@ class Cluster:
         self._outside_network = RecordedNetwork(self._network.for_node("outside"), self.recorder)
 
     async def start(self) -> None:
-        """All but the last of several, which comes when it can only begin with a snapshot."""
+        """Start all nodes but the last of several, which comes when it can only begin with a snapshot."""
         for voter in self.voters.voters[: max(1, len(self.voters) - 1)]:
             await self._nursery.start(self._run, voter.key.id)
 
@@ -210,7 +210,7 @@ class Cluster:
             await self._ask()
 
     async def _ask(self) -> None:
-        """As a program outside does, every node."""
+        """Ask every node, as a program outside of the cluster does."""
         for node in self.quorums:
             channel = await Channel.connect(
                 self._outside_network,

@@ -29,7 +29,7 @@ class FuzzingPeer:
 
     @property
     def closed_early(self) -> bool:
-        """Before it had sent all it had to."""
+        """True if the node closed the connection before all frames were sent."""
         return self._closed.is_set() and not self._ended
 
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
@@ -68,11 +68,11 @@ CLAIMED = (
     "the leader counts other voters than this node is configured with",
     "a voter is of another cluster",
 )
-"""What nodes rightly say of well-formed lies."""
+"""The events that a node logs as errors and that well-formed lies justify."""
 
 
 class Errors:
-    """Takes the place of the log: what nodes log as errors is kept, but for what lies may cause."""
+    """Takes the place of the log and keeps the errors in it, except those that lies justify."""
 
     def __init__(self) -> None:
         self._errors: list[str] = []

@@ -16,7 +16,7 @@ HOSTILE: Final[tuple[object, ...]] = (
     cbor2.undefined, cbor2.CBORSimpleValue(99), cbor2.CBORTag(2, b"\xff" * 100), cbor2.CBORTag(35, "(a+)+$"),
     cbor2.CBORTag(258, [1]), cbor2.CBORTag(29, 0),
 )  # fmt: skip
-"""In place of a field."""
+"""The values that take the place of a field."""
 
 RAW: Final = (
     b"\x81" * 5000 + b"\x01",  # deep
@@ -37,11 +37,11 @@ RAW: Final = (
     b"\xff",
     b"\x84\x02\x00\x01\x62\xc3\x28",  # not UTF-8
 )
-"""In place of a header."""
+"""The bytes that take the place of a header."""
 
 
 def split(frame: bytes) -> tuple[Header, bytes]:
-    """The header's fields and the payload, of a whole frame as recorded."""
+    """Return the header's fields and the payload of a whole frame, as recorded."""
     size = int.from_bytes(frame[4:6], "big")
     header = cbor2.loads(frame[6 : 6 + size])
     assert isinstance(header, list)
@@ -58,7 +58,7 @@ def joined(header: Header, payload: bytes) -> bytes:
 
 
 class Mutator:
-    """Draws what becomes of frames. Every method returns the bytes to send."""
+    """Draws mutations of frames. Every method returns the bytes to send."""
 
     def __init__(self, draw: random.Random, recorded: list[bytes]) -> None:
         self._draw = draw
@@ -75,11 +75,11 @@ class Mutator:
 
     @property
     def kinds(self) -> list[int]:
-        """Of the frames that there are to begin with."""
+        """Return the kinds of the recorded frames."""
         return sorted(self._kinds)
 
     def next(self) -> tuple[str, bytes]:
-        """The name of what was done, and the bytes. Every kind is as likely, however rare it was."""
+        """Return the name of the mutation, and the bytes. Every kind is as likely, however rare it was."""
         way = self._draw.choice(self._ways)
         return way.__name__, way(self._draw.choice(self._kinds[self._draw.choice(self.kinds)]))
 
@@ -94,7 +94,7 @@ class Mutator:
         return bytes(data)
 
     def cut(self, frame: bytes) -> bytes:
-        """Shorter, and the length says so."""
+        """Make the frame shorter. Its length is right."""
         body = frame[4 : 4 + self._draw.randrange(2, len(frame) - 4)]
         return len(body).to_bytes(4, "big") + body
 
@@ -118,7 +118,7 @@ class Mutator:
         return joined(header, payload)
 
     def other_number(self, frame: bytes) -> bytes:
-        """Well-formed, mostly, and a lie."""
+        """Change numbers. The frame is mostly well-formed, and a lie."""
         header, payload = split(frame)
         numbers = [place for place, field in enumerate(header) if type(field) is int and place > 2]
         for place in self._draw.sample(numbers, min(len(numbers), self._draw.randint(1, 2))):
@@ -137,13 +137,13 @@ class Mutator:
         return joined(header, payload)
 
     def spliced(self, frame: bytes) -> bytes:
-        """The front of one, the back of another."""
+        """Join the front of one frame to the back of another."""
         other = self._draw.choice(self._recorded)
         body = frame[6 : self._draw.randrange(6, len(frame))] + other[self._draw.randrange(6, len(other)) :]
         return (len(body) + 2).to_bytes(4, "big") + frame[4:6] + body
 
     def crossed(self, frame: bytes) -> bytes:
-        """The header of one, the payload of another."""
+        """Join the header of one frame to the payload of another."""
         header, _ = split(frame)
         _, payload = split(self._draw.choice(self._recorded))
         return joined(header, payload)
@@ -165,14 +165,14 @@ class Mutator:
         return joined(header, bytes(data))
 
     def payload_lying(self, frame: bytes) -> bytes:
-        """Lengths in the payload that are not so: of an append's records, of a batch."""
+        """Change lengths in the payload: of an append's records, of a batch."""
         header, payload = split(frame)
         place = self._draw.randrange(0, max(1, len(payload) - 4))
         lie = self._draw.choice((0, 1, 255, 2**16, 2**31 - 1, 2**32 - 1)).to_bytes(4, "big")
         return joined(header, payload[:place] + lie + payload[place + 4 :])
 
     def other_head(self, frame: bytes) -> bytes:
-        """Another kind, version or correlation."""
+        """Change the kind, the version or the correlation."""
         header, payload = split(frame)
         place = self._draw.randrange(3)
         kinds: list[object] = [self._draw.randrange(-2, 40), self._draw.choice(self.kinds)]

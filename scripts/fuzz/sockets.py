@@ -22,7 +22,7 @@ FRAMES_PER_CONNECTION = 20
 
 
 def fuzz_real_node(seed: int, frames: int, cluster_id: str) -> list[str]:
-    """What went wrong."""
+    """Send frames to a real node. Return the problems."""
     recorded = trio.run(_recorded, seed, clock=trio.testing.MockClock(autojump_threshold=0))
     draw = random.Random(f"{seed}/sockets")
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ async def _fuzz(mutator: Mutator, frames: int, folder: Path, cluster_id: str) ->
 
 
 async def _connection(mutator: Mutator, address: Address) -> list[str]:
-    """All at once, which the node receives in whatever parts."""
+    """Send all frames at once. The node receives them in any parts."""
     try:
         stream = await RealNetwork().connect(address)
     except NetworkError as error:

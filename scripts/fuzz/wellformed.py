@@ -66,7 +66,7 @@ class Liar:
         self.sources = tuple(
             NodeId(node) for node in OUTSIDE_IDS if all(voter.key.id != node for voter in voters)
         )
-        """Ids of no voter, now or earlier: a message that claims one of a voter is believed."""
+        """The ids of no voter, now or earlier. A message that claims a voter's id is believed."""
         self._makers: tuple[Callable[[], list[Buffer]], ...] = (
             self.vote, self.vote, self.begin, self.begin, self.end, self.fetch, self.fetch,
             self.fetch_snapshot, self.append, self.application, self.read_index, self.change_voters,
@@ -99,7 +99,7 @@ class Liar:
         return ReplicaKey(NodeId(node), self.directory())
 
     def anybody(self) -> ReplicaKey:
-        """A node that a message names. Voters too: only a source is no voter."""
+        """Draw a node for a message to name. Voters may be named: only the source is no voter."""
         if self._draw.random() < 0.5:
             return self._draw.choice(self._voters).key
         return self.key(self.source())
@@ -119,7 +119,7 @@ class Liar:
         )
 
     def head(self, source: NodeId) -> Head:
-        """The fields that all core messages have."""
+        """Return the fields that all core messages have."""
         return {
             "source": source,
             "destination": self.destination(),

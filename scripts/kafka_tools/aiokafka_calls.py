@@ -37,7 +37,7 @@ def calls(given: Given) -> list[Row]:
 
 
 async def fill(bootstrap: str) -> None:
-    """Ten records, and a group that has read one."""
+    """Write ten records, and have a group read one."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
     await producer.start()
     for number in range(10):
@@ -135,7 +135,7 @@ def _no_error(found: Any) -> None:
 
 
 def _codes(found: Any) -> list[int]:
-    """Every error code, at any depth."""
+    """Return every error code, at any depth."""
     if isinstance(found, dict):
         own = [value for key, value in found.items() if key == "error_code"]
         return own + [code for value in found.values() for code in _codes(value)]

@@ -9,7 +9,7 @@ from tools import Tools
 
 
 def quorum(tools: Tools) -> None:
-    """Voters are 1 and 2 before and after it."""
+    """Change the voters of the quorum. They are 1 and 2 before and after it."""
     tools.area = "quorum"
     run, stage = tools.run, tools.stage
     run(
@@ -238,7 +238,7 @@ def elections(tools: Tools) -> None:
 
 
 def brokers(tools: Tools) -> None:
-    """The last: broker 4 is unregistered."""
+    """List and unregister brokers. It comes last: broker 4 is not registered afterwards."""
     tools.area = "brokers"
     run, stage = tools.run, tools.stage
     run("kafka-cluster cluster-id", "cluster-id", shows={"the id": rf"Cluster ID: {stage.cluster_id}"})

@@ -38,7 +38,7 @@ GROUP = "confluent-group"
 
 
 def one(futures: Any) -> Any:
-    """The result of the only call of several."""
+    """Return the result of the only call of several."""
     (future,) = futures.values()
     return future.result(15)
 
@@ -64,7 +64,7 @@ def calls(given: Given) -> list[Row]:
 
 
 def _fill(bootstrap: str) -> None:
-    """Ten records, and a group that has read them."""
+    """Write ten records, and have a group read them."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 2})
     for number in range(10):
         producer.produce(TOPIC, b"%d" % number, partition=0)

@@ -16,11 +16,11 @@ TEXT_FILES = {
     "meta.properties": r"(?s)(?=.*^version=1$)(?=.*^cluster\.id=)(?=.*^node\.id=1$)(?=.*^directory\.id=)",
     "quorum-state": r'(?s)\A\{.*"leaderEpoch".*"data_version":\s*[01]',
 }
-"""Kafka's form of the files that Kafka has no tool for."""
+"""The form that Kafka gives the files that none of its tools reads."""
 
 
 def files(tools: Tools) -> None:
-    """Of node 1, which has been stopped in order."""
+    """Read the files of node 1, which has been stopped in order."""
     tools.area = "files"
     run, stage = tools.run, tools.stage
     folders = stage.directories(1)

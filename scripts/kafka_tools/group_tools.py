@@ -126,7 +126,8 @@ def groups(tools: Tools) -> None:
 
 @contextmanager
 def _member(stage: Stage, group: str) -> Iterator[None]:
-    """A group's only member, which has read and committed. librdkafka's heartbeats are its own thread's."""
+    """Run the only member of a group, which has read and committed. librdkafka sends heartbeats from a thread
+    of its own."""
     consumer = Consumer(
         {
             "bootstrap.servers": stage.bootstrap,

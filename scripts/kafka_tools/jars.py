@@ -14,13 +14,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
 PINNED = HERE / "jars.sha256"
-"""As sha256sum prints it: digest, two blanks, file name."""
+"""A file as sha256sum prints it: digest, two blanks, file name."""
 SOURCES = HERE / "java"
 FOLDER = "QUORATE_KAFKA_TOOLS"
 
 
 class CantRunHereError(Exception):
-    """Something that this needs is not on this machine. The message says what, and how to get it."""
+    """This machine lacks a program or file. The message names it, and the way to get it."""
 
 
 def folder() -> Path:
@@ -29,7 +29,7 @@ def folder() -> Path:
 
 
 def class_path() -> str:
-    """Of Kafka's jars and our compiled classes. Raises `CantRunHereError`."""
+    """Return the class path of Kafka's jars and our compiled classes. Raises `CantRunHereError`."""
     program("java", "default-jdk-headless")
     into = folder()
     pinned = _pinned()
@@ -42,7 +42,7 @@ def class_path() -> str:
 
 
 def program(name: str, package: str) -> str:
-    """Its path. Raises `CantRunHereError`."""
+    """Return the path of a program. Raises `CantRunHereError`."""
     path = shutil.which(name)
     if path is None:
         raise CantRunHereError(f"{name} is not installed (Debian: apt-get install {package})")
@@ -83,7 +83,7 @@ def _fetch(jars: Path) -> None:
 
 
 def _compiled(into: Path, jars: Path) -> Path:
-    """The folder of our classes, by their sources' digest."""
+    """Return the folder of our classes, which the digest of their sources names."""
     sources = sorted(SOURCES.glob("*.java"))
     key = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     classes = into / f"classes-{key}"

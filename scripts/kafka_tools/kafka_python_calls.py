@@ -235,7 +235,7 @@ def unserved(made: Calls, admin: KafkaAdminClient) -> None:
 
 
 def _find(found: Any, key: str) -> Any:
-    """The value of the first entry of that name, at any depth."""
+    """Return the value of the first entry of that name, at any depth."""
     if isinstance(found, dict):
         if key in found:
             return found[key]

@@ -26,7 +26,7 @@ def write(rows: Sequence[Row]) -> None:
 
 
 def told() -> Mapping[tuple[str, str, str], str]:
-    """The result of each row of the page, by group, area, and command or call."""
+    """Return the result of each row of the page, by group, area, and command or call."""
     text = PAGE.read_text()
     found = {}
     for group in GROUPS:

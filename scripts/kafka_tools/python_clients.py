@@ -17,7 +17,7 @@ UNSERVED = (
     "does not support",
     "INVALID_REQUEST",
 )
-"""Texts of clients' errors for a request that brokers lack, or refuse as a kind that they lack."""
+"""The texts of clients' errors for requests and kinds of requests that brokers lack."""
 SOON_SECONDS = 10.0
 
 
@@ -38,12 +38,13 @@ class Calls:
             self.area = before
 
     def passes(self, call: str, checked: str, body: Callable[[], object]) -> None:
-        """`body` has to return without an error. It runs once."""
+        """Run `body` once. It has to return without an error."""
         detail, ms = self._run(body)
         self._keep(call, checked, Result.FAIL if detail else Result.PASS, detail, ms)
 
     def soon(self, call: str, checked: str, body: Callable[[], object]) -> None:
-        """`body` only looks, and has to return without an error within a while."""
+        """Run `body`, which changes nothing, again and again. It has to return without an error within a
+        while."""
         deadline = time.monotonic() + SOON_SECONDS
         while True:
             detail, ms = self._run(body)
@@ -57,7 +58,7 @@ class Calls:
         self.passes(call, "it ends without an error", body)
 
     def shows(self, call: str, checked: str, part: object, body: Callable[[], object]) -> None:
-        """`body` only looks. The text of its result has to contain `part` within a while."""
+        """Run `body`, which changes nothing. The text of its result has to contain `part` within a while."""
 
         def look() -> None:
             found = str(body())

@@ -18,14 +18,14 @@ class Row:
     """One command or call."""
 
     group: str
-    """The table that it belongs to: a client or the command line."""
+    """The table of the row: a client, or the command line."""
     area: str
     call: str
     checked: str
-    """What had to hold; for what is not served the reason."""
+    """The claim that had to hold. For requests that are not served, the reason."""
     result: Result
     detail: str = ""
-    """What was found instead."""
+    """The difference that was found."""
     ms: int = 0
 
 

@@ -22,7 +22,7 @@ class Stage:
     cluster: LocalCluster
     cluster_id: str
     folder: Path
-    """For files that tools read and write."""
+    """The folder for files that tools read and write."""
 
     @property
     def bootstrap(self) -> str:
@@ -39,7 +39,7 @@ class Stage:
         return folder / "data", folder / "data-2"
 
     def directory_id(self, node: int) -> str:
-        """Of the directory with the metadata log."""
+        """Return the id of the directory with the metadata log."""
         lines = (self.directories(node)[0] / "meta.properties").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)["directory.id"]
 
@@ -50,7 +50,7 @@ class Stage:
         return str(path)
 
     def describe(self, topic: str) -> list[dict[str, Any]]:
-        """Its partitions."""
+        """Return the topic's partitions."""
         partitions: Any = self.cluster.describe_topic(topic)["partitions"]
         return list(partitions)
 
@@ -58,7 +58,7 @@ class Stage:
         return str(self.cluster.describe_topic(topic)["topicId"])
 
     def given(self) -> Mapping[str, str]:
-        """For java/AdminCalls.java."""
+        """Return the addresses and ids that java/AdminCalls.java needs."""
         return {
             "bootstrap": self.bootstrap,
             "controllers": self.controllers,

@@ -20,12 +20,12 @@ NOISE = re.compile(
     r"^(SLF4J:.*|exit \d+|ToolHost\$Ended.*|.*\bis deprecated\b.*|.*\bWARN\b.*)$\n?",
     re.M,
 )
-"""What differs between versions of Java and of its logging, and says nothing about us."""
+"""Output that differs between versions of Java and of its logging, and shows nothing of the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """How a tool ended. `code` is None if it did not."""
+    """The end of a tool. `code` is None if it did not end."""
 
     code: int | None
     output: str
@@ -52,7 +52,7 @@ class ToolHost:
         seconds: float = 25.0,
         endless: bool = False,
     ) -> Done:
-        """Run the main method of a class; if it is endless, for so long."""
+        """Run the main method of a class. An endless one runs for `seconds`."""
         request = {
             "main": main,
             "args": list(arguments),

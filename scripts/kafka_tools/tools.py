@@ -47,7 +47,7 @@ GROUP = "command line"
 SERVER_FIRST = {"kafka-metadata-quorum", "kafka-features", "kafka-transactions"}
 """Tools that take the cluster's addresses before the name of their command."""
 HOPELESS = re.compile("UnsupportedVersionException|does not support|is not supported by the cluster")
-"""Said of what no time will bring."""
+"""The output of failures that no time mends."""
 SOON_SECONDS = 10.0
 
 
@@ -112,8 +112,8 @@ class Tools:
         server: str | None = "--bootstrap-server",
         endless: bool = False,
     ) -> None:
-        """Run what is not served: it has to end, if it is not `endless`, and say what the pattern `says`
-        names."""
+        """Run a tool for a request that is not served. It has to end, unless it is `endless`, and print the
+        pattern `says`."""
         done = self._tool(call, arguments, stdin=stdin, seconds=seconds, server=server)
         if done.code is None and not endless:
             self._keep(call, reason, Result.FAIL, f"does not end: {_tail(done.output)}", done.ms)
@@ -123,7 +123,7 @@ class Tools:
             self._keep(call, reason, Result.NOT_SERVED, _tail(done.output), done.ms)
 
     def look(self, call: str, files: Sequence[Path], pattern: str) -> None:
-        """Read files that Kafka has no tool for."""
+        """Read files that none of Kafka's tools reads."""
         wrong = [str(file) for file in files if not _shown(pattern, file.read_text())]
         detail = "there is none" if not files else f"another form: {wrong}" if wrong else ""
         self._keep(call, "Kafka's form", Result.FAIL if detail else Result.PASS, detail, 0)
@@ -153,7 +153,8 @@ class Tools:
 
 
 def _soon(then: Callable[[str], None], output: str) -> str:
-    """What the cluster still denies after a while. Brokers learn of a change one after the other."""
+    """Return the problem that the cluster still has after a while. Brokers learn of a change one after the
+    other."""
     deadline = time.monotonic() + SOON_SECONDS
     while True:
         try:

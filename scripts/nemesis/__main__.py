@@ -18,7 +18,7 @@ from history import load, problems
 from run import Run, end_of_run, parser_of
 
 ROUND_SECONDS = 25.0
-"""Of faults; then all is healed and has to work again."""
+"""The time of the faults of a round. Then all is healed and has to work again."""
 WORKING_WITHIN_SECONDS = 60.0
 CLIENTS = tuple(f"client-{number}" for number in range(2))
 WORKERS = 4

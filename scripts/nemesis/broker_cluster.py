@@ -22,7 +22,7 @@ from quorate.broker.admin.topics import create_topic, describe_topics, topic_as_
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.cli.commands.batches import batches_of
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.log.batches.batch import read_batches
+from quorate.log.batches.batch import HEADER_BYTES, read_batches
 from quorate.log.batches.records import records_of
 from quorate.runtime.network import NetworkError
 from quorate.runtime.real import RealNetwork
@@ -33,7 +33,6 @@ SECOND = "second"
 DISK_SIZES = {DISK: "96m", SECOND: "96m"}
 TOPIC = "records"
 CLUSTER_ID = "nemesis-of-brokers"
-HEADER_BYTES = 61
 OTHERS: Mapping[str, str] = {
     # Where there is much to do in minutes; what clients feel of a fault are the defaults.
     "offsets.topic.segment.bytes": "262144",
@@ -87,7 +86,7 @@ class BrokerCluster(Machines):
             await trio.run_process(command, capture_stdout=True)
 
     async def stop(self, node: int) -> None:
-        """In order, as an operator does."""
+        """Stop the node in order, as an operator does."""
         host = self.hosts[node]
         process = host.process
         if process is not None:
@@ -114,7 +113,7 @@ class BrokerCluster(Machines):
             )
 
     async def controller(self) -> int | None:
-        """The active one, as a node that is up says."""
+        """Ask a node that is up for the active controller."""
         with trio.move_on_after(5):
             try:
                 async with open_admin(RealNetwork(), self._up()) as admin:
@@ -124,7 +123,7 @@ class BrokerCluster(Machines):
         return None
 
     async def roles(self, partition: int) -> tuple[int, list[int]]:
-        """Leader, and ISR. Raises `NetworkError`, `KafkaError`."""
+        """Return the leader and the ISR of a partition. Raises `NetworkError`, `KafkaError`."""
         async with open_admin(RealNetwork(), self._up()) as admin:
             (topic,) = await describe_topics(admin, TOPIC)
         described: Any = topic_as_dict(topic)["partitions"]
@@ -134,8 +133,8 @@ class BrokerCluster(Machines):
         return [host.address for host in self.hosts.values() if host.up]
 
     async def not_working(self) -> str | None:
-        """Why it does not work, as each node sees it; None if all brokers are unfenced, and all replicas of
-        all topics in sync."""
+        """Return the reason why the cluster does not work, as a node sees it. None: all brokers are unfenced,
+        and all replicas of all topics are in sync."""
         for node, host in self.hosts.items():
             if host.process is None:
                 return f"node {node} does not run"
@@ -156,7 +155,7 @@ class BrokerCluster(Machines):
     # What an operator does
 
     async def operate(self, *arguments: str) -> tuple[int, str]:
-        """A command of `quorate`: its exit code, and what it printed."""
+        """Run a command of `quorate`. Return its exit code and its output."""
         done = await trio.run_process(
             [*COMMAND, *arguments, "-b", self.bootstrap],
             capture_stdout=True, stderr=subprocess.STDOUT, check=False,
@@ -179,8 +178,8 @@ class BrokerCluster(Machines):
         return sorted(file for folder in self.folders(node, partition) for file in folder.glob("*.log"))
 
     def damage(self, segment: Path, at: float) -> tuple[int, int]:
-        """Flip one byte of a closed segment, in a batch's records, at that share of its batches. Position and
-        the batch's base offset."""
+        """Flip one byte of a closed segment, in the records of the batch at that share of its batches. Return
+        the position and the batch's base offset."""
         data = segment.read_bytes()
         batches = list(batches_of(memoryview(data)))
         header = batches[int(at * len(batches))].header
@@ -191,7 +190,7 @@ class BrokerCluster(Machines):
         return position, int(header.base_offset)
 
     def bytes_of(self, node: int, partition: int) -> bytes:
-        """All batches that the replica holds."""
+        """Return all batches that the replica holds."""
         whole = b""
         for segment in self.segments(node, partition):
             data = segment.read_bytes()
@@ -199,7 +198,7 @@ class BrokerCluster(Machines):
         return whole
 
     def log_of(self, data: bytes) -> list[Sent]:
-        """The records of these batches, which begin with offset 0 and have no holes."""
+        """Return the records of these batches, which begin with offset 0 and have no holes."""
         return [
             Sent(*sent_of(bytes(record.value or b"")))
             for batch in read_batches(data)
@@ -207,7 +206,7 @@ class BrokerCluster(Machines):
         ]
 
     async def replicas_agree(self, *, within_seconds: float) -> tuple[dict[int, list[Sent]], list[str]]:
-        """Each partition's log, and what is wrong with its replicas: their files hold the same bytes."""
+        """Return each partition's log, and the differences between the files of its replicas."""
         logs: dict[int, list[Sent]] = {}
         wrong: list[str] = []
         deadline = time.monotonic() + within_seconds

@@ -16,7 +16,7 @@ from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime.network import NetworkError
 
 FOUND_WITHIN_SECONDS = 90.0
-"""A damaged segment, by the scrub."""
+"""The time that the scrub has to find a damaged segment."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class BrokerNemesis:
     draw: random.Random
     problems: list[str] = field(default_factory=list)
     _restart: list[int] = field(default_factory=list)
-    """Nodes that an operator restarts at the end: those with a failed directory."""
+    """Nodes with a failed directory. An operator restarts them at the end."""
 
     def some(self, count: int) -> list[int]:
         return sorted(self.draw.sample(list(self.cluster.hosts), count))
@@ -58,7 +58,7 @@ async def _kill(nemesis: BrokerNemesis, nodes: Sequence[int]) -> bool:
 
 
 def kill(count: int) -> "Fault":
-    """Return the fault that kills so many nodes."""
+    """Return the fault that kills this many nodes."""
 
     async def fault(nemesis: BrokerNemesis) -> bool:
         return await _kill(nemesis, nemesis.some(count))
@@ -79,7 +79,7 @@ async def pause(nemesis: BrokerNemesis) -> bool:
 
 
 def bad_links(draw: random.Random, hosts: Sequence[int]) -> Drawn:
-    """Packets lost, late or out of order, on all links alike."""
+    """Draw loss, delay and reordering of packets, the same on all links."""
     every = [*hosts, OUTSIDE]
     numbers = [draw.choice((0.02, 0.1, 0.2)), draw.choice((0.0, 5.0, 50.0)), 2.0, 0.1]
     what = f"loss {numbers[0]:.0%}, delay {numbers[1]:g} ms, reordering on all links"
@@ -87,7 +87,7 @@ def bad_links(draw: random.Random, hosts: Sequence[int]) -> Drawn:
 
 
 async def full_directory(nemesis: BrokerNemesis) -> bool:
-    """The disk of the second directory: its replicas go offline."""
+    """Fill the disk of the second directory: its replicas go offline."""
     (node,) = nemesis.some(1)
     nemesis.cluster.say(f"the disk of the second directory of {node} is full")
     nemesis.cluster.fill(node, SECOND)
@@ -97,7 +97,7 @@ async def full_directory(nemesis: BrokerNemesis) -> bool:
 
 
 async def full_metadata_disk(nemesis: BrokerNemesis) -> bool:
-    """The disk of the metadata log: the broker stops."""
+    """Fill the disk of the metadata log: the broker stops."""
     (node,) = nemesis.some(1)
     nemesis.cluster.say(f"the disk of the metadata log of {node} is full")
     nemesis.cluster.fill(node, DISK)
@@ -108,7 +108,7 @@ async def full_metadata_disk(nemesis: BrokerNemesis) -> bool:
 
 
 async def lost_directory(nemesis: BrokerNemesis) -> bool:
-    """The second of its directories comes back empty."""
+    """Kill a broker and empty its second directory."""
     (node,) = nemesis.some(1)
     nemesis.cluster.say(f"{node} is killed and loses its second directory")
     await nemesis.cluster.kill(node)
@@ -118,7 +118,7 @@ async def lost_directory(nemesis: BrokerNemesis) -> bool:
 
 
 async def damaged_segment(nemesis: BrokerNemesis) -> bool:
-    """A byte of a closed segment flips; the scrub finds it, and an operator has the replica fetched anew."""
+    """Flip a byte of a closed segment. The scrub finds it, and an operator has the replica fetched anew."""
     cluster = nemesis.cluster
     (node,) = nemesis.some(1)
     partition = nemesis.draw.randrange(cluster.partitions)

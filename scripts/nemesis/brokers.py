@@ -27,7 +27,7 @@ STARTED_WITHIN_SECONDS = 90.0
 SETTLED_WITHIN_SECONDS = 200.0
 REST_SECONDS = 3.0
 KINDS = {"librdkafka": 2, "aiokafka": 1}
-"""Clients, and their members of the group."""
+"""The kinds of clients, and the number of members of the group that each runs."""
 PER_SECOND = 8.0
 
 
@@ -121,7 +121,7 @@ class BrokerRun(Run[BrokerCluster]):
                 self._ledger.take(event)
 
     async def _wait_working(self, cluster: BrokerCluster, *, since: float, what: str) -> bool:
-        """Until all replicas are in sync, each producer has been acknowledged in each partition, and the
+        """Wait until all replicas are in sync, each producer has been acknowledged in each partition, and the
         group has read all that was acknowledged before."""
         deadline = since + WORKING_WITHIN_SECONDS
         ends: dict[int, int] | None = None

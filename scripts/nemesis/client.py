@@ -22,7 +22,7 @@ from quorate.runtime.network import Address
 
 THINK_SECONDS_MAX = 0.2
 BLOCK_SECONDS = 10
-"""A key is in use for so long: short histories are quickly checked."""
+"""The time that a key is in use. Short histories are quickly checked."""
 KEYS = 4
 
 
@@ -35,7 +35,7 @@ class Arguments:
     workers: int
     output: str
     started_at: float
-    """On the monotonic clock."""
+    """The start of the run on the monotonic clock."""
 
 
 class Clients:

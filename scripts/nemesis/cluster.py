@@ -23,14 +23,14 @@ PORT = 9093
 DISK_SIZE = "24m"
 SNAPSHOT_BYTES = 32 * 1024
 STOPPED = 3
-"""Exit code of a node that ended by itself."""
+"""The exit code of a node that ended by itself."""
 
 
 @dataclass(slots=True)
 class Identity:
     directory_id: str
     first: bool = True
-    """Whether it was there when the cluster was made; a new disk comes without the first voters."""
+    """True if the disk was there when the cluster was made. A new disk comes without the first voters."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Cluster(Machines):
         return host.full is not None and code == STOPPED and "no space left" in last.lower()
 
     async def replace_disk(self, node: int) -> None:
-        """Kill it, and start it on an empty disk, as another replica."""
+        """Kill the node, and start it on an empty disk, as another replica."""
         await self.kill(node)
         shutil.rmtree(self.data(node))
         identity = self.identities[node]
@@ -94,7 +94,7 @@ class Cluster(Machines):
     # What the quorum is asked for
 
     async def leader(self) -> int | None:
-        """As a node that is up says."""
+        """Ask the nodes that are up for the leader."""
         for node, host in self.hosts.items():
             if host.up:
                 try:
@@ -120,7 +120,7 @@ class Cluster(Machines):
         return await self._operate(lambda channel: channel.take_snapshot(), at=node)
 
     async def _operate(self, action: Callable[..., object], *, at: int | None = None) -> bool:
-        """At the leader, unless said otherwise; whether it was done."""
+        """Do something at the leader, or at the node `at`. Return whether it was done."""
         node = at if at is not None else await self.leader()
         if node is None:
             return False
@@ -134,7 +134,8 @@ class Cluster(Machines):
         return False
 
     async def restore_voters(self) -> bool:
-        """One step towards all nodes being voters, with the disks they have now. Whether they are."""
+        """Take one step towards all nodes being voters with the disks that they have now. Return whether they
+        are."""
         leader = await self.leader()
         if leader is None:
             return False
@@ -154,7 +155,7 @@ class Cluster(Machines):
         return True
 
     async def wait_working(self, *, within_seconds: float) -> float:
-        """Seconds until all nodes are voters and each has taken an append and applied it. Raises
+        """Return the seconds until all nodes are voters and each has taken an append and applied it. Raises
         `TimeoutError`."""
         began = time.monotonic()
         waiting: dict[int, str] = dict.fromkeys(self.hosts, "")
@@ -181,5 +182,5 @@ class Cluster(Machines):
 
 
 def directory_ids(seed: int, count: int) -> list[str]:
-    """The first voters' directory ids: the same for the same seed."""
+    """Return the first voters' directory ids. They are the same for the same seed."""
     return [uuid_text(uuid.uuid5(uuid.NAMESPACE_OID, f"{seed}/{number}/1")) for number in range(count)]

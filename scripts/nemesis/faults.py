@@ -22,14 +22,14 @@ class Nemesis:
     draw: random.Random
     done: Counter[str] = field(default_factory=Counter)
     _layers: list[Rules] = field(default_factory=list)
-    """What faults under way do to the network."""
+    """The rules of the network faults under way."""
     _claimed: dict[int, None] = field(default_factory=dict)
-    """Nodes whose process or disk a fault under way has to itself."""
+    """The nodes whose process or disk belongs to a fault under way."""
     _disk_may_be_lost: bool = True
     _voters_may_change: bool = True
 
     async def run(self, *, seconds: float) -> None:
-        """Faults for so long, then wait for those under way to end."""
+        """Carry out faults for so long, then wait for those under way to end."""
         # What a lost disk held is replicated again: all have applied everything since. A set from which
         # one more is taken while a voter is gone for good may never commit again, so a round has one or the
         # other.
@@ -54,7 +54,7 @@ class Nemesis:
 
     @contextmanager
     def claimed(self, *, at_least: int, at_most: int) -> Iterator[list[int]]:
-        """Nodes that nothing else is done to meanwhile; none if there are too few."""
+        """Draw nodes that no other fault touches meanwhile. There are none if too few are free."""
         free = [node for node in self.cluster.hosts if node not in self._claimed]
         count = self.draw.randint(at_least, at_most)
         nodes = self.draw.sample(free, count) if len(free) >= count else []
@@ -66,7 +66,7 @@ class Nemesis:
                 del self._claimed[node]
 
     async def network(self, rules: Rules, what: str) -> None:
-        """Have these rules, beside those of other faults, for a while."""
+        """Put these rules on the wire, beside those of other faults, for a while."""
         self.cluster.say(what)
         self._layers.append(rules)
         try:
@@ -86,7 +86,7 @@ class Nemesis:
 
 
 def kill(count: int | None) -> "Fault":
-    """Return the fault that kills so many nodes, and starts them again. None: all."""
+    """Return the fault that kills this many nodes, and starts them again. None: all."""
 
     async def fault(nemesis: Nemesis) -> bool:
         number = len(nemesis.cluster.hosts) if count is None else count
@@ -130,7 +130,7 @@ async def pause(nemesis: Nemesis) -> bool:
 
 
 def bad_links(draw: random.Random, hosts: Sequence[int]) -> Drawn:
-    """Packets lost, late or out of order between some hosts, each direction by itself."""
+    """Draw loss, delay and reordering of packets between some hosts, each direction by itself."""
     every = [*hosts, OUTSIDE]
     rules = {
         direction: [
@@ -146,7 +146,7 @@ def bad_links(draw: random.Random, hosts: Sequence[int]) -> Drawn:
 
 
 async def netem(nemesis: Nemesis) -> bool:
-    """The same by the kernel, where it can, on all that one node sends."""
+    """Have the kernel lose, delay and reorder all packets that one node sends, where it can."""
     cluster = nemesis.cluster
     node = nemesis.draw.choice(list(cluster.hosts))
     how = ["delay", f"{nemesis.draw.choice((5, 50, 200))}ms", f"{nemesis.draw.choice((1, 20))}ms",
@@ -178,7 +178,7 @@ async def full_disk(nemesis: Nemesis) -> bool:
 
 
 async def lost_disk(nemesis: Nemesis) -> bool:
-    """One at a time, until all have caught up: a record may be on two disks only."""
+    """Replace one disk, until all nodes have caught up: a record may be on two disks only."""
     if not nemesis._disk_may_be_lost:
         return False
     with nemesis.claimed(at_least=1, at_most=1) as nodes:

@@ -11,7 +11,7 @@ from quorate.simulation import UNKNOWN, Operation, Verdict, check_history, model
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Of a client: an append (`value`), or a read (`values`). `returned_at` is None if the outcome is
+    """A call of a client: an append (`value`), or a read (`values`). `returned_at` is None if the outcome is
     unknown."""
 
     client: str
@@ -43,8 +43,8 @@ def load(files: Iterable[Path]) -> list[Call]:
 
 
 def problems(calls: Sequence[Call], at_last: Mapping[str, tuple[str, ...]], *, ended_at: float) -> list[str]:
-    """What is wrong: acknowledged and lost, twice there, never appended, or not linearizable. `at_last`: all
-    lists, as read from `ended_at` on."""
+    """Return the problems: appends acknowledged and lost, doubled or invented, and lists that are not
+    linearizable. `at_last`: all lists, as read from `ended_at` on."""
     by_key: dict[str, list[Call]] = {key: [] for key in at_last}
     for call in calls:
         by_key.setdefault(call.key, []).append(call)

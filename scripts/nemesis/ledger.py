@@ -31,18 +31,18 @@ class Partition:
     """What clients know of one partition."""
 
     log: dict[int, Sent] = field(default_factory=dict)
-    """By offset, as acknowledged or read."""
+    """The records by offset, as acknowledged or read."""
     acknowledged: set[Sent] = field(default_factory=set)
     given_up: set[Sent] = field(default_factory=set)
     acknowledged_end: int = 0
     acknowledged_at: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By producer."""
+    """The moments of acknowledgements, by producer."""
     read: set[int] = field(default_factory=set)
-    """Offsets from `read_end` on that the group has read."""
+    """The offsets from `read_end` on that the group has read."""
     read_end: int = 0
     """The group has read every offset below."""
     advanced_at: list[float] = field(default_factory=list)
-    """When it read a record that it had not read before."""
+    """The moments when the group read a record for the first time."""
     starts: list[tuple[float, str, int]] = field(default_factory=list)
     """(assigned at, member, the first offset that it then read)."""
     commits: list[tuple[float, int]] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Ledger:
                 of.read_end += 1
 
     def unread(self, ends: Mapping[int, int]) -> dict[int, int]:
-        """By partition, the first offset below the given end that the group has not read."""
+        """Return the first offset below the given end that the group has not read, by partition."""
         return {
             partition: self.partitions[partition].read_end
             for partition, end in ends.items()
@@ -120,7 +120,7 @@ class Ledger:
         }
 
     def check(self, logs: Mapping[int, Sequence[Sent]]) -> list[str]:
-        """Everything that is wrong, now that `logs` is what each partition holds from offset 0 on."""
+        """Return all problems. `logs` is each partition's content from offset 0 on, at the end."""
         found = list(self.problems)
         for partition, log in logs.items():
             found += self._check_log(partition, log)
@@ -185,8 +185,8 @@ class Tail:
 
 
 def longest_gap(moments: Sequence[float], *, since: float, until: float) -> float:
-    """The longest time without one of these moments that touches the time from `since` to `until`; to `until`
-    if none comes after it."""
+    """Return the longest time without one of these moments that touches the time from `since` to `until`. It
+    ends at `until` if none comes after it."""
     before = max((at for at in moments if at <= since), default=since)
     after = min((at for at in moments if at >= until), default=until)
     inside = sorted({before, after, *(at for at in moments if since < at < until)})

@@ -13,7 +13,7 @@ from quorate.runtime.real import RealNetwork
 
 CONNECT_SECONDS = 1.5
 CALL_SECONDS = 6.0
-"""Longer than a node takes to give a call up itself."""
+"""The client's limit for a call. It is longer than the node's own."""
 MAX_FRAME_BYTES = 32 << 20
 MAX_APPEND_BYTES = 1 << 20
 
@@ -32,7 +32,7 @@ class Links:
         self._channels: dict[int, Channel] = {}
 
     async def to(self, node: int) -> Channel:
-        """Raises `NotSentError`."""
+        """Return the channel to a node. Raises `NotSentError`."""
         channel = self._channels.get(node)
         if channel is not None and not channel.broken:
             return channel
@@ -52,7 +52,7 @@ class Links:
         return channel
 
     async def ask(self, node: int, request: Mapping[str, object], *, seconds: float = CALL_SECONDS) -> Any:
-        """The node's answer, see `node.py`. Raises `NotSentError`, or what `Channel.request` does."""
+        """Return the node's answer, see `node.py`. Raises `NotSentError`, or as `Channel.request` does."""
         channel = await self.to(node)
         with trio.move_on_after(seconds):
             return json.loads(await channel.request(json.dumps(request).encode()))

@@ -19,12 +19,12 @@ from quorate.runtime.network import Address
 
 HERE = Path(__file__).parent
 OUTSIDE = 200
-"""Where clients are, and the nemesis itself: in this namespace."""
+"""The number of this namespace, in which clients and the nemesis itself run."""
 DISK = "disk"
 
 
 class CantRunHereError(Exception):
-    """This machine has no namespaces or no tun devices for us; the message says why."""
+    """This machine has no namespaces or no tun devices for us. The message gives the reason."""
 
 
 def run(*command: str) -> None:
@@ -34,7 +34,7 @@ def run(*command: str) -> None:
 
 
 def missing() -> str | None:
-    """Why there can't be such a cluster here."""
+    """Return the reason why there can't be such a cluster here, or None."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -81,7 +81,7 @@ class Machines(ABC):
     wire: trio.Process | None = None
     wire_said: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    """Of processes that ended when nothing had been done to them."""
+    """The nodes that ended although nothing had been done to them."""
     ended_by_full_disk: int = 0
     has_netem: bool = False
     _disk_sizes: dict[str, str] = field(default_factory=dict)
@@ -112,16 +112,16 @@ class Machines(ABC):
 
     @abstractmethod
     def command(self, node: int) -> list[str]:
-        """What starts the node's process."""
+        """Return the command that starts the node's process."""
 
     @abstractmethod
     def may_end(self, host: Host, code: int, last: str) -> bool:
-        """Whether it may have ended so by itself, and what it said at last."""
+        """Return whether the process may have ended by itself with this code and last line."""
 
     # The machines
 
     async def build(self) -> None:
-        """Raises `CantRunHereError`."""
+        """Build the namespaces, disks and the wire. Raises `CantRunHereError`."""
         outside = f"{self._name}d{OUTSIDE}"
         devices = {**{node: host.device for node, host in self.hosts.items()}, OUTSIDE: outside}
         self.wire = await trio.lowlevel.open_process(
@@ -152,7 +152,7 @@ class Machines(ABC):
         self.clear_netem(1)
 
     def remove(self) -> None:
-        """Whatever there is of it, by name; also halfway."""
+        """Remove all that was built, by name. It may be a part only."""
         for host in self.hosts.values():
             if host.process is not None and host.process.returncode is None:
                 host.process.kill()
@@ -168,13 +168,13 @@ class Machines(ABC):
                 subprocess.run(["umount", "-l", str(disk)], capture_output=True)
 
     async def stop_wire(self) -> None:
-        """And hear what it carried."""
+        """End the wire, and learn how much it carried."""
         assert self.wire is not None and self.wire.stdin is not None
         await self.wire.stdin.aclose()
         self.wire_said = json.loads(await self._line_of_wire())
 
     async def set_rules(self, rules: dict[str, list[float]]) -> None:
-        """See `wire.py`; they hold when this returns."""
+        """Replace the rules of the wire (see `wire.py`). They hold when this returns."""
         async with self._changing:
             assert self.wire is not None and self.wire.stdin is not None
             await self.wire.stdin.send_all(json.dumps(rules).encode() + b"\n")
@@ -191,7 +191,7 @@ class Machines(ABC):
         return line.decode()
 
     def set_netem(self, node: int, *how: str) -> bool:
-        """The kernel's own fault injection, on what the node sends; False where the kernel has none."""
+        """Have the kernel inject faults into all that the node sends. Return False where the kernel can't."""
         return self._change_netem(node, "replace", "netem", *how)
 
     def clear_netem(self, node: int) -> None:

@@ -39,20 +39,20 @@ def directions(sources: Sequence[int], destinations: Sequence[int]) -> list[str]
 
 
 def cut_off(draw: random.Random, hosts: Sequence[int]) -> Drawn:
-    """A node, from everybody or from the other nodes only."""
+    """Cut a node off, from all others and clients, or from the other nodes only."""
     node, others = _one_and_others(draw, hosts)
     both = directions([node], others) + directions(others, [node])
     return dict.fromkeys(both, LOST), f"partition: {node} | {others}"
 
 
 def mute(draw: random.Random, hosts: Sequence[int]) -> Drawn:
-    """One way: it hears everybody; the other nodes, or clients too, don't hear it."""
+    """Cut one way: a node hears all others. The other nodes, and maybe clients, don't hear it."""
     node, others = _one_and_others(draw, hosts)
     return dict.fromkeys(directions([node], others), LOST), f"one way: {node} is not heard by {others}"
 
 
 def deafen(draw: random.Random, hosts: Sequence[int]) -> Drawn:
-    """The other way: it hears none of the other nodes, or no client either."""
+    """Cut the other way: a node hears none of the other nodes, and maybe no client."""
     node, others = _one_and_others(draw, hosts)
     return dict.fromkeys(directions(others, [node]), LOST), f"one way: {node} does not hear {others}"
 

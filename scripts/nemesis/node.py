@@ -30,7 +30,7 @@ from quorate.types import Endpoint, NodeId, ReplicaKey, SnapshotId, Voter, Voter
 CHUNK_KEYS = 50
 CALL_TIMEOUT_MS = 4000
 STOPPED = 3
-"""Exit code of a node that stopped by itself, and said why."""
+"""The exit code of a node that stopped by itself, and printed the reason."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Arguments:
     port: int
     servers: list[tuple[str, int]]
     first_voters: list[tuple[int, str, str, int]]
-    """Id, directory id, host, port; empty for one that comes with a new disk."""
+    """Id, directory id, host and port of each. It is empty for a node with a new disk."""
     snapshot_bytes: int
 
 

@@ -13,18 +13,18 @@ class Round:
 
     fault: str
     held_s: float
-    """From the fault until it was healed."""
+    """The time from the fault until it was healed."""
     back_s: float
-    """From then until all replicas were in sync and everything was read."""
+    """The time from then until all replicas were in sync and everything was read."""
     producers_s: dict[str, float]
-    """By client, between two acknowledgements."""
+    """The time between two acknowledgements, by client."""
     group_s: float
-    """Between two records of a partition that the group read for the first time."""
+    """The time between two records of a partition that the group read for the first time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One run."""
+    """The results of one run."""
 
     date: str
     seed: int
@@ -50,7 +50,7 @@ def add_piece(file: Path, piece: Piece) -> None:
 
 
 def table_of(pieces: Sequence[Piece]) -> str:
-    """In Markdown, seconds as "median, longest"."""
+    """Return a table in Markdown, with seconds as "median, longest"."""
     rounds: dict[str, list[Round]] = {}
     for each in (of for piece in pieces for of in piece.rounds):
         rounds.setdefault(each.fault, []).append(each)

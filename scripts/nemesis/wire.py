@@ -24,7 +24,7 @@ IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
 PACKET_BYTES = 65536
 PACKETS_AT_ONCE = 64
 QUEUED_MAX = 20_000
-"""Delayed packets; what comes then is lost, as in any router."""
+"""The limit of delayed packets. Packets beyond it are lost, as in any router."""
 
 
 def open_tun(name: str) -> int:
@@ -44,7 +44,7 @@ class Rule:
 @dataclass(slots=True)
 class Wire:
     devices: dict[int, int]
-    """File descriptor by host, which is the last byte of its address."""
+    """File descriptors by host, which is the last byte of its address."""
     draw: random.Random
     rules: dict[tuple[int, int], Rule] = field(default_factory=dict)
     queue: list[tuple[float, int, int, bytes]] = field(default_factory=list)
@@ -91,8 +91,8 @@ class Wire:
         with suppress(OSError):  # its host is gone, or takes no more
             os.write(out, packet)
 
-    def send_what_is_due(self) -> float | None:
-        """Seconds until the next is."""
+    def send_due(self) -> float | None:
+        """Send all packets that are due. Return the seconds until the next one is, or None."""
         now = time.monotonic()
         while self.queue:
             if self.queue[0][0] > now:
@@ -122,7 +122,7 @@ def main() -> None:
     print("ready", flush=True)
     typed = b""
     while True:
-        wait = wire.send_what_is_due()
+        wait = wire.send_due()
         for descriptor, _ in poll.poll(-1 if wait is None else wait):
             if descriptor:
                 wire.take(descriptor)

@@ -61,7 +61,7 @@ class Node:
     folder: Path
 
     def write(self, **changes: str | None) -> None:
-        """Keys with `_` for `.`; None takes a line out."""
+        """Write server.properties. Keys have `_` for `.`. None takes a line out."""
         client, controller = free_ports(2)
         settings: dict[str, str | None] = {
             "process.roles": "broker,controller",
@@ -85,7 +85,7 @@ class Ended:
 
 
 class Processes:
-    """Commands as processes; none is left behind."""
+    """Commands as processes. `kill_all` ends those that still run."""
 
     def __init__(self) -> None:
         self._started: list[subprocess.Popen[str]] = []

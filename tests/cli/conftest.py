@@ -19,14 +19,14 @@ def quorate() -> Quorate:
 
 @pytest.fixture(scope="module")
 def one_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster of one, shared by a module's tests."""
+    """Start a cluster of one node, which the tests of a module share."""
     with running_cluster(tmp_path_factory.mktemp("one-node") / "cluster", nodes=1) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def ask(quorate: Quorate, one_node: LocalCluster) -> Quorate:
-    """The command at the cluster of one."""
+    """Return the command at the cluster of one node."""
     return quorate.at(one_node)
 
 
@@ -52,7 +52,8 @@ def processes() -> Iterator[Processes]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path, need: Callable[[str], str]) -> Iterator[Callable[[str], Path]]:
-    """Mounts a folder of its own with the given options; skips where that is not allowed."""
+    """Return a function that mounts a folder of its own with the given options. It skips the test where that
+    is not allowed."""
     need("mount")
     with ExitStack() as mounted:
 

@@ -139,7 +139,7 @@ def segment(one_node: LocalCluster) -> Path:
 
 @pytest.fixture
 def copied(segment: Path, tmp_path: Path) -> Path:
-    """A copy of the metadata log, without the room made ahead at its end."""
+    """Copy the metadata log, without the room made ahead at its end."""
     file = tmp_path / "__cluster_metadata-0" / segment.name
     file.parent.mkdir()
     data, end = segment.read_bytes(), 0

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.system
 
 @pytest.fixture
 def limited(formatted_node: Node) -> Iterator[Callable[[int, int], Any]]:
-    """Start a node with a soft and a hard limit; its process and client address."""
+    """Start a node with a soft and a hard limit. Return its process and its client address."""
     running: list[subprocess.Popen[str]] = []
 
     def start(soft: int, hard: int) -> tuple[subprocess.Popen[str], Address]:
@@ -44,7 +44,7 @@ def limited(formatted_node: Node) -> Iterator[Callable[[int, int], Any]]:
 
 
 async def create(client: WireClient, name: str, partitions: int) -> ErrorCode:
-    """Once the node is unfenced."""
+    """Create a topic once the node is unfenced."""
     while True:
         response: Any = await client.call(
             ApiKey.CREATE_TOPICS,
@@ -60,7 +60,7 @@ async def create(client: WireClient, name: str, partitions: int) -> ErrorCode:
 
 
 async def create_anew(address: Address, name: str, partitions: int) -> ErrorCode:
-    """On a connection of its own, once there is room for one."""
+    """Create a topic over a connection of its own, once there is room for one."""
     while True:
         try:
             async with open_client(RealNetwork(), address, timeout_s=20) as client:

@@ -52,7 +52,7 @@ _CRC_FIELD = 4
 
 
 class Topics:
-    """Knows the records, and keeps none."""
+    """A state machine that decodes the records and keeps none."""
 
     def apply(self, batch: CommittedBatch) -> list[None]:
         return [None] * len(batch.records)
@@ -83,7 +83,7 @@ async def write(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a stopped node with a snapshot, and a partition beside its metadata log."""
+    """Return the folder of a stopped node with a snapshot, and a partition beside its metadata log."""
     folder = tmp_path_factory.mktemp("whole") / "data"
     trio.run(write, folder)
     (folder / "orders-0").mkdir()
@@ -110,7 +110,7 @@ def is_of_batches(name: str) -> bool:
 
 @st.composite
 def damaged(draw: st.DrawFn, data: bytes, *, batches: bool) -> bytes:
-    """`data` after one to three mishaps."""
+    """Return `data` after one to three kinds of damage."""
     spoiled = bytearray(data)
     for _ in range(draw(st.integers(1, 3))):
         kinds = ["flip", "bytes", "cut", "drop", "double", "zeros", "grow"]
@@ -150,7 +150,7 @@ def _spoil(draw: st.DrawFn, data: bytearray, kind: str) -> None:
 
 
 def _spoil_batch(draw: st.DrawFn, data: bytearray, *, in_header: bool) -> None:
-    """As whoever can write the file would: the CRC fits."""
+    """Damage a batch's fields and make its CRC fit, as any writer of the file could."""
     starts, position = [], 0
     while position + HEADER_BYTES <= len(data):
         length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True) + LENGTH_END
@@ -181,7 +181,7 @@ def _spoil_batch(draw: st.DrawFn, data: bytearray, *, in_header: bool) -> None:
 
 
 def outcome(*arguments: object) -> str:
-    """What the command says as it ends in error; empty if it does not."""
+    """Return the message of a command that ends in error. It is empty if the command succeeds."""
     ended = Quorate()(*arguments)
     assert ended.exception is None or isinstance(ended.exception, SystemExit), repr(ended.exception)
     assert ended.exit_code in (ExitCode.OK, ExitCode.FAILED, ExitCode.STORAGE), ended.stderr

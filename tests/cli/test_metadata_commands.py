@@ -25,7 +25,7 @@ def create(ask: Quorate, topic: str) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A node whose history begins with a snapshot: its log before that is gone."""
+    """Run a node whose history begins with a snapshot: its log before that is deleted."""
     small = {"metadata.log.segment.bytes": "1024", "metadata.max.retention.bytes": "1024"}
     folder = tmp_path_factory.mktemp("metadata") / "cluster"
     with running_cluster(folder, nodes=1, overrides=small) as cluster:
@@ -44,13 +44,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def live(quorate: Quorate, cluster: LocalCluster) -> Quorate:
-    """The command at the running node."""
+    """Return the command at the running node."""
     return quorate.at(cluster)
 
 
 @pytest.fixture(params=["live", "folder"])
 def place(cluster: LocalCluster, request: pytest.FixtureRequest) -> Quorate:
-    """The command at the running node, and at its folder."""
+    """Return the command at the running node, and at its folder."""
     return Quorate(("-b", cluster.bootstrap) if request.param == "live" else ("--data", folder_of(cluster)))
 
 
@@ -68,7 +68,7 @@ def snapshot_of(cluster: LocalCluster) -> Path:
 
 
 def wait_for(quorate: Quorate, *arguments: object, shows: str) -> None:
-    """Ask again until the file of high watermarks is as new as that."""
+    """Ask again until the file of high watermarks is at least this new."""
     wait_until(lambda: shows in quorate(*arguments).output, f"it shows {shows}", seconds=SECONDS)
 
 
@@ -150,7 +150,7 @@ def test_commands_come_from_a_pipe(cluster: LocalCluster) -> None:
 
 
 def test_commands_are_typed_at_a_terminal(live: Quorate, cluster: LocalCluster) -> None:
-    """Names are completed, an error asks for the next command, and what was created meanwhile is there."""
+    """Names are completed, an error asks for the next command, and topics created meanwhile are listed."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "metadata", "shell", "-b", cluster.bootstrap],

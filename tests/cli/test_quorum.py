@@ -23,7 +23,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "dictionary.py"
 
 @pytest.fixture(scope="module")
 def growing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three nodes, of which the first votes at first. Each test leaves it so."""
+    """Start three nodes, of which only the first votes. Each test leaves it so."""
     with running_cluster(tmp_path_factory.mktemp("growing") / "cluster", voters=1) as cluster:
         yield cluster
 
@@ -35,7 +35,7 @@ def controllers(growing: LocalCluster) -> str:
 
 @pytest.fixture(params=["brokers", "controllers"])
 def way(growing: LocalCluster, controllers: str, request: pytest.FixtureRequest) -> Quorate:
-    """The command through brokers, and at controllers."""
+    """Return the command through brokers, and at controllers."""
     if request.param == "brokers":
         return Quorate(("--bootstrap-server", growing.bootstrap))
     return Quorate(("--bootstrap-controller", controllers))

@@ -26,13 +26,14 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def ask(quorate: Quorate, three: LocalCluster) -> Quorate:
-    """The command at all three brokers."""
+    """Return the command at all three brokers."""
     return quorate.at(three)
 
 
 @contextmanager
 def broker_3_killed(ask: Quorate, three: LocalCluster) -> Iterator[Quorate]:
-    """Kill broker 3, and start it again afterwards. The command at the other two, which have fenced it."""
+    """Kill broker 3, and start it again afterwards. Return the command at the other two, which have fenced
+    it."""
     live = ask.at(three.bootstrap.rpartition(",")[0])
     three.kill(3)
     wait_until(lambda: states(live)[3] == "fenced", "broker 3 is fenced")
@@ -138,7 +139,8 @@ def test_a_broker_is_drained_and_a_killed_one_is_moved_away_from(ask: Quorate) -
 
 
 THROTTLE = 1_000_000
-"""Bytes per second. A fetch takes as much of a partition at most, and the bytes of a second pass at once."""
+"""The throttle in bytes per second. A fetch takes as much of a partition at most, and the bytes of a second
+pass at once."""
 RATES = {f"{side}.replication.throttled.rate": str(THROTTLE) for side in ("leader", "follower")}
 
 
@@ -200,7 +202,8 @@ def test_a_move_to_a_broker_that_died_waits_and_is_cancelled(
 def test_replicas_that_only_a_dead_broker_has_end_the_drain_and_are_named(
     ask: Quorate, three: LocalCluster
 ) -> None:
-    """It used to wait for ever. Other replicas are moved all the same, and a second drain says it again."""
+    """The drain used to wait for ever. Other replicas are moved all the same, and a second drain prints the
+    same."""
     create(ask, "alone", "3")
     create(ask, "copied", "3:2")
     assert "broker 3 is live: drain it and stop it first" in ask.error("brokers", "unregister", 3)

@@ -62,7 +62,7 @@ def test_a_node_says_where_it_listens_and_stops_in_order(processes: Processes, f
 def test_a_signal_while_it_starts_is_no_crash(
     processes: Processes, formatted_node: Node, number: signal.Signals
 ) -> None:
-    """Sent as soon as the process has its handlers, and at moments of the start after that."""
+    """Signals come as soon as the process has its handlers, and at moments of the start after that."""
     for wait_seconds in (0.0, 0.1, 0.3, 0.6, 1.0):
         process = processes.start("server", "start", formatted_node.config)
         wait_until(partial(has_handler, process.pid, number), "it has its handlers")
@@ -163,7 +163,8 @@ def test_any_other_is_left_to_those_who_say_what_is_wrong(tmp_path: Path, argume
 
 
 def has_handler(pid: int, number: signal.Signals) -> bool:
-    """Whether the process has a handler of its own for it (Linux), and SIGTERM's is not Python's default."""
+    """Return whether the process has a handler of its own for the signal (Linux), and for SIGTERM not
+    Python's default."""
     status = Path(f"/proc/{pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1) and bool(
@@ -278,7 +279,7 @@ def test_a_log_that_is_damaged_below_what_was_synced_is_refused(
 
 
 class Careless:
-    """Takes anything, as no broker's state machine does."""
+    """A state machine that takes anything, which no broker's does."""
 
     def apply(self, batch: CommittedBatch) -> list[None]:
         return [None] * len(batch.records)

@@ -25,7 +25,7 @@ STATE = (encode(TOPIC), encode(Topic(name="logs", topic_id=uuid.UUID(int=6))))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A node's folder, with the snapshot that names the first voters and two that were taken."""
+    """Return a node's folder, with the snapshot that names the first voters and two that were taken."""
     home = tmp_path / "data" / "__cluster_metadata-0"
     home.mkdir(parents=True)
 

@@ -22,7 +22,7 @@ TOPIC = uuid.UUID(int=7)
 
 
 def parts(lives: list[dict[str, Any]]) -> list[tuple[str, str | None, int, str | None, str]]:
-    """(request, reason, broker, change, outcome)."""
+    """Return (request, reason, broker, change, outcome) of each part."""
     return [
         (life["requested"], life["reason"], part["broker"], part["change"], part["outcome"])
         for life in lives
@@ -235,7 +235,7 @@ def reports(
 
 
 def joined(requests: list[ChangeRequest], cluster: ClusterReports, **wanted: Any) -> list[tuple[Any, ...]]:
-    """(offset, known request, broker, partition, outcome)."""
+    """Return (offset, known request, broker, partition, outcome) of each part."""
     lives = join(requests, cluster, names={}, now_ms=100_000)
     asked: dict[str, Any] = {"topic": None, "partition": None, "broker": None, "pending": False}
     return [of(life, part) for life in narrow(lives, **{**asked, **wanted}) for part in life.parts]

@@ -126,7 +126,7 @@ OTHERS = "AAAAAAAAAAAAAAAAAAAACA"
 
 
 def in_the_log(node: Node, **more: str | None) -> None:
-    """The node keeps its voters in the log."""
+    """Write the settings of a node that keeps its voters in the log."""
     node.write(controller_quorum_voters=None, controller_quorum_bootstrap_servers="one.example:9093", **more)
 
 

@@ -15,7 +15,7 @@ from tests.kit.clusters import wait_in_sync
 from tests.kit.full_disk import wait_until
 
 ACK_TIMEOUT_MS = 700
-"""The time that clients let a leader wait for its followers; much less than `FROZEN_SECONDS`."""
+"""The time that clients let a leader wait for its followers. It is much shorter than `FROZEN_SECONDS`."""
 FROZEN_SECONDS = 1.6
 """Shorter than the time after which another leader is elected, of the partition (3 s) or the quorum (2 s)."""
 PER_SECOND = 400
@@ -35,7 +35,7 @@ class Trouble:
         self.over = False
         self.killed: int | None = None
         self.duplicates = 0
-        """Batches that the leader recognised as sent before, when the followers stood still."""
+        """The number of batches that the leader recognised as sent before, when the followers stood still."""
 
     def happen(self) -> None:
         try:
@@ -77,7 +77,7 @@ class Killable:
         return self.cluster.bootstrap
 
     def roles(self, topic: str, partition: int = 0) -> tuple[int, list[int]]:
-        """Leader and followers."""
+        """Return the leader and the followers."""
         described = self._describe(topic, partition)
         leader = int(described["leader"])
         return leader, [int(node) for node in described["replicas"] if node != leader]
@@ -106,7 +106,7 @@ class Killable:
         self.cluster.wait_ready(seconds=60)
 
     def duplicates_recognised(self, node: int) -> int:
-        """Batches of idempotent producers that the node had already, since it started."""
+        """Return the number of producers' batches that the node has received twice since its start."""
         return self.metric(node, "quorate_producer_duplicate_batches_total")
 
     def metric(self, node: int, name: str) -> int:
@@ -116,7 +116,7 @@ class Killable:
         raise AssertionError(f"node {node} does not show {name}")
 
     def high_watermark(self, topic: str) -> int:
-        """Of the topic's partition 0."""
+        """Return the high watermark of the topic's partition 0."""
         leader, _ = self.roles(topic)
         address = f"{self.cluster.host}:{self.cluster.node(leader).client_port}"
 
@@ -138,7 +138,7 @@ class Killable:
 
 
 def values(trouble: Trouble) -> Iterator[bytes]:
-    """Values at a steady pace until the trouble is over. The caller sleeps where a value is empty."""
+    """Yield values at a steady pace until the trouble is over. The caller sleeps where a value is empty."""
     number, started = 0, time.monotonic()
     while not trouble.over or number < 1000:
         due = (time.monotonic() - started) * PER_SECOND
@@ -150,8 +150,8 @@ def values(trouble: Trouble) -> Iterator[bytes]:
 
 
 def check(received: list[bytes], sent: list[bytes], trouble: Trouble, *, idempotent: bool = True) -> None:
-    """Nothing is lost; with idempotence nothing is doubled or out of order, although leaders were sent
-    what they had already."""
+    """Check that nothing is lost. With idempotence nothing is doubled or out of order, although leaders were
+    sent batches that they had already."""
     doubled = len(received) - len(set(received))
     print(f"{len(sent)} sent, node {trouble.killed} killed, {trouble.duplicates} batches recognised "
           f"as sent before, {doubled} records doubled")  # fmt: skip

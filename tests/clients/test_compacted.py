@@ -37,10 +37,10 @@ KAFKA_TOOLS = Path(__file__).parents[2] / "scripts" / "kafka_tools"
 TOPIC = "emptied"
 NODE = 1
 RUN = 6
-"""Batches of one record each that compaction empties, before each record that it keeps."""
+"""The number of batches of one record each that compaction empties, before each record that it keeps."""
 KEPT = [b"kept-0", b"kept-1", b"kept-2"]
 Read = Callable[[str, int], list[bytes]]
-"""From its first offset until so many records are there, at most one batch an answer."""
+"""Read from the first offset until so many records are there, at most one batch an answer."""
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
@@ -54,7 +54,8 @@ def headers(cluster: LocalCluster) -> list[BatchHeader]:
 
 @pytest.fixture(scope="module")
 def compacted(client_cluster: LocalCluster) -> list[bytes]:
-    """What the topic holds: an answer of one batch that starts at an emptied one has no record."""
+    """Return the content of a topic in which an answer of one batch that starts at an emptied one has no
+    record."""
     server = {"bootstrap.servers": client_cluster.bootstrap}
     admin = AdminClient(server)
     entry = ConfigEntry("log.cleaner.backoff.ms", "200", incremental_operation=AlterConfigOpType.SET)
@@ -135,7 +136,7 @@ def aiokafka(bootstrap: str, count: int) -> list[bytes]:
 
 
 def java(bootstrap: str, count: int) -> list[bytes]:
-    """Kafka's own consumer, by its console."""
+    """Read with Kafka's own consumer, by its console."""
     sys.path.insert(0, str(KAFKA_TOOLS))
     try:
         jars = importlib.import_module("jars")
@@ -158,7 +159,7 @@ def java(bootstrap: str, count: int) -> list[bytes]:
 
 
 async def first_answer(client: OurAdminClient, offset: int) -> list[BatchHeader]:
-    """The batches that the leader answers from this offset on, if no more than one is asked for."""
+    """Return the batches that the leader answers from this offset on, if no more than one is asked for."""
     part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1, "current_leader_epoch": -1,
             "last_fetched_epoch": -1, "log_start_offset": -1}  # fmt: skip
     answer: Any = await client.call(

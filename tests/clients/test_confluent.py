@@ -31,7 +31,7 @@ def create(bootstrap: str, topic: str, *, partitions: int = 1) -> None:
 
 
 def consume(bootstrap: str, topic: str, *, until: set[bytes]) -> list[bytes]:
-    """Everything up to the partition's end, which comes after all of `until`."""
+    """Read everything up to the partition's end, which comes after all of `until`."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": f"{topic}-group", "auto.offset.reset": "earliest"}
     )
@@ -115,7 +115,7 @@ def test_nothing_is_lost_through_a_leaders_death(
 
 
 class Member:
-    """Of a group, with what it was told and what it read."""
+    """A member of a group, with its assignments and the records that it read."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self.joins = 0
@@ -159,7 +159,8 @@ def poll_until(members: list[Member], reached: Callable[[], bool], *, seconds: f
 
 
 def coordinator_partition(group: str, partitions: int) -> int:
-    """Kafka's: Java's hash of the group's name, made positive, by the number of partitions."""
+    """Return the partition that Kafka keeps a group in: Java's hash of its name, made positive, modulo the
+    number of partitions."""
     value = 0
     for character in group:
         value = (value * 31 + ord(character)) & 0xFFFFFFFF
@@ -265,7 +266,7 @@ def test_a_group_that_cannot_be_stored_asks_a_few_times_and_is_there_when_it_can
 
 
 def test_a_producer_with_acks_0_finds_the_new_leader_after_a_pause_of_the_old(killable: Killable) -> None:
-    """The old one goes on where it stood, and refuses what comes, with nobody to tell."""
+    """The old leader goes on where it stood. It refuses the records that come, and can't tell anyone."""
     topic = "confluent-acks-0"
     create(killable.bootstrap, topic)
     wait_in_sync(killable.cluster, topic)

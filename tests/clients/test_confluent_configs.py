@@ -34,7 +34,7 @@ def resource(kind: ResourceType, name: str, *changes: tuple[str, AlterConfigOpTy
 
 
 def alter(admin: AdminClient, *resources: ConfigResource, validate_only: bool = False) -> list[str]:
-    """The names of the errors in the order of the request; "" without one."""
+    """Return the names of the errors in the order of the request. "" stands for none."""
     answers = admin.incremental_alter_configs(list(resources), validate_only=validate_only)
     return [error_of(answers[each]) for each in resources]
 
@@ -99,7 +99,7 @@ def test_alter_configs_replaces_what_it_does_not_name(admin: AdminClient) -> Non
 
 
 def test_a_broker_and_all_brokers_are_configured_while_they_run(admin: AdminClient) -> None:
-    """librdkafka sends what concerns a broker to that broker."""
+    """librdkafka sends requests that concern a broker to that broker."""
     broker = ResourceType.BROKER
     for name in ("2", "3"):
         assert alter(admin, resource(broker, name, ("log.segment.bytes", SET, f"{name}000000"))) == [""]

@@ -23,7 +23,7 @@ BROKERS, CONSUMERS = re.findall(r"```properties\n(.*?)```", HOW_TO.read_text(), 
 
 
 def settings(block: str, rack: str) -> dict[str, str]:
-    """Of a block of the page, for another rack than zone-a."""
+    """Return the settings of a block of the page, for another rack than zone-a."""
     lines = (line.split("=", 1) for line in block.split())
     found = {key: rack if value == "zone-a" else value for key, value in lines}
     assert rack in found.values()
@@ -32,7 +32,7 @@ def settings(block: str, rack: str) -> dict[str, str]:
 
 @pytest.fixture
 def cluster_in_racks(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Node n is in rack r<n>."""
+    """Start a cluster in which node n is in rack r<n>."""
 
     def put_into_racks(cluster: LocalCluster) -> None:
         for node in cluster.nodes:

@@ -12,7 +12,7 @@ from tests.kit.full_disk import tmpfs
 
 @pytest.fixture
 def small_disk(need: Callable[[str], str]) -> Iterator[Callable[[Path, str], None]]:
-    """Puts a folder, with its content, on a file system of its own of the given size."""
+    """Return a function that puts a folder and its content on a file system of its own, of the given size."""
     need("mount")
     with ExitStack() as mounted:
 

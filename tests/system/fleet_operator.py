@@ -19,29 +19,29 @@ from tests.system.node_connections import PATIENCE_S, Cluster
 
 COMMAND: Final = (sys.executable, "-m", "quorate.cli.main")
 DRAIN_S: Final = 15.0
-"""For a drain; it goes on by itself."""
+"""The limit of a drain. It goes on by itself."""
 SEEN_S: Final = 20.0
-"""Until brokers know of what was answered, whatever happens to them meanwhile."""
+"""The time until brokers know of an answered change, whatever happens to them meanwhile."""
 SETTLED_S: Final = 60.0
-"""For a verb when nothing else happens any more."""
+"""The limit of a verb when nothing else happens any more."""
 FEATURE: Final = "kraft.version"
 
 
 @dataclass
 class Fleet:
-    """`spare` is a broker and no controller, and only this operator gives it replicas."""
+    """The operator. `spare` is a broker and no controller, and only this operator gives it replicas."""
 
     cluster: Cluster
     spare: int
     unknown: set[ErrorCode]
-    """What these answer may have been done."""
+    """Errors after which the request may have been carried out."""
     draw: random.Random
     levels: set[int] = field(default_factory=lambda: {0})
-    """What `kraft.version` may be."""
+    """The possible levels of `kraft.version`."""
     holds: bool = True
-    """Whether the spare broker may have replicas."""
+    """True if the spare broker may have replicas."""
     topics: dict[str, bool] = field(default_factory=dict)
-    """By name, whether it has to be there."""
+    """The topics by name. True: the topic has to be there."""
     wrong: list[str] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class Fleet:
                 await trio.sleep(self.draw.uniform(0, 0.3))
 
     async def finish(self) -> None:
-        """Do each once more, now that nothing else happens: until it is done."""
+        """Carry out each verb once more, until it is done, now that nothing else happens."""
         for verb in (self.spread, self.drain, self.replace, self.upgrade):
             with trio.move_on_after(SETTLED_S):
                 while (outcome := await verb()) != "done":
@@ -126,7 +126,8 @@ class Fleet:
         return self.outcome(code)
 
     async def downgrade(self) -> str:
-        """It has to be refused where the level is 1, and is nothing where it is 0."""
+        """Downgrade the feature. It has to be refused where the level is 1, and changes nothing where it is
+        0."""
         code = await self.update(FEATURE, 0, upgrade_type=2)
         if code is ErrorCode.none and 0 not in self.levels:
             self.wrong.append(f"{FEATURE} was downgraded")
@@ -164,7 +165,7 @@ class Fleet:
     # Comparisons
 
     async def see(self, what: str, condition: Callable[["View"], bool]) -> None:
-        """Note that it is wrong if no broker comes to show it."""
+        """Wait until a broker shows it. Note it as wrong if none does."""
         with trio.move_on_after(SEEN_S):
             while True:
                 for node in NODES:
@@ -196,7 +197,8 @@ class Fleet:
         )
 
     async def compare(self, nodes: tuple[int, ...]) -> list[str]:
-        """Return what is not as it was answered, by any of the brokers."""
+        """Return the differences between the answers that the operator got and the cluster as any of the
+        brokers shows it."""
         wrong, there = list(self.wrong), {name for name, known in self.topics.items() if known}
         for node in nodes:
             view = await self.view(node)
@@ -216,9 +218,9 @@ class View:
     """The cluster as one broker shows it."""
 
     registered: bool | None
-    """Whether the spare broker is live; None: it is not registered."""
+    """True if the spare broker is live. None: it is not registered."""
     replicas: set[tuple[str, int]]
-    """Of the spare broker."""
+    """The replicas of the spare broker."""
     topics: set[str]
     level: int
-    """Of `kraft.version`."""
+    """The level of `kraft.version`."""

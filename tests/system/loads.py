@@ -31,9 +31,9 @@ class Load:
     partitions: int = 1
     per_second: float = 2000.0
     acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """By partition: (number, offset) in the order of acknowledgement."""
+    """The acknowledged records by partition: (number, offset) in the order of acknowledgement."""
     sent_at: dict[tuple[int, int], float] = field(default_factory=dict)
-    """When (partition, number) was handed to the client, on the monotonic clock."""
+    """The moments when (partition, number) was handed to the client, on the monotonic clock."""
     acknowledged_at: dict[tuple[int, int], float] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -107,7 +107,7 @@ class Load:
             time.sleep(0.01)
 
     def gap_after(self, moment: float, *, seconds: float = 60.0) -> float:
-        """Seconds until every partition has acknowledged a record that was sent after `moment`."""
+        """Return the seconds until every partition has acknowledged a record that was sent after `moment`."""
         deadline = time.monotonic() + seconds
         first: dict[int, float] = {}
         while len(first) < self.partitions:
@@ -125,7 +125,7 @@ class Load:
         return max(first.values()) - moment
 
     def check(self) -> None:
-        """Everything acknowledged is there, once, in order; nothing is there that was not sent."""
+        """Check that acknowledged records are there, once and in order, and that each record was sent."""
         assert not self.errors, self.errors[:5]
         for partition, acknowledged in self.acknowledged.items():
             found = read_partition(self.bootstrap, self.topic, partition)
@@ -142,7 +142,8 @@ class Load:
 
 
 def _high_watermark(consumer: Consumer, place: TopicPartition) -> int | None:
-    """None: librdkafka has cached that there is no such partition, which it may keep for minutes."""
+    """Return the high watermark. None: librdkafka has cached that there is no such partition, which it may
+    keep for minutes."""
     try:
         return int(consumer.get_watermark_offsets(place, timeout=10)[1])
     except KafkaException as error:
@@ -152,7 +153,7 @@ def _high_watermark(consumer: Consumer, place: TopicPartition) -> int | None:
 
 
 def read_partition(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes]]:
-    """(offset, value) of everything below the high watermark."""
+    """Return (offset, value) of everything below the high watermark."""
     place = TopicPartition(topic, partition, 0)
     deadline = time.monotonic() + 60
     while True:

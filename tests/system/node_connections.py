@@ -11,7 +11,7 @@ from quorate.runtime.real import RealNetwork
 from tests.kit.namespaces import Namespaces
 
 PATIENCE_S: Final = 3.0
-"""Of an operator, for one answer."""
+"""The time that an operator waits for one answer."""
 
 
 class NotAskedError(Exception):

@@ -30,7 +30,7 @@ PER_KIND = 10
 CLOSED_WITHIN_SECONDS = 5.0
 HELD_OPEN = 50
 GROWTH_MIB = 25.0
-"""What a node's memory may grow by through all of it: allocators keep some."""
+"""The limit of a node's growth through all of it. Allocators keep some memory."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Bad:
     name: str
     data: bytes
     half_close: bool = False
-    """The sender says that no more comes, in the middle of a frame."""
+    """True if the sender ends its side of the connection in the middle of a frame."""
     logged: bool = True
-    """A connection that merely ends, or breaks, is no event."""
+    """False for a connection that merely ends or breaks, which is no event."""
 
 
 def tls_hello() -> bytes:
@@ -131,7 +131,7 @@ def resident_mib(pid: int) -> float:
 
 
 def send_bad(port: int, bad: Bad) -> str:
-    """Send it, and return our address once the other end has closed the connection."""
+    """Send bytes. Return our address once the other end has closed the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=CLOSED_WITHIN_SECONDS) as connection:
         own = f"127.0.0.1:{connection.getsockname()[1]}"
         try:
@@ -148,7 +148,8 @@ def send_bad(port: int, bad: Bad) -> str:
 
 
 def wait_for_lines(log: Path, addresses: list[str], count: int, what: str, *, since: int) -> str:
-    """Each address has exactly `count` lines behind the byte `since` (ports are used again); one of them."""
+    """Wait until each address has exactly `count` lines behind the byte `since` (ports are used again).
+    Return one of them."""
     deadline = time.monotonic() + 5
     while True:
         lines = log.read_bytes()[since:].decode().splitlines()
@@ -203,7 +204,7 @@ def test_bad_input_closes_its_connection_with_one_log_line_and_nobody_else_notic
 
 
 def claim_much(port: int, data: bytes) -> list[socket.socket]:
-    """Connections that announce a large frame and send a little of it."""
+    """Open connections that announce a large frame and send a little of it."""
     connections = []
     for _ in range(HELD_OPEN):
         connection = socket.create_connection(("127.0.0.1", port), timeout=5)

@@ -19,17 +19,17 @@ HEARTBEAT_S = 2.0
 KAFKAS = {"broker_session_timeout_ms": "9000", "broker_heartbeat_interval_ms": "2000"}
 """Defaults of Kafka, where `LocalCluster` has shorter ones."""
 FAR_BELOW_THE_SESSION_S = 4.0
-"""Some tenths of a second, on a machine with nothing else to do."""
+"""It takes some tenths of a second, on a machine with nothing else to do."""
 
 
 def leads(cluster: LocalCluster, asked: int, topic: str) -> int:
-    """The leader of the topic's only partition, as that node has it."""
+    """Return the leader of the topic's only partition, as that node has it."""
     address = f"{cluster.host}:{cluster.node(asked).client_port}"
     return int(ask_cluster(address, lambda client: describe_topics(client, topic))[0].partitions[0].leader_id)
 
 
 def led_by(cluster: LocalCluster, leader: int) -> tuple[str, list[int]]:
-    """A topic that `leader` leads, and the other nodes."""
+    """Create a topic that `leader` leads. Return it and the other nodes."""
     others = [node.node_id for node in cluster.nodes if node.node_id != leader]
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     topic = NewTopic("led", num_partitions=1, replica_assignment=[[leader, *others]])

@@ -42,7 +42,7 @@ def leader_of(cluster: LocalCluster, topic: str) -> int:
 
 
 def range_of(cluster: LocalCluster, topic: str, *, seconds: float = 60) -> tuple[int, int]:
-    """Log start and high watermark, as the leader of the moment answers them."""
+    """Return the log start and the high watermark, as the leader of the moment answers them."""
     deadline = time.monotonic() + seconds
     while True:
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none"})
@@ -93,7 +93,7 @@ GROUPS = 12
 def test_deleted_groups_and_offsets_stay_deleted_when_the_coordinator_is_killed_after_the_answer(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:
-    """DeleteGroups in one round, OffsetDelete in the next; half of the groups are left alone."""
+    """One round uses DeleteGroups, the next OffsetDelete. Half of the groups are left alone."""
     cluster = make_cluster(3, min_insync_replicas="2", offsets_topic_num_partitions="3")
     make_topic(cluster.bootstrap, "t")
     wait_in_sync(cluster, "t")
@@ -154,7 +154,7 @@ def coordinator_of(cluster: LocalCluster, group: str) -> int:
 
 
 def at_coordinator(cluster: LocalCluster, group: str, ask: Asked) -> int:
-    """The answer of the group's coordinator, once one has it."""
+    """Return the answer of the group's coordinator, once one has it."""
 
     async def main() -> int:
         while True:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.system
 
 
 def wait_gone(cluster: LocalCluster, node: int, *, seconds: float = 30.0) -> int:
-    """The exit code of a node that ends by itself."""
+    """Wait until a node ends by itself. Return its exit code."""
     wait_until(lambda: node not in cluster.running(), f"node {node} ends by itself", seconds=seconds)
     return cluster.stop(node)[node]
 
@@ -48,7 +48,7 @@ def last_segment(cluster: LocalCluster, node: int, log: str) -> Path:
 
 
 def batches(data: bytes) -> list[tuple[int, int]]:
-    """(position, size) of each."""
+    """Return (position, size) of each batch."""
     return [(each.header.position, each.header.size) for each in batches_of(memoryview(data))]
 
 

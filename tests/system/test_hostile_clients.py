@@ -56,20 +56,20 @@ PING_MS = 50.0
 PRODUCE_S = 1.0
 STAYS_MIB = 150.0
 SETTLED_S = 10.0
-"""Within which memory is back."""
+"""The time within which memory is back."""
 LONG = "x" * MAX_STRING_BYTES
 PARTITIONS = 30
 
 
 class Client:
-    """Sends bytes, and takes whole answers."""
+    """A connection that sends bytes, and receives whole answers."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def receive(self) -> memoryview:
-        """The body of the next answer, with its header but for the length."""
+        """Return the body of the next answer, with its header but for the length."""
         return memoryview(self._exactly(int.from_bytes(self._exactly(4), "big")))
 
     def _exactly(self, size: int) -> bytes:
@@ -152,7 +152,7 @@ class Broker:
         assert created.error_code is ErrorCode.none
 
     def produce_s(self, batch: bytes | None = None) -> float:
-        """The time that a Produce takes, of 100 kB if nothing else is given."""
+        """Return the seconds that a Produce takes, by default of 100 kB."""
         began = time.monotonic()
         produced = self.client.produce("others", 0, batch or self._plain)
         assert produced.error is ErrorCode.none
@@ -160,7 +160,7 @@ class Broker:
 
     @contextmanager
     def with_pings(self) -> Iterator[None]:
-        """Pings beside what happens in the block, and its memory afterwards."""
+        """Send pings beside the block, and compare memory afterwards."""
         before = resident_mib(self.pid)
         with Pings(self.port, self.pid) as pings:
             yield
@@ -212,7 +212,7 @@ def test_a_thousand_half_sent_frames(broker: Broker, claimed: int) -> None:
 
 
 def zstd_of_zeros(blocks: int) -> bytes:
-    """A frame that doesn't say its size. Each block is four bytes, and 128 KiB of zeros."""
+    """Return a frame that doesn't state its size. Each block is four bytes, and 128 KiB of zeros."""
     block = (1 << 1 | 131_072 << 3).to_bytes(3, "little") + b"\x00"
     last = (1 | 1 << 1 | 131_072 << 3).to_bytes(3, "little") + b"\x00"
     return b"\x28\xb5\x2f\xfd" + b"\x00\x58" + block * (blocks - 1) + last
@@ -243,7 +243,7 @@ SETTINGS = [{"name": "retention.ms", "value": "1000"}] * 100_000
 def many(
     key: ApiKey, version: int, field: str, count: int, element: dict[str, object], rest: dict[str, object]
 ) -> bytes:
-    """A request with so many elements, each named by its number: kio would take seconds for it."""
+    """Return a request with so many elements, each named by its number: kio would take seconds for it."""
     entity = request_type(key, version)
     (kind,) = (each.type for each in dataclasses.fields(entity) if each.name == field)
     one = Pieces(flexible=True)
@@ -341,7 +341,7 @@ def strings_of(entity: type[Any], path: tuple[str, ...] = ()) -> Iterator[tuple[
 
 
 def with_long(entity: type[Any], long: tuple[str, ...], path: tuple[str, ...] = ()) -> Any:
-    """A request that is as others are but for one string, which is as long as the protocol allows."""
+    """Return a request that is as others are but for one string, which is as long as the protocol allows."""
     values: dict[str, object] = {}
     for each in dataclasses.fields(entity):
         here = (*path, each.name)

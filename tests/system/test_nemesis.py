@@ -21,7 +21,7 @@ SKIPPED = 77
 
 
 def leftovers(pid: int) -> str:
-    """Namespaces, devices and disks of a run, by its name."""
+    """Return the namespaces, devices and disks of a run, by its name."""
     name = f"nem{pid % 100_000}"
     said = "".join(
         subprocess.run(command, capture_output=True, text=True).stdout
@@ -40,7 +40,7 @@ def start(program: Path, *arguments: object) -> subprocess.Popen[str]:
 
 
 def check_run(program: Path, *arguments: object, seconds: float) -> None:
-    """Let a run end, and find that all was well and nothing is left behind."""
+    """Let a run end, and check that all was well and that it left nothing behind."""
     process = start(program, "--seconds", seconds, *arguments)
     said, _ = process.communicate(timeout=600)
     print(said)

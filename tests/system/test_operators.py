@@ -32,9 +32,9 @@ from tests.system.node_connections import PATIENCE_S, Cluster, NotAskedError
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 SECONDS = 30.0
-"""Of faults. The cluster needs some more to begin and to end."""
+"""The time of the faults. The cluster needs some more to begin and to end."""
 COMPARED_S = 30.0
-"""For an answer when nothing else happens any more."""
+"""The limit of an answer when nothing else happens any more."""
 TIMEOUT = timedelta(seconds=2.5)
 OPERATORS = 3
 SPARE = 4
@@ -52,14 +52,14 @@ UNKNOWN: Final = {
     ErrorCode.leader_not_available,
     ErrorCode.network_exception,
 }
-"""What these answer may have been done."""
+"""Errors after which the request may have been carried out."""
 
 
 class Fault(enum.Enum):
     KILL_ASKED = "kill who is asked"
     KILL_CONTROLLER = "kill the active controller"
     KILL_ALONE = "kill the active controller while the others stand still"
-    """What it has answered by itself is lost then."""
+    """The controller's own answers are lost then."""
     STOP = "stop"
     MUTE = "mute"
     FILL = "fill the disk"
@@ -67,7 +67,7 @@ class Fault(enum.Enum):
 
 @dataclass(frozen=True)
 class State:
-    """What an operator knows of a topic."""
+    """An operator's knowledge of a topic."""
 
     there: bool = False
     partitions: int = 0
@@ -75,7 +75,7 @@ class State:
     replicas: frozenset[int] = frozenset(NODES)
     quota: float | None = None
     committed: int = -1
-    """What the group of the topic's name has committed in its partition 0."""
+    """The offset that the group of the topic's name has committed in its partition 0."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Thing:
 
 
 Verb = tuple[str, Callable[[], Any], State]
-"""What is asked for, how, and what is so when it is done."""
+"""A request in words, the call, and the state when it is done."""
 
 
 class Operator:
@@ -149,7 +149,8 @@ class Operator:
     # Verbs
 
     def verbs(self, thing: Thing, now: State) -> Iterator[Verb]:
-        """What may be asked of a topic in this state; also what has to be refused."""
+        """Yield the requests that are possible for a topic in this state, those that have to be refused among
+        them."""
         name, count = thing.name, self.draw.randint(1, 4)
         created = State(there=True, partitions=count, quota=now.quota)
         if not now.there:
@@ -209,7 +210,7 @@ class Operator:
         return (await self.call(ApiKey.CREATE_PARTITIONS, **asked)).results[0].error_code
 
     async def shrink(self, name: str, count: int) -> ErrorCode:
-        """Our own request, of the controllers."""
+        """Send our own request to the controllers."""
         addresses = [Address(self.cluster.namespaces.host(node), 19092) for node in NODES]
         request = ShrinkTopicsRequest(topics=(FewerPartitions(name=name, count=count),))
         try:
@@ -280,7 +281,7 @@ class Operator:
 
 
 class Faults:
-    """One after the other, each healed before the next."""
+    """Faults, one after the other, each healed before the next."""
 
     def __init__(self, namespaces: Namespaces, draw: random.Random, operators: list[Operator]) -> None:
         self.namespaces = namespaces
@@ -393,7 +394,7 @@ async def scenario(namespaces: Namespaces, seed: int) -> None:
 
 
 async def ready(cluster: Cluster) -> None:
-    """All nodes serve, and every partition has all its replicas in sync and moves no more."""
+    """Wait until all nodes serve, and every partition has all its replicas in sync and moves no more."""
     problem: object = None
     with trio.move_on_after(90):
         while True:

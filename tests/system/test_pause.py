@@ -46,13 +46,13 @@ PAUSE_SECONDS = 8.0
 """Longer than the fetch timeout (2 s), the broker session (3 s here), an election and clients' timeouts."""
 
 Send = Callable[[int], Awaitable[object]]
-"""Send request number n; its result if it was acknowledged, or raise."""
+"""Send request number n. Return its result if it was acknowledged, or raise."""
 
 
 @dataclass
 class Straight:
-    """Requests over one connection to one node, sent every 10 ms whether or not answers come, never again and
-    nowhere else: what is acknowledged was acknowledged by that node."""
+    """Sends requests over one connection to one node, every 10 ms whether or not answers come, never again
+    and nowhere else: that node made every acknowledgement."""
 
     connect: Callable[[trio.Nursery], Awaitable[Send]]
     sent_at: dict[int, float] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Straight:
             time.sleep(0.01)
 
     def check_nothing_after(self, moment: float) -> None:
-        """Nothing that was sent after `moment` was acknowledged, and such things were sent."""
+        """Check that requests were sent after `moment`, and that none of them was acknowledged."""
         sent = [number for number, at in self.sent_at.items() if at > moment]
         late = [number for number in sent if number in self.acknowledged]
         reasons = Counter(self.refused[number].split(":")[0] for number in sent if number in self.refused)
@@ -312,7 +312,8 @@ def test_a_paused_leader_of_an_embedded_quorum_acknowledges_nothing_sent_after_t
 
 
 def find_leader(ports: dict[int, int], without: set[int]) -> tuple[int, float]:
-    """Who takes an append at once, and how long it took to find it."""
+    """Find the leader: the node that takes an append at once. Return it and the seconds that it took to find
+    it."""
     started = time.monotonic()
 
     async def commits(node: int) -> bool:

@@ -37,7 +37,7 @@ def voters(described: str) -> list[int]:
 
 
 def format_one_first(cluster: LocalCluster) -> None:
-    """Format anew, as an operator does: the first node standalone, the others to join later."""
+    """Format nodes anew, as an operator does: the first one standalone, the others to join later."""
     cluster_id = cluster.prepare()
     for node in cluster.nodes:
         shutil.rmtree(node.folder / "data")
@@ -46,7 +46,7 @@ def format_one_first(cluster: LocalCluster) -> None:
 
 
 def longest_pause(running: Load, since: float) -> float:
-    """Seconds between two acknowledgements since then."""
+    """Return the longest time between two acknowledgements since then, in seconds."""
     moments = sorted(moment for moment in list(running.acknowledged_at.values()) if moment > since)
     assert len(moments) > 100
     return max(after - before for before, after in itertools.pairwise(moments))

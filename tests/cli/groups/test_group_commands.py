@@ -16,7 +16,7 @@ from tests.kit.clusters import running_cluster
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three brokers with the topic t of two partitions, each with 100 records."""
+    """Start three brokers with the topic t of two partitions, each with 100 records."""
     overrides = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "6"}
     with running_cluster(tmp_path_factory.mktemp("groups") / "cluster", overrides=overrides) as cluster:
         Quorate().at(cluster).output("topics", "create", "-t", "t", "--partitions", "2")
@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def reader(bootstrap: str, group: str) -> Consumer:
-    """A consumer of all of t, which has both partitions and has committed what it read."""
+    """Run a consumer of all of t, which has both partitions and has committed all that it read."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -21,7 +21,7 @@ T0 = ("t", 0)
 
 
 def reset(target: ResetTarget, *, committed: int | None = 50, at_time: int | None = None) -> int:
-    """Of a partition whose log goes from 10 to 100."""
+    """Reset the offset of a partition whose log goes from 10 to 100."""
     found = new_offsets(
         target,
         [T0],

@@ -86,7 +86,7 @@ STORY: tuple[tuple[Record, ...], ...] = (
     (AbortTransaction(reason="the controller failed"),),
     (RemoveTopic(topic_id=LOGS),),
 )
-"""One batch each, a second apart. Offset 0 is a control record."""
+"""The sample: one batch each, a second apart. Offset 0 is a control record."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class MetadataFolder:
 
     path: Path
     batches: list[tuple[int, tuple[Record, ...]]] = field(default_factory=list)
-    """(base offset, records); none: a control record."""
+    """The batches: (base offset, records). None: a control record."""
     end: int = 0
     disk: RealDisk = field(default_factory=lambda: RealDisk(sync=SyncStrategy.INLINE))
 
@@ -112,7 +112,7 @@ class MetadataFolder:
         return T0 + 1000 * number
 
     def loader_at(self, end: int) -> BatchLoader:
-        """What the records below `end` make, by the same code as on a node, without any log."""
+        """Return the loader after the records below `end`. It is the code of nodes, without any log."""
         loader = BatchLoader()
         for base, records in self.batches:
             if records and base < end:
@@ -120,7 +120,7 @@ class MetadataFolder:
         return loader
 
     def write(self, *, committed: int | None = None, start: int = 0) -> Path:
-        """Bring the folder up to date. `start`: the log begins there, with the snapshot that ends there."""
+        """Write all batches. `start`: the log begins there, with the snapshot that ends there."""
         trio.run(self._write, self.end if committed is None else committed, start)
         return self.path
 
@@ -151,7 +151,7 @@ class MetadataFolder:
         return build_batch(base_offset=base, epoch=1, timestamp_ms=time, values=list(map(encode, records)))
 
     def snapshot(self, end: int) -> Path:
-        """Write the snapshot of what is below `end`. Return its file."""
+        """Write the snapshot of all records below `end`. Return its file."""
         snapshot = SnapshotId(Offset(end), Epoch(1))
 
         async def write() -> None:
@@ -169,7 +169,7 @@ class MetadataFolder:
 
 @pytest.fixture
 def written(tmp_path: Path) -> MetadataFolder:
-    """The sample, not written yet."""
+    """Return the sample, not written yet."""
     folder = MetadataFolder(tmp_path / "data")
     folder.append()
     for records in STORY:

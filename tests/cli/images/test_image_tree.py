@@ -36,7 +36,7 @@ from tests.cli.images.conftest import DISKS, LOGS, ORDERS, STORY, MetadataFolder
 
 @pytest.fixture
 def image(written: MetadataFolder) -> MetadataImage:
-    """After the sample but its last two changes: a reassignment is under way, both topics are there."""
+    """The image before the last two changes: a reassignment is under way, both topics are there."""
     assert len(STORY) == 18
     return written.loader_at(written.end - 4).image
 
@@ -155,7 +155,7 @@ def test_a_quota_of_any_client_is_found_by_its_listed_name(name: str) -> None:
 def test_a_look_at_one_partition_touches_one_partition(
     image: MetadataImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many there are: what a directory holds is made when it is asked for."""
+    """The content of a directory is made when it is asked for, however much there is."""
     number = 50_000
     image.apply(Topic(name="many", topic_id=uuid.UUID(int=3)), offset=0, epoch=1)
     for each in range(number):

@@ -59,7 +59,7 @@ def test_a_time_stands_for_every_record_before_the_first_later_one(written: Meta
 
 
 def test_a_clock_that_went_back_does_not_lead_past_a_later_record(written: MetadataFolder) -> None:
-    """A new leader's clock may be behind: what is as of a time ends at the first record that is later."""
+    """A new leader's clock may be behind. The image as of a time ends at the first record that is later."""
     path = written.write()
     assert at(path, Moment(timestamp_ms=T0 + 1500)).end_offset == 2
     written.snapshot(9)
@@ -67,7 +67,7 @@ def test_a_clock_that_went_back_does_not_lead_past_a_later_record(written: Metad
     assert at(path, Moment(timestamp_ms=written.time_of(8))).end_offset == 9
 
 
-def test_what_is_before_the_first_record_is_refused_with_the_earliest(written: MetadataFolder) -> None:
+def test_a_moment_before_the_first_record_is_refused_with_the_earliest(written: MetadataFolder) -> None:
     path = written.write()
     with pytest.raises(
         HistoryError, match=r"is before all that .* has: the earliest is offset 0, of 2023-11-1"
@@ -137,7 +137,7 @@ def test_damage_far_back_in_a_snapshot_leaves_nothing_of_it_in_the_image(written
     assert len(said) == 1 and newest.name in said[0]
 
 
-def test_what_is_not_committed_is_not_shown(written: MetadataFolder) -> None:
+def test_a_record_that_is_not_committed_is_not_shown(written: MetadataFolder) -> None:
     path = written.write(committed=11)
     assert at(path, LATEST).end_offset == 11
     with pytest.raises(HistoryError, match=r"offset 11 is not there yet: the last that is known .* is 10"):
@@ -180,7 +180,7 @@ def test_an_image_does_not_go_back(written: MetadataFolder) -> None:
 
 
 def test_a_batch_that_the_node_skips_is_left_out(written: MetadataFolder) -> None:
-    """As `quorate log skip` writes it: the topic's second creation does not fit the image."""
+    """The skip is one of `quorate log skip`: the topic's second creation does not fit the image."""
     written.append(Topic(name="orders", topic_id=ORDERS))
     written.append(FeatureLevel(name="group.version", level=1))
     path = written.write()

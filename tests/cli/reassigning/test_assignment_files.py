@@ -14,7 +14,7 @@ from quorate.cli.reassigning.assignment_files import (
 )
 
 
-def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
+def test_a_printed_assignment_can_be_read_again(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     plan = {TopicPartition("b", 1): (2, 1), TopicPartition("a", 0): (3,)}
     text = dump_assignments(plan)

@@ -83,7 +83,7 @@ def test_a_spread_uses_every_rack_for_each_partition(partitions) -> None:
 
 @pytest.mark.bug("KAFKA-10779")
 def test_the_throttle_names_those_that_serve_as_leaders_and_those_that_are_added_as_followers() -> None:
-    """[1, 2, 3] to [4, 5, 6], replaced by [1, 2, 7]."""
+    """Replicas move from [1, 2, 3] to [4, 5, 6], and then to [1, 2, 7] instead."""
     moves = {
         TopicPartition("t", 0): Move(replicas=(1, 2, 7, 3), adding=(7,), removing=(3,)),
         TopicPartition("t", 1): Move(replicas=(5, 4), adding=(5,), removing=(4,)),
