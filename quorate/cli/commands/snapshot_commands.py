@@ -15,7 +15,7 @@ from quorate.cli.commands.options import (
     RecordsOption,
     TimeoutOption,
 )
-from quorate.cli.console import CommandError, ExitCode, ask_quorum, fail, print_json, user_errors, wrong_usage
+from quorate.cli.console import CommandError, ExitCode, ask_quorum, fail, print_json, user_errors
 
 if TYPE_CHECKING:
     from quorate.broker.admin import Controllers
@@ -186,13 +186,9 @@ def dump(
     shown in hexadecimal.
     """
     with user_errors():
-        from quorate.log.snapshots import parse_name
+        from quorate.cli.images import snapshot_of
 
-        if parse_name(file.name) is None:
-            raise wrong_usage(
-                f"{file} is no snapshot; give a file named END-EPOCH.checkpoint, such as "
-                f"{1024:020}-{3:010}.checkpoint"
-            )
+        snapshot_of(file)
         ended = False
         with damage_reported(file, "the rest is damaged"):
             for batch in batches_of(map_file(file)):

@@ -6,6 +6,7 @@ from quorate.cli.images.histories import (
     FolderHistory,
     HistoryError,
     MetadataHistory,
+    snapshot_of,
 )
 from quorate.cli.images.image_changes import image_changes
 from quorate.cli.images.image_tree import Json, Leaf, TreeDirectory, image_tree, plain_tree
@@ -40,5 +41,6 @@ __all__ = [
     "image_tree",
     "plain_tree",
     "shown_time",
+    "snapshot_of",
     "tree_lines",
 ]

@@ -17,7 +17,7 @@ from quorate.error_code import ErrorCode
 from quorate.log import HIGH_WATERMARKS, DamagedSnapshotError
 from quorate.log.snapshots import BOOTSTRAP, SnapshotReader, name_of, parse_name
 from quorate.raft import OutcomeUnknownError, RequestRefusedError
-from quorate.raft.storage import SkippedBatches, load_skipped
+from quorate.raft.storage import LOG_FOLDER, SkippedBatches, load_skipped
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, open_read_only, real_runtime
 from quorate.spark_source import ClusterLog, FolderLog, LogUnavailableError
@@ -28,13 +28,24 @@ if TYPE_CHECKING:
 
 Warn = Callable[[str], None]
 
-METADATA_FOLDER: Final = "__cluster_metadata-0"
 _TIMEOUT_MS: Final = 10_000
 """The time that a live cluster has for each answer."""
 
 
 class HistoryError(CommandError):
     """There is no such metadata here, or it can't be read. The message names the remedy."""
+
+
+def snapshot_of(file: Path) -> SnapshotId:
+    """Return the snapshot that a file's name says it holds. Raises `HistoryError` if it says none."""
+    snapshot = parse_name(file.name)
+    if snapshot is None:
+        raise HistoryError(
+            f"{file} is no snapshot; give a file named END-EPOCH.checkpoint, such as "
+            f"{1024:020}-{3:010}.checkpoint",
+            ExitCode.USAGE,
+        )
+    return snapshot
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -96,7 +107,7 @@ class FolderHistory(MetadataHistory):
 
     @property
     def _folder(self) -> Path:
-        inside = self.path / METADATA_FOLDER
+        inside = self.path / LOG_FOLDER
         return inside if inside.is_dir() else self.path
 
     def bounds(self) -> tuple[int, int]:
@@ -157,14 +168,7 @@ class FileHistory(MetadataHistory):
 
     @property
     def _snapshot(self) -> SnapshotId:
-        snapshot = parse_name(self.path.name)
-        if snapshot is None:
-            raise HistoryError(
-                f"{self.path} is no snapshot; give a file named END-EPOCH.checkpoint, such as "
-                f"{1024:020}-{3:010}.checkpoint",
-                ExitCode.USAGE,
-            )
-        return snapshot
+        return snapshot_of(self.path)
 
     def bounds(self) -> tuple[int, int]:
         return self._snapshot.end_offset, self._snapshot.end_offset
