@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ReplicasOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows, wrong_usage
+from quorate.cli.console import DEFAULT_BOOTSTRAP, ask, fail_each, print_json, print_rows, wrong_usage
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
@@ -98,7 +98,7 @@ def move(
             await trio.sleep(_POLL_SECONDS if begun else 0)
         return refused
 
-    _end_with(dict(sorted(ask(bootstrap, act).items())))
+    fail_each(f"{_name(key)}: {reason}" for key, reason in sorted(ask(bootstrap, act).items()))
 
 
 @app.command(epilog="Example: quorate log-dirs damaged --json")
@@ -148,15 +148,7 @@ def refetch(
                 typer.echo(f"{_name(key)} is fetched anew; the damaged log is {path}")
         return refused
 
-    _end_with(ask(bootstrap, act))
-
-
-def _end_with(refused: "dict[PlacedReplica, str]") -> None:
-    """Print what was refused, and exit if anything was."""
-    for key, reason in refused.items():
-        fail(f"{_name(key)}: {reason}", ExitCode.FAILED)
-    if refused:
-        raise typer.Exit(ExitCode.FAILED)
+    fail_each(f"{_name(key)}: {reason}" for key, reason in ask(bootstrap, act).items())
 
 
 def _parse_replica(text: str) -> "PlacedReplica":
@@ -298,7 +290,6 @@ def delete_records(
     from quorate.broker.admin.records import delete_records as delete
 
     results = ask(bootstrap, lambda admin: delete(admin, offsets))
-    failed = [each for each in results if each.error]
     if as_json:
         print_json(
             [
@@ -315,11 +306,11 @@ def delete_records(
         for each in results:
             if not each.error:
                 typer.echo(f"{each.topic}:{each.partition} starts at {each.low_watermark}")
-    for each in failed:
-        name = each.error.name.upper()
-        fail(f"{each.topic}:{each.partition}: {name}: {_HINTS.get(name, 'refused')}", ExitCode.FAILED)
-    if failed:
-        raise typer.Exit(ExitCode.FAILED)
+    fail_each(
+        f"{each.topic}:{each.partition}: {name}: {_HINTS.get(name, 'refused')}"
+        for each in results
+        if (name := _error_name(each.error))
+    )
 
 
 def _parse_offset(text: str) -> "tuple[TopicPartition, int]":

@@ -13,6 +13,7 @@ from quorate.cli.console import (
     ExitCode,
     ask,
     fail,
+    fail_each,
     print_json,
     print_rows,
     user_errors,
@@ -129,11 +130,11 @@ def execute(
         typer.echo(f"Successfully started partition reassignments for {_names(begun)}")
     for key in sorted(key for key in directories if key not in unmoved and key[:2] not in refused):
         typer.echo(f"Successfully started the move of {key[0]}-{key[1]}-{key[2]} to {directories[key]}")
-    for (topic, partition, broker), reason in sorted(unmoved.items()):
-        fail(f"the replica of {topic}-{partition} on broker {broker}: {reason}", ExitCode.FAILED)
-    _say_refused(refused)
-    if unmoved:
-        raise typer.Exit(ExitCode.FAILED)
+    stayed = [
+        f"the replica of {topic}-{partition} on broker {broker}: {reason}"
+        for (topic, partition, broker), reason in sorted(unmoved.items())
+    ]
+    fail_each([*stayed, *_refusals(refused)])
 
 
 @app.command(epilog="Example: quorate reassign-partitions verify --reassignment-json-file moves.json --watch")
@@ -217,7 +218,7 @@ def cancel(
         typer.echo(f"Successfully cancelled partition reassignments for {_names(cancelled)}")
     elif not refused:
         typer.echo("None of the file's partitions is being moved")
-    _say_refused(refused)
+    fail_each(_refusals(refused))
 
 
 @app.command("list", epilog="Example: quorate reassign-partitions list")
@@ -287,8 +288,5 @@ def _names(keys: "list[TopicPartition]") -> str:
     return ",".join(f"{key.topic}-{key.partition}" for key in keys)
 
 
-def _say_refused(refused: "dict[TopicPartition, str]") -> None:
-    for key, reason in sorted(refused.items()):
-        typer.secho(f"quorate: {key.topic}-{key.partition}: {reason}", err=True, fg=typer.colors.RED)
-    if refused:
-        raise typer.Exit(ExitCode.FAILED)
+def _refusals(refused: "dict[TopicPartition, str]") -> list[str]:
+    return [f"{key.topic}-{key.partition}: {reason}" for key, reason in sorted(refused.items())]

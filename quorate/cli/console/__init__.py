@@ -6,6 +6,7 @@ from quorate.cli.console.cli_errors import (
     ExitCode,
     UsageError,
     fail,
+    fail_each,
     user_errors,
     wrong_usage,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "ask_cluster",
     "ask_quorum",
     "fail",
+    "fail_each",
     "parse_addresses",
     "print_json",
     "print_rows",

@@ -1,7 +1,7 @@
 """The end of a command: one clear line for people, an exit code for scripts."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
@@ -50,6 +50,13 @@ def fail(message: str, code: ExitCode) -> CommandExit:
     red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
     print(f"{red}quorate: {message}{plain}", file=sys.stderr, flush=True)
     return CommandExit(code)
+
+
+def fail_each(messages: Iterable[str]) -> None:
+    """Print each to standard error, and end the command if there is any."""
+    exits = [fail(each, ExitCode.FAILED) for each in messages]
+    if exits:
+        raise exits[0]
 
 
 def wrong_usage(message: str) -> CommandExit:
