@@ -7,33 +7,30 @@ import trio
 
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.free_ports import free_ports
-from quorate.raft import NodeId, Quorum, QuorumConfig, QuorumError, format_folder, parse_voters
+from quorate.raft import (
+    CommittedBatch,
+    NodeId,
+    Quorum,
+    QuorumConfig,
+    QuorumError,
+    format_folder,
+    parse_voters,
+)
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.simulation.quorum.quorum_cluster import Journal
 from tests.cli.command import Quorate
 
 
-class Picky:
-    def __init__(self) -> None:
-        self.seen: list[bytes] = []
-
-    def apply(self, batch):
-        if b"bad" in batch.records:
-            raise ValueError("bad")
-        self.seen.extend(batch.records)
-        return [None] * len(batch.records)
-
-    def take_snapshot(self):
-        return iter([])
-
-    def load_snapshot(self, snapshot):
-        raise AssertionError("there is none")
+def refuse_bad(batch: CommittedBatch) -> None:
+    if b"bad" in batch.records:
+        raise ValueError("bad")
 
 
 async def stopped_at_a_batch(config: QuorumConfig) -> tuple[int, int]:
     runtime = real_runtime(sync=SyncStrategy.INLINE)
     await format_folder(runtime, config.folder, cluster_id="c", node_id=NodeId(1))
     with pytest.raises(QuorumError) as stopped:
-        async with Quorum.open(config, Picky(), runtime=runtime) as quorum:
+        async with Quorum.open(config, Journal(refuse_bad), runtime=runtime) as quorum:
             await quorum.append([b"good"])
             await quorum.append([b"bad"])
     cause = stopped.value.__cause__
@@ -55,10 +52,10 @@ def test_a_node_goes_on_past_a_batch_that_the_command_leaves_out(quorate: Quorat
     assert f"leaves out: offset {offset} of epoch {epoch}." in quorate(*skip, epoch).stdout
 
     async def start() -> list[bytes]:
-        picky = Picky()
-        async with Quorum.open(config, picky, runtime=real_runtime(sync=SyncStrategy.INLINE)) as quorum:
+        journal = Journal(refuse_bad)
+        async with Quorum.open(config, journal, runtime=real_runtime(sync=SyncStrategy.INLINE)) as quorum:
             await quorum.append([b"after"])
-        return picky.seen
+        return [record for _, record in journal.entries]
 
     assert trio.run(start) == [b"good", b"after"]
 

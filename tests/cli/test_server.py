@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -17,16 +17,9 @@ import trio
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node import LogLevel, NodeStart
 from quorate.cli.node.free_ports import free_ports
-from quorate.raft import (
-    CommittedBatch,
-    NodeId,
-    Quorum,
-    QuorumConfig,
-    SnapshotId,
-    SnapshotLoader,
-    parse_voters,
-)
+from quorate.raft import NodeId, Quorum, QuorumConfig, parse_voters
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.simulation.quorum.quorum_cluster import Journal
 from tests.cli.command import Node, Processes, Quorate, first_line
 from tests.kit.full_disk import fill, wait_until
 
@@ -278,19 +271,6 @@ def test_a_log_that_is_damaged_below_what_was_synced_is_refused(
     assert file.read_bytes() == data, "what is damaged is left as it was found"
 
 
-class Careless:
-    """A state machine that takes anything, which no broker's does."""
-
-    def apply(self, batch: CommittedBatch) -> list[None]:
-        return [None] * len(batch.records)
-
-    def take_snapshot(self) -> Iterator[bytes]:
-        return iter(())
-
-    def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
-        raise AssertionError("there is none")
-
-
 async def append_what_no_broker_reads(node: Node, record: bytes) -> int:
     config = QuorumConfig(
         node_id=NodeId(1),
@@ -299,7 +279,7 @@ async def append_what_no_broker_reads(node: Node, record: bytes) -> int:
         voters=parse_voters(f"1@127.0.0.1:{free_ports(1)[0]}"),
     )
     runtime = real_runtime(sync=SyncStrategy.INLINE)
-    async with Quorum.open(config, Careless(), runtime=runtime) as quorum:
+    async with Quorum.open(config, Journal(lambda batch: None), runtime=runtime) as quorum:
         return (await quorum.append([record])).base_offset
 
 
