@@ -44,6 +44,9 @@ class PlacedReplica(NamedTuple):
     partition: int
     broker: int
 
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.broker}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDirectories:

@@ -109,8 +109,7 @@ def _check_unused(broker_id: int, view: "ClusterView") -> None:
         )
     left = [key for key, state in view.partitions.items() if broker_id in map(int, state.replica_nodes)]
     if left:
-        first = min(left)
         raise CommandError(
-            f"{len(left)} partitions have a replica on broker {broker_id}, {first.topic}-{first.partition} "
+            f"{len(left)} partitions have a replica on broker {broker_id}, {min(left)} "
             f"for one: move them with quorate brokers drain {broker_id}. --force leaves them assigned to it"
         )

@@ -86,10 +86,10 @@ def move(
         refused = await move_replicas(admin, wanted)
         begun = {key: path for key, path in wanted.items() if key not in refused}
         for key in begun:
-            typer.echo(f"{_name(key)} moves to {to}")
+            typer.echo(f"{key} moves to {to}")
         while watch and begun:
             for key, left in (await states_of_moves(admin, begun)).items():
-                typer.echo(f"{_name(key)}: {left or 'it is there'}")
+                typer.echo(f"{key}: {left or 'it is there'}")
                 if not left:
                     del begun[key]
                 elif not is_under_way(left):
@@ -98,7 +98,7 @@ def move(
             await trio.sleep(_POLL_SECONDS if begun else 0)
         return refused
 
-    fail_each(f"{_name(key)}: {reason}" for key, reason in sorted(ask(bootstrap, act).items()))
+    fail_each(f"{key}: {reason}" for key, reason in sorted(ask(bootstrap, act).items()))
 
 
 @app.command(epilog="Example: quorate log-dirs damaged --json")
@@ -145,10 +145,10 @@ def refetch(
             except KafkaError as error:
                 refused[key] = str(error)
             else:
-                typer.echo(f"{_name(key)} is fetched anew; the damaged log is {path}")
+                typer.echo(f"{key} is fetched anew; the damaged log is {path}")
         return refused
 
-    fail_each(f"{_name(key)}: {reason}" for key, reason in ask(bootstrap, act).items())
+    fail_each(f"{key}: {reason}" for key, reason in ask(bootstrap, act).items())
 
 
 def _parse_replica(text: str) -> "PlacedReplica":
@@ -162,10 +162,6 @@ def _parse_replica(text: str) -> "PlacedReplica":
     except ValueError:
         pass
     raise wrong_usage(f"--replica: {text!r} is not TOPIC:PARTITION:BROKER, such as orders:0:1")
-
-
-def _name(key: "PlacedReplica") -> str:
-    return f"{key.topic}:{key.partition}:{key.broker}"
 
 
 def _print_log_dirs(found: "list[BrokerDirectories]") -> None:

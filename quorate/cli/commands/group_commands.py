@@ -339,7 +339,7 @@ def delete_committed(
     async def delete(admin: "AdminClient") -> "dict[str, ErrorCode]":
         whole = await whole_topics(admin, scope)
         outcomes = await delete_offsets(admin, group, sorted({*whole, *scope.partitions}))
-        return {f"{name}-{part} of group {group}": error for (name, part), error in outcomes.items()}
+        return {f"{key} of group {group}": error for key, error in outcomes.items()}
 
     _print_outcomes(ask(bootstrap, delete))
 

@@ -134,7 +134,7 @@ async def plan_reset(
     ends = await offsets_at(admin, wanted, LATEST)
     lost = [each for each in wanted if each not in starts or each not in ends]
     if lost:
-        raise ResetError(f"partition {_text(lost[0])} has no leader now, or does not exist; nothing is reset")
+        raise ResetError(f"partition {lost[0]} has no leader now, or does not exist; nothing is reset")
     timestamp = target.timestamp_ms
     at_time = {} if timestamp is None else await offsets_at(admin, wanted, timestamp)
     return new_offsets(target, wanted, committed=committed, starts=starts, ends=ends, at_time=at_time)
@@ -182,7 +182,7 @@ def new_offsets(
             offset = target.offset
         elif target.shift_by is not None:
             if each not in committed:
-                raise ResetError(f"--shift-by: the group has no committed offset of {_text(each)} to shift")
+                raise ResetError(f"--shift-by: the group has no committed offset of {each} to shift")
             offset = committed[each] + target.shift_by
         elif target.timestamp_ms is not None:
             offset = at_time.get(each, ends[each])
@@ -192,7 +192,3 @@ def new_offsets(
             raise ResetError("no target")
         found[each] = min(max(offset, starts[each]), ends[each])
     return found
-
-
-def _text(partition: TopicPartition) -> str:
-    return f"{partition[0]}-{partition[1]}"

@@ -127,7 +127,7 @@ def execute(
     refused = ask(bootstrap, act)
     begun = sorted(key for key in plan if key not in refused)
     if begun:
-        typer.echo(f"Successfully started partition reassignments for {_names(begun)}")
+        typer.echo(f"Successfully started partition reassignments for {','.join(map(str, begun))}")
     for key in sorted(key for key in directories if key not in unmoved and key[:2] not in refused):
         typer.echo(f"Successfully started the move of {key[0]}-{key[1]}-{key[2]} to {directories[key]}")
     stayed = [
@@ -215,7 +215,7 @@ def cancel(
 
     cancelled, refused = ask(bootstrap, act)
     if cancelled:
-        typer.echo(f"Successfully cancelled partition reassignments for {_names(cancelled)}")
+        typer.echo(f"Successfully cancelled partition reassignments for {','.join(map(str, cancelled))}")
     elif not refused:
         typer.echo("None of the file's partitions is being moved")
     fail_each(_refusals(refused))
@@ -284,9 +284,5 @@ def _ids(text: str) -> list[int]:
     return ids
 
 
-def _names(keys: "list[TopicPartition]") -> str:
-    return ",".join(f"{key.topic}-{key.partition}" for key in keys)
-
-
 def _refusals(refused: "dict[TopicPartition, str]") -> list[str]:
-    return [f"{key.topic}-{key.partition}: {reason}" for key, reason in sorted(refused.items())]
+    return [f"{key}: {reason}" for key, reason in sorted(refused.items())]

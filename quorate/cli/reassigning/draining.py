@@ -78,12 +78,12 @@ class Drain:
             refused = await begin_moves(admin, view, plan, throttle=self.throttle)
             if refused:
                 key, reason = min(refused.items())
-                raise CommandError(f"{key.topic}-{key.partition}: {reason}")
+                raise CommandError(f"{key}: {reason}")
             self.say(f"Began to move {len(plan)} replicas off broker {self.broker_id}")
         return {key.topic for key in plan}
 
     def _stuck(self, stuck: Mapping[TopicPartition, str]) -> CommandError:
-        named = [f"{key.topic}-{key.partition} can't be moved: {reason}" for key, reason in stuck.items()]
+        named = [f"{key} can't be moved: {reason}" for key, reason in stuck.items()]
         more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         return CommandError(
             f"{'; '.join(named[:_NAMED])}{more}. {len(stuck)} replicas stay on broker {self.broker_id}. "

@@ -137,14 +137,14 @@ class Checked:
     def lines(self, before: Progress | None = None) -> Iterator[str]:
         """Yield a line for each partition, and one for all that is left."""
         for key in self.done:
-            yield f"Reassignment of partition {key.topic}-{key.partition} is completed."
+            yield f"Reassignment of partition {key} is completed."
         for key in self.under_way:
             left = self.progress.left[key]
             known = "" if left is None else f": {left} bytes left"
-            yield f"Reassignment of partition {key.topic}-{key.partition} is still in progress{known}."
+            yield f"Reassignment of partition {key} is still in progress{known}."
         for key, replicas in self.different.items():
             yield (
-                f"There is no active reassignment of partition {key.topic}-{key.partition}, "
+                f"There is no active reassignment of partition {key}, "
                 + ("which does not exist." if replicas is None else f"but its replicas are {list(replicas)}.")
             )
         if self.under_way:

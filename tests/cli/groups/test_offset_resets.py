@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.broker.admin import TopicPartition
 from quorate.broker.admin.groups import MemberView, partition_views_of
 from quorate.cli.commands.offset_resets import (
     ResetError,
@@ -17,7 +18,7 @@ from quorate.cli.commands.offset_resets import (
 )
 from quorate.cli.console import UsageError
 
-T0 = ("t", 0)
+T0 = TopicPartition("t", 0)
 
 
 def reset(target: ResetTarget, *, committed: int | None = 50, at_time: int | None = None) -> int:
