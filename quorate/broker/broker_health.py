@@ -9,7 +9,7 @@ from quorate.raft import Quorum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHealth:
-    """The health of a broker, as far as it knows by itself: may clients be sent to it?
+    """The health of a broker, as far as it knows by itself, which says whether clients may be sent to it.
 
     A folder that has failed is no reason to send them elsewhere: other brokers lead its partitions, and the
     rest is served here alone.

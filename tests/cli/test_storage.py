@@ -133,7 +133,8 @@ def in_the_log(node: Node, **more: str | None) -> None:
 def first_voters(node: Node) -> VoterSet | None:
     async def read() -> VoterSet | None:
         disk = real_runtime(sync=SyncStrategy.INLINE).disk
-        return (await SnapshotStore.open(disk, str(node.folder / "__cluster_metadata-0"))).bootstrap
+        found = (await SnapshotStore.open(disk, str(node.folder / "__cluster_metadata-0"))).voters
+        return None if found is None else found.voters
 
     return trio.run(read)
 

@@ -162,7 +162,7 @@ async def first_answer(client: OurAdminClient, offset: int) -> list[BatchHeader]
     """Return the batches that the leader answers from this offset on, if no more than one is asked for."""
     part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1, "current_leader_epoch": -1,
             "last_fetched_epoch": -1, "log_start_offset": -1}  # fmt: skip
-    answer: Any = await client.call(
+    answer: Any = await client.any_broker.call(
         ApiKey.FETCH, at_most=12, replica_id=-1, max_wait=timedelta(0), min_bytes=0, max_bytes=1,
         isolation_level=0, session_id=0, session_epoch=-1, forgotten_topics_data=[], rack_id="",
         topics=[{"topic": TOPIC, "partitions": [part]}],

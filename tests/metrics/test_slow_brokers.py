@@ -6,7 +6,6 @@ from typing import Any
 import trio
 
 from quorate.broker.controller.rpc import Assignment, CreateTopicsRequest, NewTopic
-from quorate.broker.controller.rpc.client_messages import Assignment, CreateTopicsRequest, NewTopic
 from quorate.simulation.world.scheduler import Scheduler
 from tests.metrics.conftest import in_a_cluster, samples, until
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost

@@ -63,7 +63,7 @@ def test_half_of_the_seeds_have_their_voters_in_the_log_and_change_them() -> Non
 
 def a_voter_set_goes_before_appends_that_wait(self: Driver) -> None:
     """Of `Driver._step_all`: what `next_offset` promised them is not theirs then."""
-    while self._carry_out():
+    while self._carry_out_all():
         if self._events:
             self._effects.extend(self.core.step(self._events.popleft()))
         elif self.appends.has_waiting and not self.requests.holds_appends_back:

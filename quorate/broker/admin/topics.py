@@ -11,7 +11,6 @@ from kio.schema.types import TopicName
 
 from quorate.broker.admin.admin_client import AdminClient, check, refusal
 from quorate.broker.wire import ApiKey, KafkaError
-from quorate.broker.wire.codecs import DescribeStatesRequest, DescribeStatesResponse, PartitionInState
 from quorate.broker.wire.own_messages import DescribeStatesRequest, DescribeStatesResponse, PartitionInState
 from quorate.runtime import uuid_text
 

@@ -20,7 +20,7 @@ from quorate.cli.console import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quorate.broker.wire.codecs import DescribeStateChangesRequest
+    from quorate.broker.wire.own_messages import DescribeStateChangesRequest
     from quorate.cli.state_changes import BrokerPart, ClusterReports, Life
     from quorate.runtime import Address
 

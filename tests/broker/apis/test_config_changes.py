@@ -5,9 +5,7 @@ from typing import Any, cast
 import pytest
 
 from quorate.broker.apis.alter_configs import MAX_CHANGES, AlteredConfig, Change, checked
-from quorate.broker.apis.loggers import Change
 from quorate.broker.controller.rpc import AlterConfigsItem, ConfigOperation
-from quorate.broker.controller.rpc.client_messages import AlterConfigsItem, ConfigOperation
 from quorate.broker.settings.all_keys import CONFIG_KEYS
 from quorate.broker.settings.config_key import Effect, UpdateMode
 from quorate.broker.wire.api import ApiKey

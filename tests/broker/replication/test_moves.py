@@ -5,7 +5,6 @@ import trio
 
 from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
 from quorate.broker.controller.rpc import AlterPartitionReassignmentsRequest, ReassignmentItem
-from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
 from quorate.error_code import ErrorCode
 from tests.broker.replication.conftest import Answer
 

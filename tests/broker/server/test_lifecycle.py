@@ -10,6 +10,7 @@ from captured_logs import captured_logs
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.replication.storage.proofs import CLEAN_SHUTDOWN
+from quorate.broker.wire.api import ApiKey
 from quorate.error_code import ErrorCode
 from quorate.runtime.disk import DiskLockedError
 from quorate.runtime.real import SyncStrategy, real_runtime
@@ -38,7 +39,9 @@ async def test_a_broker_that_was_unregistered_registers_again(nodes: Nodes) -> N
 async def test_an_orderly_restart_proves_itself_and_keeps_the_records(nodes: Nodes) -> None:
     async with nodes.client(1) as client:
         await nodes.servers[1].broker.lifecycle.wait_unfenced()
-        await client.call(3, topics=[{"name": "t", "topic_id": None}], allow_auto_topic_creation=True)
+        await client.call(
+            ApiKey.METADATA, topics=[{"name": "t", "topic_id": None}], allow_auto_topic_creation=True
+        )
         assert (await produce(client, "t", batch(b"kept"))).error == 0
     epoch = nodes.servers[1].broker.lifecycle.broker_epoch
     await nodes.stop(1)
@@ -72,7 +75,9 @@ async def test_the_metrics_of_a_node_name_its_brokers_and_replicas(make_nodes: M
     nodes = await make_nodes(1, {"metrics.http.port": "0"})
     server = nodes.servers[1]
     async with nodes.client(1) as client:
-        await client.call(3, topics=[{"name": "t", "topic_id": None}], allow_auto_topic_creation=True)
+        await client.call(
+            ApiKey.METADATA, topics=[{"name": "t", "topic_id": None}], allow_auto_topic_creation=True
+        )
 
     def value(name: str) -> float | None:
         held: float | None = server.registry.get_sample_value(name)

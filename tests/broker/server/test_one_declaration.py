@@ -112,7 +112,7 @@ from uuid import UUID
 
 from typer.testing import CliRunner
 
-from quorate.broker.controller.operations.topics.topic_lifecycle import delete_topics
+from quorate.broker.controller.operations.topic_lifecycle import delete_topics
 from quorate.broker.controller.rpc import DeleteTopicsRequest, TopicRef
 from quorate.broker.metadata import MetadataImage, RecordDecodeError, decode, encode
 from quorate.broker.metadata.metadata_records import Partition, RemoveTopic, Topic

@@ -61,7 +61,6 @@ def register_broker(
     upon its registration as soon as it has it, and must not find that it leads a partition. `departed`: the
     broker epoch that has left them. `last_heard_ms`: the time of the predecessor's last heartbeat.
     """
-
     if request.cluster_id != cluster_id:
         return refusal(
             RegisterBrokerResponse,

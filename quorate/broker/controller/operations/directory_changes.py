@@ -171,7 +171,6 @@ def assign_replicas_to_dirs(
 
     Where this is a portion of a request, `asked` is the number of the whole request's assignments, and `seen`
     the partitions of its earlier portions, to which these are added."""
-
     broker = image.broker(request.broker_id)
     if broker is None:
         return refusal(

@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest, RpcDecodeError, decode_answer, encode_request
+from quorate.broker.admin import (
+    AdminClient,
+    TopicPartition,
+    brokers,
+    configs,
+    groups,
+    quotas,
+    records,
+    replicas,
+    topics,
+)
+from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
 from quorate.broker.controller.rpc_codec import RpcDecodeError, decode_answer, encode_request
-from quorate.broker.admin import AdminClient, TopicPartition, brokers, configs, groups, quotas, records, replicas, topics
 from quorate.broker.metadata import ConfigResource, QuotaEntity
 from quorate.broker.wire import ApiKey, KafkaError, wire_code
 from quorate.error_code import ErrorCode as RpcErrorCode
