@@ -153,22 +153,29 @@ class Controllers:
             while True:
                 leader = await self._leader()
                 try:
-                    async with self._channel(leader.address, cluster_id=leader.cluster_id) as channel:
-                        answer = await channel.request(encode_request(request))
-                except (NotLeaderError, NetworkError):
-                    answer = b""
-                if answer:
-                    try:
-                        found = decode_answer(request, answer)
-                    except RpcDecodeError as error:
-                        raise OutcomeUnknownError(str(error)) from error
-                    if found.error is ErrorCode.REQUEST_TIMED_OUT:
-                        raise OutcomeUnknownError(found.error_message or found.error.name)
-                    if found.error is not ErrorCode.NOT_CONTROLLER:
-                        return found
-                # A node that no longer leads, or not yet: nothing happened.
+                    found = await self.ask_at(leader.address, request, cluster_id=leader.cluster_id)
+                except NetworkError:
+                    found = None
+                if found is not None:
+                    return found
                 await trio.sleep(_RETRY_SECONDS)
         raise OutcomeUnknownError(f"no answer of the controller within {self._timeout_ms} ms")
+
+    async def ask_at(self, address: Address, request: ControllerRequest[R], *, cluster_id: str) -> R | None:
+        """Ask one node once. Return its answer, which may be an error of the request; None if it leads no
+        more, or not yet: nothing happened."""
+        try:
+            async with self._channel(address, cluster_id=cluster_id) as channel:
+                answer = await channel.request(encode_request(request))
+        except NotLeaderError:
+            return None
+        try:
+            found = decode_answer(request, answer) if answer else None
+        except RpcDecodeError as error:
+            raise OutcomeUnknownError(str(error)) from error
+        if found is not None and found.error is ErrorCode.REQUEST_TIMED_OUT:
+            raise OutcomeUnknownError(found.error_message or found.error.name)
+        return None if found is None or found.error is ErrorCode.NOT_CONTROLLER else found
 
     async def _change(self, change: VoterChange) -> None:
         refused: RequestRefusedError | None = None

@@ -1,5 +1,5 @@
-"""The requests of a simulated operator, each sent once. They are those of `quorate.broker.admin`, but for
-records, and for shrinking a topic: there the client of administrators looks for a leader, and asks again."""
+"""The requests of a simulated operator, each sent once, to the node that it chose: those of
+`quorate.broker.admin`, in the operator's terms, and a record to produce."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.admin import (
     AdminClient,
+    Controllers,
     TopicPartition,
     brokers,
     configs,
@@ -19,21 +20,17 @@ from quorate.broker.admin import (
     topics,
 )
 from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
-from quorate.broker.controller.rpc_codec import RpcDecodeError, decode_answer, encode_request
 from quorate.broker.metadata import ConfigResource, QuotaEntity
 from quorate.broker.wire import ApiKey, KafkaError, wire_code
-from quorate.error_code import ErrorCode as RpcErrorCode
 from quorate.log.batches import build_batch
-from quorate.raft import NotLeaderError
-from quorate.raft.transport import Channel
-from quorate.runtime import Address, Network, NetworkError
+from quorate.runtime import Address, Network
 from tests.simulator.brokers import partition_clients
 
 if TYPE_CHECKING:
     from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
 
 
-_MAX_FRAME_BYTES: Final = 1 << 20
+_CONTROLLER_TIMEOUT_MS: Final = 2000
 
 
 async def create_topic(admin: AdminClient, topic: topics.NewTopic, *, validate_only: bool = False) -> None:
@@ -116,50 +113,15 @@ async def produce(admin: AdminClient, key: TopicPartition, value: bytes) -> tupl
 
 
 async def shrink_topic(
-    network: Network,
-    controller: Address,
-    cluster_id: str,
-    name: str,
-    count: int,
-    *,
-    validate_only: bool = False,
+    network: Network, controller: Address, cluster_id: str, name: str, count: int
 ) -> ErrorCode | None:
     """Ask a controller. None: it does not lead, and nothing happened. Raises `NetworkError`,
     `OutcomeUnknownError`."""
-    request = ShrinkTopicsRequest(
-        topics=(FewerPartitions(name=name, count=count),), validate_only=validate_only
-    )
-    channel = await Channel.connect(
-        network,
-        controller,
-        cluster_id=cluster_id,
-        max_frame_bytes=_MAX_FRAME_BYTES,
-        max_append_bytes=_MAX_FRAME_BYTES,
-    )
-    answer = b""
-    failure: Exception | None = None
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(channel.run)
-            try:
-                answer = await channel.request(encode_request(request))
-            except Exception as error:
-                # Kept out of the nursery, which would wrap it.
-                failure = error
-            nursery.cancel_scope.cancel()
-    finally:
-        channel.close()
-    if isinstance(failure, NotLeaderError):
-        return None
-    if failure is not None:
-        raise failure
-    try:
-        response = decode_answer(request, answer)
-    except RpcDecodeError as error:
-        raise NetworkError(f"{controller} answered what is no answer: {error}") from error
-    if response.error is RpcErrorCode.NOT_CONTROLLER:
-        return None
-    return wire_code(response.error or response.topics[0].error)
+    fewer = FewerPartitions(name=name, count=count)
+    request = ShrinkTopicsRequest(topics=(fewer,), validate_only=False)
+    controllers = Controllers(network, [controller], timeout_ms=_CONTROLLER_TIMEOUT_MS)
+    answer = await controllers.ask_at(controller, request, cluster_id=cluster_id)
+    return None if answer is None else wire_code(answer.error or answer.topics[0].error)
 
 
 NO_OFFSET: Final = -1
