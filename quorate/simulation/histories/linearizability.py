@@ -231,8 +231,8 @@ class Search(Generic[State, Request, Answer]):
         return False
 
     def _extend(self, at: int, done: int, guessed: int, state: State) -> bool:
-        """Let each open operation take effect next. What is likeliest to help is pushed last: that is tried
-        first. A read whose answer is right takes effect now: later is never better."""
+        """Let each open operation take effect next. The operation that is likeliest to help is pushed last,
+        so that it is tried first. A read whose answer is right takes effect now: later is never better."""
         step, operations = self._model.step, self._operations
         possible: list[tuple[int, State]] = []
         for number in reversed(self._open[at]):

@@ -235,9 +235,9 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
         return uuid_text(meta.directory_id)
 
     async def replace_disk(self, node: QuorumNode) -> None:
-        """The node loses its disk and gets one that is formatted, or keeps the old one if another fault has
-        started it again. It comes back as another replica that knows only where to ask. Only where the
-        voters are in the log: or it would vote again for what it forgot."""
+        """Replace the node's disk by a formatted one, or keep it if another fault has started the node again.
+        The node comes back as another replica that knows only bootstrap servers. Only where the voters are in
+        the log: otherwise it would vote again in epochs that it forgot."""
         spare = node.host.spare_disk()
         directory_id = await self._format(node, spare)
         await self.crash(node, power_loss=True)

@@ -1,4 +1,4 @@
-"""Administrative calls against the committed metadata: was what was answered done, and nothing else?"""
+"""Administrative calls against the committed metadata: granted calls were carried out, and nothing else."""
 
 from tests.simulator.administration.admin_history import AdminHistory, Answer
 from tests.simulator.administration.answered_state import GroupOffset, Held, KeptRecords

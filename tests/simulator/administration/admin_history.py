@@ -1,7 +1,7 @@
 """The history of administrative calls against the committed metadata, checked while it grows.
 
-What was answered without an error is in the image at some time between the call and the answer. What was
-refused has changed nothing: each change that only an administrator can cause has a call that was not refused.
+A granted call is visible in the image at some time between the call and the answer. A refused call has
+changed nothing: each change that only an administrator can cause has a call that was not refused.
 A call without an answer may have had its effect, may have it later, or never.
 """
 

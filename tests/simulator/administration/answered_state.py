@@ -108,7 +108,7 @@ class GroupOffset:
             self.may_be = asked
 
     def not_there(self) -> None:
-        """Take the answer that there is no such group. Raises `SafetyViolation`."""
+        """Take the answer that the group does not exist. Raises `SafetyViolation`."""
         if self.offset != NONE:
             raise SafetyViolation(f"GroupsAreAsAnswered: {self.group} is unknown, and has {self.offset}")
 

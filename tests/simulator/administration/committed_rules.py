@@ -19,11 +19,9 @@ from quorate.simulation.violations import SafetyViolation
 
 
 class OneLeaderPerLeaderEpoch:
-    """Each leader epoch of a partition has one leader, by what brokers say when they change roles.
-
-    Names of topics are used once, and a partition that takes the number of a removed one begins with
-    higher epochs, so a partition's name and the epoch are enough.
-    """
+    """Each leader epoch of a partition has one leader, by the brokers' reports of their changes of role.
+    Names of topics are used once, and a partition that takes the number of a removed one begins with higher
+    epochs, so a partition's name and the epoch are enough."""
 
     def __init__(self) -> None:
         self._leaders: dict[tuple[str, int], int] = {}

@@ -26,8 +26,8 @@ class Folder:
 
 
 def stray_folders(image: MetadataImage, broker_id: int, folders: Iterable[Folder]) -> Iterator[str]:
-    """Say what is wrong with each folder that the broker should not have: of a topic that is not there, of an
-    earlier one of its name, of a partition that went with a shrink, of a replica that is elsewhere now."""
+    """Yield the reason for each folder that the broker should not have: its topic is not there or is a later
+    one of that name, its partition went with a shrink, its replica is elsewhere now."""
     for folder in folders:
         named = f"{folder.directory}/{folder_name(folder.topic, folder.partition_id)}"
         topic = image.topic(folder.topic)

@@ -29,7 +29,8 @@ class TopicFate(enum.Enum):
 
 
 class Administrator(Clients[BrokerCluster]):
-    """Every topic's name is used once, so "already exists" and "unknown" tell what an earlier attempt did."""
+    """Every topic's name is used once, so "already exists" and "unknown" show the outcome of an earlier
+    attempt."""
 
     def __init__(self, cluster: BrokerCluster, source: random.Random) -> None:
         super().__init__(cluster, source)

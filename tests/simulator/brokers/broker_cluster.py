@@ -322,8 +322,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         return disk.unmount(FOLDER), uuid_text(meta.directory_id)
 
     def replace_folder(self, node: BrokerHost, empty: Volume, directory_id: str) -> None:
-        """The folder with the metadata log is lost, and `empty` in its place. Only where the voters are in
-        the log; the node's configuration no longer says who votes. No process may run."""
+        """Lose the folder with the metadata log, and put `empty` in its place. Only where the voters are in
+        the log: the node's configuration names no voters from now on. No process may run."""
         lost = SimulatedDisk()
         lost.mount(FOLDER, node.disk.unmount(FOLDER))
         self._lost[node.directory_id] = LostReplica(
@@ -416,9 +416,9 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         return {name: each for name, each in found.items() if each.pending or each.backlog}
 
     def may_create(self) -> bool:
-        """Return whether no partition that is created now may be left without a replica that can lead: every
-        broker is registered, nobody asks to remove one, and every active one has all directories that
-        metadata gives it. False without a leader."""
+        """Return whether every partition that is created now has a replica that can lead: every broker is
+        registered, none is being unregistered, and every active one has all directories that metadata gives
+        it. False without a leader."""
         leader = self.leader()
         if leader is None or self.unregistering:
             return False

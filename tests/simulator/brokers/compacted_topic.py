@@ -1,5 +1,5 @@
 """A compacted topic of a simulated broker cluster: a producer with keys and tombstones per partition, a
-consumer that keeps up, and the checks of what compaction may and may not take away."""
+consumer that keeps up, and the checks of the records that compaction may and may not remove."""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence

@@ -65,7 +65,7 @@ class DirectoryFaults:
         await self.restore(node)
 
     async def unmount_again(self, node: BrokerHost) -> None:
-        """End what `mount_twice` began, if it was cancelled before it could. The node can't run until then,
+        """Unmount the folder if `mount_twice` was cancelled before it could. The node can't run until then,
         and others may need it to elect a leader."""
         if AGAIN in node.log_dirs:
             await self._end(node)
@@ -73,8 +73,8 @@ class DirectoryFaults:
             self._start(node)
 
     async def restore(self, node: BrokerHost) -> None:
-        """Put back what `take_away` took, if it is still away, and do what the error says where a partition
-        is in both folders by now: keep the one in the directory that metadata names."""
+        """Put back the folder that `take_away` took, if it is still away. Where a partition is in both
+        folders by now, follow the error's advice: keep the one in the directory that metadata names."""
         if node.away is None:
             return
         await self._end(node)

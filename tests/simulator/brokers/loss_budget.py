@@ -18,7 +18,7 @@ class LossBudget:
         """The brokers that lost data, and the life in which they did."""
         self._unregistered: set[BrokerHost] = set()
         self._rotten: BrokerHost | None = None
-        """The broker with a replica in which a bit has flipped: nobody else loses anything meanwhile."""
+        """The broker with a replica in which a bit has flipped. No other broker loses data meanwhile."""
 
     def take(self, node: BrokerHost) -> bool:
         """Return whether the budget has room for a loss, which is taken then."""
@@ -43,7 +43,7 @@ class LossBudget:
         return True
 
     def is_whole_again(self) -> None:
-        """End what `take_alone` began."""
+        """End the exclusive loss of `take_alone`."""
         self._rotten = None
 
     @property

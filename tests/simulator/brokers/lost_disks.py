@@ -20,7 +20,7 @@ from quorate.simulation.faults import VoterFaults
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 
 _BEHIND_MAX_S: Final = 1.0
-"""Less than a session: the controller must not have fenced who is behind."""
+"""Less than a session: the controller must not have fenced the broker that is behind."""
 
 
 class LostDisks:
@@ -36,7 +36,8 @@ class LostDisks:
         may_lose: Callable[[BrokerHost], bool],
         sleep_duration: Callable[[], Awaitable[None]],
     ) -> None:
-        """`may_lose`: whether the partitions can do without what the node has; that is taken then."""
+        """`may_lose`: returns whether the partitions can do without the node's data, and counts it as lost
+        then."""
         self._cluster = cluster
         self._voters = voters
         self._random = source
@@ -46,13 +47,13 @@ class LostDisks:
 
     @property
     def voter_is_lost(self) -> bool:
-        """A disk is lost and its replica is a voter still, or nobody can say."""
+        """Return whether a replica whose disk is lost is still a voter, or no leader can tell."""
         leader = self._cluster.leader()
         return leader is None or bool(self._voters.lost_ones(leader))
 
     async def lose(self) -> None:
-        """A disk fails for good, and a new one is put in its place. Half of the time just when it hurts: one
-        broker is behind, and those go down in the same instant who have what is committed, or all of them."""
+        """Replace a disk that fails for good. Half of the time in the worst moment: one broker is behind, and
+        the brokers with the committed records, or all, go down in the same instant."""
         node = self._choose()
         empty, directory_id = await self._cluster.formatted(node)
         behind = self._to_be_behind(node) if self._random.random() < 0.5 else None

@@ -1,5 +1,6 @@
-"""The invariants of the metadata log of a broker cluster, record by record, as soon as any node knows
-that it is committed: it says why, nobody is elected who can't lead, and the state machines change legally."""
+"""The invariants of the metadata log of a broker cluster, record by record, as soon as any node knows that it
+is committed: records give their reasons, only brokers that may lead are elected, and the state machines
+change legally."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -159,7 +160,7 @@ class MetadataChangesAreLegal(Invariant):
 
 
 Rule = Callable[[Sequence[Record], MetadataImage], None]
-"""Raises `SafetyViolation`, whose text begins with the name of what is violated."""
+"""Raises `SafetyViolation`, whose text begins with the name of the violated rule."""
 
 
 class CommittedMetadata(Invariant):

@@ -1,5 +1,5 @@
-"""Administrators of a simulated broker cluster who move replicas while it breaks: between brokers, and
-between the directories of one (KIP-113). The clients check what was acknowledged."""
+"""Administrators of a simulated broker cluster that move replicas under faults: between brokers, and between
+the directories of one (KIP-113). The clients check the acknowledged records."""
 
 import random
 from typing import TYPE_CHECKING, Final, cast
@@ -69,7 +69,7 @@ class Reassigner(Clients[BrokerCluster]):
             await trio.sleep(0.2)
 
     async def check(self, *, within_s: float) -> None:
-        """No move is left, anywhere, and what was asked for last is in every image. Raises
+        """Check that all moves end, and that every image has the last requested replicas. Raises
         `LivenessViolation` and `SafetyViolation`."""
         wanted = tuple(range(1, self._cluster.settings.brokers + 1))
         nodes = self._cluster.nodes

@@ -1,6 +1,6 @@
-"""A cluster that faults have left alone ends what was begun: no replica is being moved, no partition is
-without a leader, no replica lacks what its leader has, no transaction is open, no folder is left of what was
-removed, and all nodes have the same metadata."""
+"""A cluster without faults ends all work that was begun: no replica is being moved, no partition is without a
+leader, no replica lacks records of its leader, no transaction is open, no folder of a removed replica is
+left, and all nodes have the same metadata."""
 
 import uuid
 from collections.abc import Iterator
@@ -53,8 +53,8 @@ def _unserved(node: BrokerHost, image: MetadataImage) -> Iterator[str]:
 
 
 def _behind(cluster: BrokerCluster, image: MetadataImage) -> Iterator[str]:
-    """Say which replicas lack records. One may be in the ISR and lack some that nobody was answered, for as
-    long as `replica.lag.time.max.ms` and a half: it fetches through a connection that went silent."""
+    """Yield the replicas that lack records. A replica may be in the ISR and lack unacknowledged records, for
+    as long as `replica.lag.time.max.ms` and a half: it fetches through a connection that went silent."""
     for topic_id, topic in image.topics.items():
         for partition_id, state in enumerate(image.partitions(topic_id)):
             held = {

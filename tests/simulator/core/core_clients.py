@@ -58,7 +58,7 @@ class CoreClients:
         self.swarm.plan(0, self._read)
 
     def finish(self) -> None:
-        """Begin no more calls."""
+        """Stop beginning calls."""
         self._finished = True
 
     # --- calls ---

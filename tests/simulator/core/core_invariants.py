@@ -47,8 +47,8 @@ class Invariants:
         configured: VoterSet,
         is_lost: Callable[[ReplicaKey], bool],
     ) -> None:
-        """`configured`: the voters where the log has none. `is_lost`: whether a replica's data is lost;
-        such ones are given the benefit of the doubt."""
+        """`configured`: the voters where the log has none. `is_lost`: whether a replica's data is lost, so
+        that it gets the benefit of the doubt."""
         self._nodes = nodes
         self._configured = configured
         self._is_lost = is_lost
@@ -109,7 +109,8 @@ class Invariants:
             raise self.violation(f"a {role.value} voter waits for nothing", machine)
 
     def said(self, machine: CoreNode, message: Message) -> None:
-        """A message leaves. What it depends on is durable, which its interpreter has checked."""
+        """Note a message that leaves. Its interpreter has checked that the data on which it depends is
+        durable."""
         voted = machine.disk.election.voted
         if isinstance(message, VoteResponse) and message.granted and not message.pre_vote and voted:
             self.voted(machine, message.epoch, voted)

@@ -1,4 +1,4 @@
-"""A core and what it has stored, and the records of such logs: 8-byte values, each with its epoch."""
+"""A core and its disk, and the records of its log: 8-byte values, each with its epoch."""
 
 import struct
 from collections.abc import Sequence

@@ -44,8 +44,8 @@ class DiskFailed(Exception):
 
 
 class CoreSwarm(CoreWorld):
-    """`run` until a number of steps, or for a time. What goes wrong is for `CoreFaults` to say, what is
-    asked of the nodes for `CoreClients`."""
+    """Run it for a number of steps, or until a condition holds. `CoreFaults` breaks it, and `CoreClients`
+    sends it requests."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The settings of a run of simulated cores, with its rates of faults. Each seed draws all of it anew."""
+"""The settings of a run of simulated cores, with its rates of faults. Each seed draws all of them."""
 
 import enum
 import random

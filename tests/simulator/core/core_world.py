@@ -72,10 +72,8 @@ _VOTERS_MAY_CHANGE: Final = (AppendFetched, AppendLeaderChange, AppendVoters, Tr
 
 
 class CoreWorld:
-    """Nodes, their disks, and what is under way between them. Nothing happens by itself.
-
-    Raises SafetyViolation from any call that breaks an invariant.
-    """
+    """Nodes, their disks, and the messages between them. Nothing happens by itself. Any call that breaks an
+    invariant raises SafetyViolation."""
 
     def __init__(
         self,
@@ -87,7 +85,7 @@ class CoreWorld:
         core: CoreFactory = Core,
     ) -> None:
         """`dynamic`: the voters are in each voter's bootstrap snapshot, nodes have directories, and observers
-        know only the voters' endpoints (KIP-853). Otherwise the voters are everybody's configuration."""
+        know only the voters' endpoints (KIP-853). Otherwise every node is configured with the voters."""
         self.config = config if config is not None else CoreConfig()
         self._factory = core
         self.voters = VoterSet(
@@ -152,8 +150,8 @@ class CoreWorld:
         return effects
 
     def step(self, node: NodeId, event: Event, *, effects_done: int | None = None) -> tuple[Effect, ...]:
-        """Give `node` an event and carry out what it asks for; only the first `effects_done`, if given, as
-        if it crashed then."""
+        """Give `node` an event and carry out the effects; only the first `effects_done`, if given, as if it
+        crashed then."""
         machine = self.nodes[node]
         self.invariants.last_event = node, event
         effects = machine.up.step(event)

@@ -1,4 +1,4 @@
-"""Operators who administer a simulated cluster, and the requests that they make."""
+"""Operators that administer a simulated cluster, and their requests."""
 
 from tests.simulator.brokers.operating.operators import Operators, OperatorSettings
 

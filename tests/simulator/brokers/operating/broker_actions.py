@@ -1,4 +1,4 @@
-"""Operators remove the registrations of brokers, and reassign what is theirs away from one."""
+"""Operators remove the registrations of brokers, and reassign replicas away from one."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ async def unregister(operator: OperatorClient) -> None:
 
 
 async def drain(operator: OperatorClient) -> None:
-    """Reassign each replica of one topic away from a broker, to one that has none, or to nobody, and wait
+    """Reassign each replica of one topic away from a broker, if possible to a broker without one, and wait
     until it is gone."""
     topic = operator.some_topic(lambda topic: topic.counted is Counted.SURE and topic.placed)
     settings = operator.cluster.settings

@@ -22,7 +22,7 @@ _PARTITION: Final = TopicPartition(TOPIC, 0)
 _MAY_BE_STORED: Final = frozenset(
     {ErrorCode.coordinator_not_available, ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress}
 )
-"""Answers of a coordinator that appended, and was deposed before it knew what became of that."""
+"""Answers of a coordinator that appended, and was deposed before it knew the outcome."""
 
 
 async def use_group(operator: OperatorClient) -> None:
@@ -62,7 +62,7 @@ async def _ask(
     wanted: int,
     send: Callable[[AdminClient], Awaitable[ErrorCode]],
 ) -> None:
-    """Ask the group's coordinator, if one is known, for what leaves the group at the offset `wanted`."""
+    """Send the group's coordinator, if one is known, a request that leaves the group at `wanted`."""
     coordinator = await _coordinator(operator, group.group)
     if coordinator is None:
         return

@@ -58,7 +58,7 @@ class Counted(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class OwnTopic:
-    """A topic that one operator changes and nobody else."""
+    """A topic that one operator alone changes."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -153,13 +153,13 @@ class OperatorClient:
         *,
         to: BrokerHost | None = None,
     ) -> Sequence[tuple[Answer, ErrorCode | None]]:
-        """Ask a broker once for several things, of which each gets its own answer."""
+        """Ask a broker once for several changes, each with its own answer."""
         return await self.record(intents, lambda: self.connected(send, to=to))
 
     async def record(
         self, intents: Sequence[Intent], ask: Callable[[], Awaitable[Sequence[ErrorCode] | None]]
     ) -> Sequence[tuple[Answer, ErrorCode | None]]:
-        """Record what is asked for and the answers, and check them. `ask`: None for no answer."""
+        """Record the intents and the answers, and check them. `ask` returns None for no answer."""
         calls = [self.history.invoke(self.name, intent) for intent in intents]
         codes: Sequence[ErrorCode | None] = await ask() or [None] * len(calls)
         answers: list[tuple[Answer, ErrorCode | None]] = []

@@ -100,7 +100,7 @@ class Operators(Clients[BrokerCluster]):
         ]
 
     async def prepare(self) -> None:
-        """Do what must be done before faults begin."""
+        """Prepare the cluster before faults begin."""
         for operator in self._operators[:1]:
             await offsets_topic(operator)
 
@@ -124,9 +124,9 @@ class Operators(Clients[BrokerCluster]):
         return sum(self.history.counts.values())
 
     async def check(self) -> None:
-        """The replicas of every partition of the operators' topics hold the same: what was acknowledged, and
-        nothing that was removed. Brokers that were drained have none of them, and groups have the offsets
-        that they were answered. For a cluster that is idle and in sync. Raises `SafetyViolation`."""
+        """Check that the replicas of every partition of the operators' topics hold the same: all acknowledged
+        records, and no removed one. Brokers that were drained have none of them, and groups have their
+        acknowledged offsets. For a cluster that is idle and in sync. Raises `SafetyViolation`."""
         for operator in self._operators:
             for topic in operator.topics:
                 self._check_drained(topic)

@@ -98,7 +98,7 @@ _SCARCE: Final = {
     CONTROLLER_MUTATION_RATE: 0.5,
 }
 """Quotas that a busy client exceeds, except for the time of requests, which take none here. At the end of a
-run each partition is read whole, within what may be used at once."""
+run each partition is read whole, within one burst."""
 
 
 async def set_quotas(operator: OperatorClient) -> None:

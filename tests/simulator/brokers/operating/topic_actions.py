@@ -105,7 +105,7 @@ def _creation(topic: NewTopic) -> Intent:
 
 
 async def delete(operator: OperatorClient) -> None:
-    """Delete by name or by id, once. Whatever the answer is, the topic is out of use then."""
+    """Delete by name or by id, once. The topic is out of use then, after any answer."""
     topic = operator.some_topic(lambda topic: topic.once)
     if topic is None:
         return

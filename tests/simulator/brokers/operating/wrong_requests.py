@@ -34,7 +34,7 @@ Send = Callable[[AdminClient], Awaitable[object]]
 
 
 async def ask_wrongly(operator: OperatorClient) -> None:
-    """Ask for something wrong: it must be refused as Kafka refuses it. Or only validate what is right."""
+    """Send a wrong request, which must be refused as Kafka refuses it, or only validate a right one."""
     topic = operator.some_topic(lambda topic: topic.counted is Counted.SURE and topic.once)
     cases = wrong_creations(operator.new_name()) | (wrong_in_general() if topic is None else wrong_of(topic))
     what = operator.random.choice(list(cases))
@@ -57,7 +57,7 @@ async def ask_wrongly(operator: OperatorClient) -> None:
 
 
 Cases = dict[str, tuple[ErrorCode, Send]]
-"""Requests by what they ask for, each with the code that it must be answered with."""
+"""Requests by their description, each with the error code that its answer must have."""
 
 
 def wrong_creations(name: str) -> Cases:

@@ -51,7 +51,7 @@ from tests.simulator.explorer.model import Broken, Memo, Table
 CLUSTER_ID: Final = "explored"
 CONFIG: Final = CoreConfig()
 DIRECTORY: Final = "directory"
-"""The directory of every node: directories tell a node's disks apart, and nobody changes its disk here."""
+"""The directory of every node: directories distinguish a node's disks, and no node changes its disk here."""
 
 FREE: Final = -1
 REQUEST: Final = -2

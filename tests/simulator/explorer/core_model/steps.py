@@ -37,8 +37,8 @@ def start(machine: Machine, make: Make) -> StepOutcome:
 def step(
     machine: Machine, event: Event, packet: Packet | None = None, *, fetch_batches: int = 1000
 ) -> StepOutcome:
-    """Clone the core, give it `event`, and carry out what it asks for. `packet`: what `Received` holds;
-    `fetch_batches`: how many a Fetch is answered with at most."""
+    """Clone the core, give it `event`, and carry out the effects. `packet`: the content of `Received`;
+    `fetch_batches`: the most batches in the answer to a Fetch."""
     before = machine.up
     core = before.clone()
     changed: Machine = replace(machine, core=core)

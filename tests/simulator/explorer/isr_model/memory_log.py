@@ -38,8 +38,8 @@ def produced(value: int) -> tuple[bytes, BatchHeader]:
 
 
 class MemoryLog(Log):
-    """It starts at offset 0 always: nobody deletes records here. There are no files, so none of what the base
-    class keeps of them is set, and whatever would use it fails."""
+    """It always starts at offset 0: no records are deleted here. There are no files, so the base class's
+    fields for them are not set, and any use of them fails."""
 
     def __init__(self, values: Values, epochs: EpochCache, high_watermark: int) -> None:
         self._folder = "memory"
