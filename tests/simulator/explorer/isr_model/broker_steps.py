@@ -236,7 +236,7 @@ class BrokerSteps:
         )
         return self._end(machine, process, replica), answer
 
-    async def take(self, machine: ExploredBroker, answer: FetchedPartition) -> ExploredBroker:
+    async def take(self, machine: ExploredBroker, answer: FetchedPartition) -> tuple[ExploredBroker, None]:
         """Take in the answer to the fetch that is awaited."""
         process, replica = self._begin(machine)
         asked, role = process.asked, process.role
@@ -252,7 +252,7 @@ class BrokerSteps:
                 await take_in(replica, role, answer, cutting=_uncut, quota=self._quota)
             except ReplicaFailedError:
                 process.stuck = True
-        return self._end(machine, process, replica)
+        return self._end(machine, process, replica), None
 
     def give_up_fetch(self, machine: ExploredBroker) -> ExploredBroker:
         """The connection to the leader breaks."""

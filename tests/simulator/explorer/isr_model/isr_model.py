@@ -2,12 +2,10 @@
 of each action."""
 
 from collections.abc import Iterator
-from typing import cast
 
 from quorate.broker.controller.rpc import DirectoryAssignment
 from quorate.broker.metadata import BrokerState
 from quorate.broker.replication.storage import NO_PROOF, Proof
-from quorate.broker.wire.codecs import FetchedPartition
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.explorer.isr_model.broker_lives import (
     decide_registration,
@@ -249,21 +247,17 @@ class IsrModel(Model[IsrAction]):
         packet = self.tables.packets[number]
         match packet:
             case FetchUnderWay(follower, leader, asked, epoch, awaited):
-                key = (scene.brokers[leader], packet[:4])
-                if key not in self.tables.results:
-                    machine, answered = await steps.fetched(
-                        scene.machine(leader), asked, follower=follower, epoch=epoch
-                    )
-                    self.tables.results[key] = (self.tables.machines.number(machine), answered)
-                answer = cast("FetchedPartition | None", scene.take_result(leader, key))
-                if awaited and answer is not None:
-                    scene.send(FetchAnswer(follower, leader, answer))
+                answered = await scene.step_awaited(
+                    leader,
+                    packet[:4],
+                    lambda machine: steps.fetched(machine, asked, follower=follower, epoch=epoch),
+                )
+                if awaited:
+                    scene.send(FetchAnswer(follower, leader, answered))
             case FetchAnswer(follower, _, answer):
-                taken = (scene.brokers[follower], ("taken", number))
-                if taken not in self.tables.stepped:
-                    machine = await steps.take(scene.machine(follower), answer)
-                    self.tables.stepped[taken] = self.tables.machines.number(machine)
-                scene.brokers[follower] = self.tables.stepped[taken]
+                await scene.step_awaited(
+                    follower, ("taken", number), lambda machine: steps.take(machine, answer)
+                )
             case QuestionUnderWay(leader, item, epoch, awaited):
                 decision = scene.decide(
                     packet[:3],

@@ -1,6 +1,6 @@
 """A state taken apart, while a step changes it; and the tables of all that states are made of."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
@@ -37,8 +37,9 @@ class Tables:
         self.machines: Table[ExploredBroker] = Table(ExploredBroker.key)
         self.packets: Table[Packet] = Table()
         self.decisions: dict[object, tuple[int, Decision]] = {}
-        self.stepped: dict[tuple[int, object], int] = {}
-        self.results: dict[tuple[int, object], object] = {}
+        self.steps_taken: dict[tuple[int, object], tuple[int, object] | None] = {}
+        """The broker after each step, and the step's outcome, by the broker before and what distinguishes the
+        step. None: there is no such step."""
         self.checked: dict[tuple[int, ...], int] = {}
 
     def scene(self, state: State) -> "Scene":
@@ -125,31 +126,41 @@ class Scene:
 
     def step(self, broker_id: int, what: object, act: Callable[[ExploredBroker], ExploredBroker]) -> None:
         """Let a broker take a step. `what` distinguishes it from every other step."""
-        key = (self.brokers[broker_id], what)
-        after = self.tables.stepped.get(key)
-        if after is None:
-            after = self.tables.machines.number(act(self.machine(broker_id)))
-            self.tables.stepped[key] = after
-        self.brokers[broker_id] = after
+        self.step_with(broker_id, what, lambda machine: (act(machine), None))
 
     def step_with(
         self, broker_id: int, what: object, act: Callable[[ExploredBroker], tuple[ExploredBroker, T] | None]
     ) -> T | None:
-        """Do the same as `step`, for a step with an outcome. None: there is no such step."""
+        """Let a broker take a step with an outcome. None: there is no such step."""
         key = (self.brokers[broker_id], what)
-        results = self.tables.results
-        if key not in results:
-            found = act(self.machine(broker_id))
-            results[key] = None if found is None else (self.tables.machines.number(found[0]), found[1])
-        return cast("T | None", self.take_result(broker_id, key))
+        if key not in self.tables.steps_taken:
+            self._take_down(key, act(self.machine(broker_id)))
+        return cast("T | None", self._repeat(broker_id, key))
 
-    def take_result(self, broker_id: int, key: tuple[int, object]) -> object:
-        """Take the step of `key`, which was computed before."""
-        result = cast("tuple[int, object] | None", self.tables.results[key])
+    async def step_awaited(
+        self,
+        broker_id: int,
+        what: object,
+        act: Callable[[ExploredBroker], Awaitable[tuple[ExploredBroker, T]]],
+    ) -> T:
+        """Do the same for a step of asynchronous code."""
+        key = (self.brokers[broker_id], what)
+        if key not in self.tables.steps_taken:
+            self._take_down(key, await act(self.machine(broker_id)))
+        return cast("T", self._repeat(broker_id, key))
+
+    def _take_down(self, key: tuple[int, object], result: tuple[ExploredBroker, object] | None) -> None:
+        self.tables.steps_taken[key] = (
+            None if result is None else (self.tables.machines.number(result[0]), result[1])
+        )
+
+    def _repeat(self, broker_id: int, key: tuple[int, object]) -> object:
+        """Take a step that was computed before, and return its outcome."""
+        result = self.tables.steps_taken[key]
         if result is None:
             return None
-        self.brokers[broker_id] = result[0]
-        return result[1]
+        self.brokers[broker_id], outcome = result
+        return outcome
 
     def decide(self, what: object, act: Callable[[ControlState], Decision]) -> Decision:
         """Let the controller take a step, and send the committed images to every broker."""
