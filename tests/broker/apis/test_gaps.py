@@ -18,6 +18,7 @@ from gaps import within_gap
 from kio.schema.errors import ErrorCode as WireErrorCode
 from kio.serial import entity_reader
 from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, topic_id
+from large_requests import fetch_body, produce_body
 
 from quorate.broker.apis import BROKER_APIS, CONTROLLER_APIS, Dispatcher
 from quorate.broker.apis.client_throttles import ClientThrottles
@@ -71,20 +72,8 @@ from quorate.broker.replication.storage.log_directory import DirectoryReport
 from quorate.broker.settings.group_config import GroupLimits
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type
-from quorate.broker.wire.codecs.fetch_codec import (
-    FetchPartition,
-    FetchTopic,
-    KafkaFetchRequest,
-    decode_fetch_response_steps,
-    encode_fetch_request_steps,
-)
-from quorate.broker.wire.codecs.produce_codec import (
-    ProducePartition,
-    ProduceRequest,
-    ProduceTopic,
-    decode_produce_response,
-    encode_produce_request,
-)
+from quorate.broker.wire.codecs.fetch_codec import decode_fetch_response_steps
+from quorate.broker.wire.codecs.produce_codec import decode_produce_response
 from quorate.broker.wire.exchanges import Deferred
 from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.error_code import ErrorCode
@@ -371,24 +360,6 @@ NAMED = [{"name": f"t{number}"} for number in range(TOPICS)]
 INDEXES = [{"name": each["name"], "partition_indexes": range(PARTITIONS)} for each in NAMED[:ASKED]]
 
 
-def produce(topics: int = TOPICS, partitions: int = PARTITIONS) -> bytes:
-    parts = [ProducePartition(index, memoryview(b"records")) for index in range(partitions)]
-    named = [ProduceTopic(f"t{number}", parts) for number in range(topics)]
-    return b"".join(encode_produce_request(ProduceRequest(version=9, acks=-1, timeout_ms=1, topics=named)))
-
-
-def fetch(topics: int = TOPICS, partitions: int = PARTITIONS, *, distinct: int | None = None) -> bytes:
-    parts = [FetchPartition(index) for index in range(partitions)]
-    named = [FetchTopic(f"t{number % (distinct or topics)}", None, parts) for number in range(topics)]
-    return b"".join(
-        at_once(
-            encode_fetch_request_steps(
-                KafkaFetchRequest(version=12, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=named)
-            )
-        )
-    )
-
-
 SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes], int]] = {
     "Metadata of all topics": (ApiKey.METADATA, 12, {"topics": None}, TOPICS),
     "Metadata of all topics, version 0": (ApiKey.METADATA, 0, {"topics": []}, TOPICS),
@@ -399,14 +370,19 @@ SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes],
         {"topics": [{"name": None, "topic_id": topic_id(each)} for each in range(TOPICS)]},
         TOPICS,
     ),
-    "Produce to 100,000 partitions that another broker leads": (ApiKey.PRODUCE, 9, produce, TOPICS),
-    "Produce to 100,000 topics": (ApiKey.PRODUCE, 9, partial(produce, 100_000, 1), 100_000),
-    "Fetch of 100,000 partitions": (ApiKey.FETCH, 12, fetch, TOPICS),
-    "Fetch of 100,000 topics": (ApiKey.FETCH, 12, partial(fetch, 100_000, 1), 100_000),
+    "Produce to 100,000 partitions that another broker leads": (
+        ApiKey.PRODUCE,
+        9,
+        partial(produce_body, TOPICS, PARTITIONS),
+        TOPICS,
+    ),
+    "Produce to 100,000 topics": (ApiKey.PRODUCE, 9, partial(produce_body, 100_000, 1), 100_000),
+    "Fetch of 100,000 partitions": (ApiKey.FETCH, 12, partial(fetch_body, 12, TOPICS, PARTITIONS), TOPICS),
+    "Fetch of 100,000 topics": (ApiKey.FETCH, 12, partial(fetch_body, 12, 100_000, 1), 100_000),
     "Fetch of 50,000 partitions twice": (
         ApiKey.FETCH,
         12,
-        partial(fetch, 100_000, 1, distinct=50_000),
+        partial(fetch_body, 12, 100_000, 1, distinct=50_000),
         50_000,
     ),
     "FindCoordinator of 20,000 groups": (

@@ -13,23 +13,11 @@ import trio
 from gaps import within_gap
 from kio.schema.errors import ErrorCode
 from large_metadata import no_full_collection
+from large_requests import fetch_body, produce_body
 
 from quorate.broker.apis.api_table import ROWS
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type
-from quorate.broker.wire.codecs.fetch_codec import (
-    FetchPartition,
-    FetchTopic,
-    ForgottenTopic,
-    KafkaFetchRequest,
-    encode_fetch_request_steps,
-)
-from quorate.broker.wire.codecs.produce_codec import (
-    ProducePartition,
-    ProduceRequest,
-    ProduceTopic,
-    encode_produce_request,
-)
 from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
 from quorate.broker.wire.exchanges import CloseConnection, ConnectionContext
 from quorate.broker.wire.feature_levels import NO_FEATURES
@@ -38,7 +26,6 @@ from quorate.broker.wire.headers import write_request_header
 from quorate.broker.wire.loop_time import NothingCounted
 from quorate.broker.wire.wire_errors import ErrorTable, KafkaError
 from quorate.kafka_bytes import Pieces
-from quorate.runtime import at_once
 
 pytestmark = pytest.mark.real_time
 
@@ -52,38 +39,6 @@ def _no_full_collection() -> Iterator[None]:
         yield
 
 
-def produce(topics: int, partitions: int, records: bytes = b"") -> bytes:
-    parts = [ProducePartition(index, memoryview(records)) for index in range(partitions)]
-    return b"".join(
-        encode_produce_request(
-            ProduceRequest(
-                version=9,
-                acks=-1,
-                timeout_ms=1,
-                topics=[ProduceTopic(f"t{number}", parts) for number in range(topics)],
-            )
-        )
-    )
-
-
-def fetch(version: int, topics: int, partitions: int, *, forgotten: int = 0) -> bytes:
-    parts = [FetchPartition(index) for index in range(partitions)]
-    return b"".join(
-        at_once(
-            encode_fetch_request_steps(
-                KafkaFetchRequest(
-                    version=version,
-                    max_wait_ms=1,
-                    min_bytes=1,
-                    max_bytes=1,
-                    topics=[FetchTopic(f"t{number}", None, parts) for number in range(topics)],
-                    forgotten=[ForgottenTopic("t", None, range(forgotten))] if forgotten else (),
-                )
-            )
-        )
-    )
-
-
 def body(key: ApiKey, version: int, **values: object) -> bytes:
     return b"".join(encode_entity(build(request_type(key, version), **values)))
 
@@ -93,17 +48,17 @@ def partitions(many: int, name: str = "name") -> list[dict[str, object]]:
 
 
 SCENARIOS: dict[str, tuple[ApiKey, int, Callable[[int], bytes | dict[str, object]]]] = {
-    "Produce, of one topic": (ApiKey.PRODUCE, 9, lambda many: produce(1, many)),
-    "Produce, of many topics": (ApiKey.PRODUCE, 9, lambda many: produce(many, 1)),
+    "Produce, of one topic": (ApiKey.PRODUCE, 9, lambda many: produce_body(1, many)),
+    "Produce, of many topics": (ApiKey.PRODUCE, 9, lambda many: produce_body(many, 1)),
     "Produce, near the largest frame": (
         ApiKey.PRODUCE,
         9,
-        lambda many: produce(1, 1, bytes(MAX_FRAME_BYTES - 1000)),
+        lambda many: produce_body(1, 1, bytes(MAX_FRAME_BYTES - 1000)),
     ),
-    "Fetch, of one topic": (ApiKey.FETCH, 12, lambda many: fetch(12, 1, many)),
-    "Fetch, of many topics": (ApiKey.FETCH, 12, lambda many: fetch(12, many, 1)),
-    "Fetch of an old client": (ApiKey.FETCH, 4, lambda many: fetch(4, 1, many)),
-    "Fetch that forgets much": (ApiKey.FETCH, 12, lambda many: fetch(12, 0, 0, forgotten=many)),
+    "Fetch, of one topic": (ApiKey.FETCH, 12, lambda many: fetch_body(12, 1, many)),
+    "Fetch, of many topics": (ApiKey.FETCH, 12, lambda many: fetch_body(12, many, 1)),
+    "Fetch of an old client": (ApiKey.FETCH, 4, lambda many: fetch_body(4, 1, many)),
+    "Fetch that forgets much": (ApiKey.FETCH, 12, lambda many: fetch_body(12, 0, 0, forgotten=many)),
     "ListOffsets": (ApiKey.LIST_OFFSETS, 7, lambda many: {"topics": partitions(many)}),
     "Metadata": (ApiKey.METADATA, 12, lambda many: {"topics": [{"name": "t"}] * many}),
     "Metadata of an old client": (ApiKey.METADATA, 0, lambda many: {"topics": [{"name": "t"}] * many}),
