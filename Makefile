@@ -3,7 +3,7 @@ PYTHON ?= python3
 FILE ?= README.md
 BIN := .venv/bin
 
-.PHONY: help setup demo test quick shuffled check lint format format-check types simulate chaos nemesis nemesis-brokers fuzz bench bench-compare clean
+.PHONY: help setup demo test quick shuffled check lint format format-check types simulate chaos nemesis nemesis-brokers fuzz bench bench-compare mutants clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,5 +68,10 @@ bench: setup  ## The benchmark table, beside etcd where it is installed
 bench-compare: setup  ## quorate, etcd, ZooKeeper and PySyncObj in turns (apt-get install etcd-server zookeeper; Go)
 	$(BIN)/python benchmarks/run.py compare --svg docs/images/latency-against-load.svg
 
+mutants: setup  ## Mutation testing of the core by mutmut, for a night (ONLY='quorate.raft.core.majority*')
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check mutmut==3.8.1
+	$(BIN)/mutmut run --max-children $(or $(JOBS),2) $(ONLY)
+	$(BIN)/mutmut results
+
 clean:  ## Remove the virtual environment and what was built
-	rm -rf .venv build .java .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build mutants .java .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
