@@ -30,9 +30,11 @@ from kafka.errors import KafkaError
 from kio.schema.errors import ErrorCode
 from report import Grid, Report
 
-from quorate.broker.groups import OFFSETS_TOPIC, partition_of
-from quorate.broker.wire import BY_NAME, ApiKey, open_client
-from quorate.broker.wire import KafkaError as RefusedError
+from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC, partition_of
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import open_client
+from quorate.broker.wire.newest_version import BY_NAME
+from quorate.broker.wire.wire_errors import KafkaError as RefusedError
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork

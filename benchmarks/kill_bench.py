@@ -25,7 +25,7 @@ from brokers import planned, serving
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from quorate.broker.admin import open_admin
+from quorate.broker.admin.admin_client import open_admin
 from quorate.broker.admin.topics import describe_topics
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime import Address

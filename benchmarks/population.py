@@ -6,19 +6,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from quorate.broker.metadata import (
-    LATEST_METADATA_VERSION,
-    METADATA_VERSION,
+from quorate.broker.metadata.metadata_records import (
     BrokerEndpoint,
     FeatureLevel,
     Partition,
     Record,
     RegisterBroker,
     Topic,
-    encode,
 )
+from quorate.broker.metadata.record_codec import encode
+from quorate.broker.metadata.supported_features import LATEST_METADATA_VERSION, METADATA_VERSION
 from quorate.log import Log, LogConfig
-from quorate.log.batches import build_batch
+from quorate.log.batches.records import build_batch
 from quorate.runtime import Disk
 from quorate.types import Epoch
 

@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from quorate.broker.replication.producing.batch_check import BatchChecker, ProduceRules, read_produced
-from quorate.broker.wire import MemoryBudget
+from quorate.broker.wire.budget import MemoryBudget
 from quorate.log import Log, LogConfig
 from quorate.log.batches.batch import HEADER_BYTES, seal
 from quorate.log.batches.records import RecordContent, build_keyed_batch

@@ -17,7 +17,7 @@ import scale_failover
 from aims import judged
 from report import Grid, Measure, Report, number
 
-from quorate.raft.storage import LOG_FOLDER
+from quorate.raft.storage.storage import LOG_FOLDER
 
 PARTS = Path(__file__).parent / "scale_parts.py"
 _TRACED = 100_000

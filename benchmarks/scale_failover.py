@@ -15,13 +15,13 @@ import trio
 from clusters import cpu_seconds, resident_mib
 from population import EPOCH
 
-from quorate.broker.admin import open_admin
+from quorate.broker.admin.admin_client import open_admin
 from quorate.broker.admin.topics import create_topic
-from quorate.broker.wire import KafkaError
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.quorum_state import QuorumStateFile
-from quorate.raft.storage import LOG_FOLDER
+from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
 from quorate.types import ElectionState, NodeId

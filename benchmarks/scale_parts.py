@@ -23,14 +23,18 @@ from fence_bench import Log as CommittingLog
 from fence_bench import Passes
 from population import EPOCH, FIRST_BROKER, HEAVY, Population, write_log
 
-from quorate.broker.controller import Controller, ControllerSettings
+from quorate.broker.controller.controller import Controller
+from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.rpc import BrokerHeartbeatRequest
-from quorate.broker.metadata import MetadataImage, PartitionChange, encode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import PartitionChange
+from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.log import Log, LogConfig
-from quorate.log.batches import read_batches, values_of
-from quorate.raft.state_machine import CommittedBatch
-from quorate.raft.storage import LOG_FOLDER
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import values_of
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.runtime import Entropy
 from quorate.runtime.real import SyncStrategy, real_runtime, short_collections
 from quorate.types import Epoch, Offset, SnapshotId

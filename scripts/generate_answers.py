@@ -16,7 +16,7 @@ from typing import Any, Final, get_args, get_origin
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.codecs import response_type
+from quorate.broker.wire.codecs.entities import response_type
 
 FILE: Final = Path(__file__).resolve().parents[1] / "quorate/broker/apis/answers.py"
 HEAD: Final = '''\

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.controller.rpc import CONTROLLER_CODES
-from quorate.broker.wire import wire_code
+from quorate.broker.wire.wire_errors import wire_code
 from quorate.error_code import ErrorCode
 from quorate.raft.transport.frame_fields import QUORUM_CODES
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from quorate.broker.lifecycle import BrokerLifecycle, LifecycleState
-from quorate.broker.replication import ReplicaServices
+from quorate.broker.replication.wiring import ReplicaServices
 from quorate.raft import Quorum
 
 

@@ -12,20 +12,17 @@ import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from quorate.broker.apis import ClientThrottles
-from quorate.broker.controller import ReplicaPhase, partition_counts, replica_counts
+from quorate.broker.apis.client_throttles import ClientThrottles
+from quorate.broker.controller.state_machines import ReplicaPhase, partition_counts, replica_counts
 from quorate.broker.controller_node import ControllerNode
-from quorate.broker.groups import GroupCoordinator
-from quorate.broker.metadata import (
-    CLIENT_QUOTAS,
-    CONNECTION_CREATION_RATE,
-    METADATA_VERSION,
-    MetadataImage,
-)
+from quorate.broker.groups.coordinator import GroupCoordinator
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.quota_precedence import CLIENT_QUOTAS, CONNECTION_CREATION_RATE
+from quorate.broker.metadata.supported_features import METADATA_VERSION
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication import ReplicaServices
-from quorate.broker.replication.hosting import BOUNDS, ENDS, ChangeKind
-from quorate.broker.wire import ConnectionQuotas
+from quorate.broker.replication.hosting.state_changes import BOUNDS, ENDS, ChangeKind
+from quorate.broker.replication.wiring import ReplicaServices
+from quorate.broker.wire.connection_quotas import ConnectionQuotas
 from quorate.metrics import BROKER_METADATA, CONTROLLER, RaftMetrics, families
 from quorate.raft import Quorum
 

@@ -7,38 +7,33 @@ from typing import TypeVar
 
 import trio
 
-from quorate.broker.apis import (
-    Broker,
-    ClientThrottles,
-    ClusterMetadataReader,
-    Dispatcher,
-    LeaderReadiness,
-    ProducerIdSource,
-    TopicCreator,
-    error_table,
-    features_of,
-)
+from quorate.broker.apis.api_table import Dispatcher, error_table
+from quorate.broker.apis.client_throttles import ClientThrottles
+from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
+from quorate.broker.apis.context import Broker
+from quorate.broker.apis.features import features_of
+from quorate.broker.apis.leader_readiness import LeaderReadiness
+from quorate.broker.apis.producer_ids import ProducerIdSource
+from quorate.broker.apis.topic_creation import TopicCreator
 from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.failure_reports import FailureReports
-from quorate.broker.groups import OFFSETS_TOPIC, GroupCoordinator, OffsetsLog
+from quorate.broker.groups.coordinator import GroupCoordinator
+from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC, OffsetsLog
 from quorate.broker.lifecycle import BrokerLifecycle, ControllerContact, Identity
-from quorate.broker.metadata import (
-    ALL_BROKERS,
-    BrokerEndpoint,
-    MetadataDelta,
-    MetadataImage,
-    PartitionDelta,
-    connection_rate_of,
-    dynamic_values,
-    refused_settings,
-)
+from quorate.broker.metadata.configs import ALL_BROKERS, dynamic_values, refused_settings
+from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import BrokerEndpoint
+from quorate.broker.metadata.quota_precedence import connection_rate_of
 from quorate.broker.metadata_cache import MetadataCache, whole_image
-from quorate.broker.node_config import ServerConfig
-from quorate.broker.replication import ReplicaManager, ReplicationContext
-from quorate.broker.replication.hosting import ChangeSummary
-from quorate.broker.replication.storage import BadDirectory, Directory
-from quorate.broker.wire import ConnectionQuotas, WireServer
+from quorate.broker.node_config.server_config import ServerConfig
+from quorate.broker.replication.hosting.state_changes import ChangeSummary
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.replication.storage.log_directory import BadDirectory, Directory
+from quorate.broker.replication.wiring import ReplicationContext
+from quorate.broker.wire.connection_quotas import ConnectionQuotas
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.raft import Quorum
 from quorate.runtime import Address, Listener, QuotaWindows, Runtime, get_logger
 

@@ -4,7 +4,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from quorate.broker.controller import Controller
+from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.rpc import MAX_MESSAGE_BYTES, ControllerRequest, ControllerResponse
 from quorate.broker.controller.rpc_codec import RpcDecodeError, decode_answer, encode_request, refused
 from quorate.error_code import ErrorCode

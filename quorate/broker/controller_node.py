@@ -6,32 +6,23 @@ from typing import Final
 
 import trio
 
-from quorate.broker.apis import (
-    ClusterMetadataReader,
-    ControllerDispatcher,
-    ServingNode,
-    error_table,
-    features_of,
-)
-from quorate.broker.controller import (
-    BrokerProgress,
-    BrokerWatch,
-    Controller,
-    ControllerSettings,
-    PartitionWalks,
-)
+from quorate.broker.apis.api_table import ControllerDispatcher, error_table
+from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
+from quorate.broker.apis.context import ServingNode
+from quorate.broker.apis.features import features_of
+from quorate.broker.controller.controller import Controller
+from quorate.broker.controller.controller_settings import ControllerSettings
+from quorate.broker.controller.liveness.broker_progress import BrokerProgress
+from quorate.broker.controller.liveness.broker_watch import BrokerWatch
+from quorate.broker.controller.partition_walks import PartitionWalks
 from quorate.broker.controller_channel import ControllerChannel
-from quorate.broker.metadata import (
-    NO_LEADER,
-    LeaderRecoveryState,
-    MetadataDelta,
-    MetadataImage,
-    PartitionDelta,
-)
+from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState
 from quorate.broker.metadata_cache import MetadataCache, whole_image
-from quorate.broker.node_config import ServerConfig
-from quorate.broker.settings import ConnectionRules, KafkaServerConfig
-from quorate.broker.wire import WireServer
+from quorate.broker.node_config.server_config import ServerConfig
+from quorate.broker.settings.client_settings import ConnectionRules, KafkaServerConfig
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.metrics import ControllerStats
 from quorate.raft import Quorum
 from quorate.runtime import Runtime, get_logger

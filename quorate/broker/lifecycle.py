@@ -14,17 +14,15 @@ from quorate.broker.controller.rpc import (
     RegisterBrokerRequest,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
-from quorate.broker.metadata import (
-    SUPPORTED_FEATURES,
-    BrokerEndpoint,
-    BrokerState,
-    MetadataDelta,
-    MetadataImage,
-)
+from quorate.broker.metadata.delta import MetadataDelta
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import BrokerEndpoint
+from quorate.broker.metadata.states import BrokerState
+from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication.hosting import ChangeSummary
-from quorate.broker.replication.storage import NO_PROOF, Proof
-from quorate.broker.settings import LifecycleTimes
+from quorate.broker.replication.hosting.state_changes import ChangeSummary
+from quorate.broker.replication.storage.proofs import NO_PROOF, Proof
+from quorate.broker.settings.broker_settings import LifecycleTimes
 from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 

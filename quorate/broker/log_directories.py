@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable, Sequence
 
-from quorate.broker.replication.storage import BadDirectory, Directory
+from quorate.broker.replication.storage.log_directory import BadDirectory, Directory
 from quorate.quorum_state import (
     MetaProperties,
     MissingStateError,

@@ -5,19 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import trio
 
-from quorate.broker.metadata import (
-    BatchLoader,
-    ImageLoader,
-    MetadataDelta,
-    MetadataImage,
-    PartitionRun,
-    Record,
-    decode,
-    decode_runs,
-    difference,
-    encode,
-)
-from quorate.raft.state_machine import CommittedBatch, SnapshotLoader
+from quorate.broker.metadata.batch_loader import BatchLoader, ImageLoader
+from quorate.broker.metadata.delta import MetadataDelta
+from quorate.broker.metadata.difference import difference
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Record
+from quorate.broker.metadata.partition_runs import PartitionRun, decode_runs
+from quorate.broker.metadata.record_codec import decode, encode
+from quorate.raft.state_machine.interface import CommittedBatch, SnapshotLoader
 from quorate.types import SnapshotId
 
 _CHECKED_MAX = 100_000

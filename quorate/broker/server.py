@@ -14,14 +14,14 @@ from quorate.broker.broker_node import BrokerNode
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.controller_node import ControllerNode, controller_clients
 from quorate.broker.log_directories import open_directories
-from quorate.broker.metadata import BrokerEndpoint
+from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.node_config import ServerConfig
+from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
 from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.quorum_state import load_meta_properties
 from quorate.raft import Quorum
-from quorate.raft.storage import LOCK_FILE
+from quorate.raft.storage.storage import LOCK_FILE
 from quorate.runtime import Address, Listener, Runtime, get_logger
 from quorate.runtime.real import SyncStrategy, real_runtime
 

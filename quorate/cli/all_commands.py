@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from quorate.cli.console import CommandExit
+from quorate.cli.console.cli_errors import CommandExit
 
 
 class _Commands(TyperGroup):

@@ -7,8 +7,8 @@ nothing that it does not use: neither the commands nor what reads their options.
 import os
 import sys
 
-from quorate.cli.console import CommandExit
-from quorate.cli.node import NodeStart, run_node
+from quorate.cli.console.cli_errors import CommandExit
+from quorate.cli.node.node_process import NodeStart, run_node
 
 
 def main() -> None:

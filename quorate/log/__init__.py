@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         output_sizes,
     )
     from quorate.log.epoch_cache import LEADER_EPOCHS, EpochCache
-    from quorate.log.log import AppendInfo, FileSlice, Log
+    from quorate.log.log import AppendInfo, Log
     from quorate.log.log_config import LogConfig
     from quorate.log.log_errors import (
         BatchTooLargeError,
@@ -50,7 +50,8 @@ if TYPE_CHECKING:
         SnapshotMissingError,
     )
     from quorate.log.metadata_recovery import open_metadata_log, recovered_log
-    from quorate.log.segments import DamagedRange, SegmentFindings, segment_bases
+    from quorate.log.segments.segment_check import DamagedRange, SegmentFindings
+    from quorate.log.segments.segment_files import segment_bases
 
 _HOMES = {
     "CLEANED": "quorate.log.checkpoints",
@@ -87,14 +88,13 @@ _HOMES = {
     "PositionOutOfRangeError": "quorate.log.log_errors",
     "SnapshotMissingError": "quorate.log.log_errors",
     "AppendInfo": "quorate.log.log",
-    "FileSlice": "quorate.log.log",
     "Log": "quorate.log.log",
     "LogConfig": "quorate.log.log_config",
     "open_metadata_log": "quorate.log.metadata_recovery",
     "recovered_log": "quorate.log.metadata_recovery",
-    "segment_bases": "quorate.log.segments",
-    "DamagedRange": "quorate.log.segments",
-    "SegmentFindings": "quorate.log.segments",
+    "segment_bases": "quorate.log.segments.segment_files",
+    "DamagedRange": "quorate.log.segments.segment_check",
+    "SegmentFindings": "quorate.log.segments.segment_check",
 }
 
 __getattr__ = lazily(__name__, _HOMES)
@@ -116,7 +116,6 @@ __all__ = [
     "DamagedSnapshotError",
     "DecompressedTooLargeError",
     "EpochCache",
-    "FileSlice",
     "IncompleteLogError",
     "InvalidBatchError",
     "Log",

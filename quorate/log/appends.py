@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quorate.invariant import invariant
-from quorate.log.batches import STAMP_BYTES, BatchHeader, bare_header, read_headers, stamp
+from quorate.log.batches.batch import STAMP_BYTES, BatchHeader, bare_header, read_headers, stamp
 from quorate.log.log_errors import EpochRegressionError, OffsetGapError
 from quorate.log.open_log import OpenLog
-from quorate.log.segments import Segment
+from quorate.log.segments.segment import Segment
 from quorate.runtime import WORK, Buffer, DescriptorsExhaustedError, DiskError
 from quorate.types import Offset
 from quorate.value import value

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from quorate.log.batches import RecordBytes
+from quorate.log.batches.record_walk import RecordBytes
 from quorate.runtime import Buffer
 
 

@@ -5,7 +5,7 @@ from quorate.log.checkpoints import RECOVERY_POINTS, TopicPartition, load_offset
 from quorate.log.epoch_cache import LEADER_EPOCHS
 from quorate.log.log_errors import DamagedLogError
 from quorate.log.open_log import OpenLog
-from quorate.log.segments import segment_bases
+from quorate.log.segments.segment_files import segment_bases
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError
 from quorate.types import Offset
 

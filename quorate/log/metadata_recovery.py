@@ -13,8 +13,8 @@ from quorate.log.durability import own_recovery_point
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError, UncoveredLogStartError
-from quorate.log.segments import segment_bases
-from quorate.log.snapshots import SnapshotStore
+from quorate.log.segments.segment_files import segment_bases
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime import Disk, get_logger
 from quorate.types import Epoch, EpochEnd, Offset, RecoveredLog, SnapshotId
 

@@ -8,7 +8,7 @@ from quorate.log.epoch_cache import EpochCache
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import LogError, LogFailedError, LogInterruptedError, OffsetOutOfRangeError
 from quorate.log.recovery import RecoveredFiles, RecoveryReport
-from quorate.log.segments import Segment
+from quorate.log.segments.segment import Segment
 from quorate.log.tail import Tail
 from quorate.runtime import Disk
 from quorate.types import Epoch, Offset

@@ -5,4 +5,11 @@ from quorate.metrics.declarations import BROKER_METADATA, CONTROLLER, families
 from quorate.metrics.endpoint import serve_metrics
 from quorate.metrics.raft_metrics import RaftMetrics
 
-__all__ = ["BROKER_METADATA", "CONTROLLER", "ControllerStats", "RaftMetrics", "families", "serve_metrics"]
+__all__ = [
+    "BROKER_METADATA",
+    "CONTROLLER",
+    "ControllerStats",
+    "RaftMetrics",
+    "families",
+    "serve_metrics",
+]

@@ -32,22 +32,24 @@ if TYPE_CHECKING:
         SnapshotNotTakenError,
         StateMachineError,
     )
-    from quorate.raft.state_machine import (
+    from quorate.raft.state_machine.interface import (
         Appended,
         CheckingStateMachine,
         CommittedBatch,
         SnapshotLoader,
         StateMachine,
     )
-    from quorate.raft.storage import SkippedBatch, format_folder, skip_batch
+    from quorate.raft.storage.skipped_batches import SkippedBatch
+    from quorate.raft.storage.skipping import skip_batch
+    from quorate.raft.storage.storage import format_folder
     from quorate.raft.telemetry import NoTelemetry, Telemetry
-    from quorate.raft.transport import Caller
-    from quorate.raft.watch import Health
+    from quorate.raft.transport.caller import Caller
+    from quorate.raft.watch.health import Health
     from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 _HOMES = {
-    "CoreConfig": "quorate.raft.core",
-    "Role": "quorate.raft.core",
+    "CoreConfig": "quorate.raft.core.core_config",
+    "Role": "quorate.raft.core.effects",
     "InvalidAppendError": "quorate.raft.quorum_errors",
     "InvalidArgumentError": "quorate.raft.quorum_errors",
     "NotLeaderError": "quorate.raft.quorum_errors",
@@ -70,18 +72,18 @@ _HOMES = {
     "parse_voters": "quorate.raft.quorum_config",
     "QuorumDescription": "quorate.raft.quorum_description",
     "ReplicaStatus": "quorate.raft.quorum_description",
-    "Appended": "quorate.raft.state_machine",
-    "CheckingStateMachine": "quorate.raft.state_machine",
-    "CommittedBatch": "quorate.raft.state_machine",
-    "SnapshotLoader": "quorate.raft.state_machine",
-    "StateMachine": "quorate.raft.state_machine",
-    "SkippedBatch": "quorate.raft.storage",
-    "format_folder": "quorate.raft.storage",
-    "skip_batch": "quorate.raft.storage",
+    "Appended": "quorate.raft.state_machine.interface",
+    "CheckingStateMachine": "quorate.raft.state_machine.interface",
+    "CommittedBatch": "quorate.raft.state_machine.interface",
+    "SnapshotLoader": "quorate.raft.state_machine.interface",
+    "StateMachine": "quorate.raft.state_machine.interface",
+    "SkippedBatch": "quorate.raft.storage.skipped_batches",
+    "format_folder": "quorate.raft.storage.storage",
+    "skip_batch": "quorate.raft.storage.skipping",
     "NoTelemetry": "quorate.raft.telemetry",
     "Telemetry": "quorate.raft.telemetry",
-    "Caller": "quorate.raft.transport",
-    "Health": "quorate.raft.watch",
+    "Caller": "quorate.raft.transport.caller",
+    "Health": "quorate.raft.watch.health",
     "Endpoint": "quorate.types",
     "Epoch": "quorate.types",
     "NodeId": "quorate.types",

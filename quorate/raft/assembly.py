@@ -7,7 +7,8 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.log import PositionOutOfRangeError, SnapshotMissingError
-from quorate.log.batches import Batch, read_headers, voters_in
+from quorate.log.batches.batch import Batch, read_headers
+from quorate.log.batches.control import voters_in
 from quorate.raft.core import (
     BatchSpan,
     CommitHeard,
@@ -20,7 +21,7 @@ from quorate.raft.core import (
     Role,
     VoterChange,
 )
-from quorate.raft.driver import Driver, Routes
+from quorate.raft.driver.driver import Driver, Routes
 from quorate.raft.leadership import Announcer, LeadershipView
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_description import QuorumDescription, ReplicaTimes
@@ -31,22 +32,24 @@ from quorate.raft.quorum_errors import (
     QuorumStoppedError,
     RequestRefusedError,
 )
-from quorate.raft.snapshots import Retention, SnapshotTriggers
-from quorate.raft.state_machine import QueuedAppend, StateMachine
-from quorate.raft.storage import Storage
+from quorate.raft.snapshots.snapshot_cleaning import Retention
+from quorate.raft.snapshots.snapshot_taking import SnapshotTriggers
+from quorate.raft.state_machine.append_queue import QueuedAppend
+from quorate.raft.state_machine.interface import StateMachine
+from quorate.raft.storage.storage import Storage
 from quorate.raft.telemetry import Telemetry
-from quorate.raft.transport import (
-    EndpointCheck,
-    Forwarder,
-    ListedSnapshot,
-    Peer,
-    PeerSet,
-    QuorumView,
-    Server,
-    SnapshotRead,
-)
+from quorate.raft.transport.description_frames import QuorumView
+from quorate.raft.transport.endpoint_check import EndpointCheck
+from quorate.raft.transport.forwarding import Forwarder
+from quorate.raft.transport.peer_set import PeerSet
+from quorate.raft.transport.peers import Peer
+from quorate.raft.transport.quorum_server import Server
+from quorate.raft.transport.snapshot_frames import ListedSnapshot, SnapshotRead
 from quorate.raft.waiters import IndexWaiter
-from quorate.raft.watch import Freshness, Health, Hearing, Misconfiguration
+from quorate.raft.watch.freshness import Freshness
+from quorate.raft.watch.health import Health
+from quorate.raft.watch.hearing import Hearing
+from quorate.raft.watch.misconfiguration import Misconfiguration
 from quorate.runtime import DiskError, Listener, Runtime, Tasks, get_logger, loop_clock, uuid_text
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
 

@@ -15,7 +15,7 @@ from quorate.raft.quorum_errors import (
     QuorumError,
     RequestRefusedError,
 )
-from quorate.raft.transport import Channel
+from quorate.raft.transport.channel import Channel
 from quorate.raft.waiters import TaskWaiter
 from quorate.runtime import Address
 from quorate.types import NodeId, Offset

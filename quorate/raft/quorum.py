@@ -25,18 +25,15 @@ from quorate.raft.quorum_errors import (
     QuorumForkedError,
     QuorumStoppedError,
 )
-from quorate.raft.state_machine import Appended, QueuedAppend, StateMachine, check_shape
-from quorate.raft.storage import SkippedBatch, open_storage
+from quorate.raft.state_machine.append_queue import QueuedAppend
+from quorate.raft.state_machine.interface import Appended, StateMachine
+from quorate.raft.state_machine.shape import check_shape
+from quorate.raft.storage.skipped_batches import SkippedBatch
+from quorate.raft.storage.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
-from quorate.raft.transport import (
-    ApplicationHandler,
-    Caller,
-    CallerHandler,
-    KafkaHandler,
-    LocalCaller,
-    size_of,
-)
-from quorate.raft.watch import Health
+from quorate.raft.transport.append_frames import size_of
+from quorate.raft.transport.caller import ApplicationHandler, Caller, CallerHandler, KafkaHandler, LocalCaller
+from quorate.raft.watch.health import Health
 from quorate.runtime import Address, Runtime, get_logger, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet

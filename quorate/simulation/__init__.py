@@ -14,38 +14,35 @@ from typing import TYPE_CHECKING
 from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
-    from quorate.simulation.faults import Fault, FaultSettings
-    from quorate.simulation.histories import (
+    from quorate.simulation.faults.faults import Fault, FaultSettings
+    from quorate.simulation.histories import models
+    from quorate.simulation.histories.linearizability import (
         UNKNOWN,
         Model,
         Operation,
         Report,
         Verdict,
         check_history,
-        models,
     )
-    from quorate.simulation.quorum import QuorumRun, QuorumRunSettings
+    from quorate.simulation.quorum.quorum_run import QuorumRun, QuorumRunSettings
     from quorate.simulation.violations import LivenessViolation, SafetyViolation, StuckError
-    from quorate.simulation.world import (
-        DiskOperation,
-        DiskSpeed,
-        LinkQuality,
-        NetworkSettings,
-        Scheduler,
-        SimulatedDisk,
-        SimulatedNetwork,
-        SimulatedRuntime,
-        run,
-    )
+    from quorate.simulation.world.scheduler import Scheduler, run
+    from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
+    from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings, SimulatedNetwork
+    from quorate.simulation.world.simulated_runtime import DiskSpeed, SimulatedRuntime
 
 _NAMES = {
-    "faults": "Fault FaultSettings",
-    "histories": "UNKNOWN Model Operation Report Verdict check_history models",
-    "quorum": "QuorumRun QuorumRunSettings",
+    "faults.faults": "Fault FaultSettings",
+    "histories.linearizability": "UNKNOWN Model Operation Report Verdict check_history",
+    "histories.models": "models",
+    "quorum.quorum_run": "QuorumRun QuorumRunSettings",
     "violations": "LivenessViolation SafetyViolation StuckError",
-    "world": "DiskOperation DiskSpeed LinkQuality NetworkSettings Scheduler SimulatedDisk SimulatedNetwork "
-    "SimulatedRuntime run",
+    "world.scheduler": "Scheduler run",
+    "world.simulated_disk": "DiskOperation SimulatedDisk",
+    "world.simulated_network": "LinkQuality NetworkSettings SimulatedNetwork",
+    "world.simulated_runtime": "DiskSpeed SimulatedRuntime",
 }
+
 __getattr__ = lazily(
     __name__, {name: f"{__name__}.{home}" for home, names in _NAMES.items() for name in names.split()}
 )

@@ -8,8 +8,10 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 import trio
 
-from quorate.simulation.faults import FaultSettings, SimulatedCluster, SimulatedNode
-from quorate.simulation.world import Scheduler, Trace, logs_into, run
+from quorate.simulation.faults.faults import FaultSettings
+from quorate.simulation.faults.hosts import SimulatedCluster, SimulatedNode
+from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.simulation.world.trace import Trace, logs_into
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from quorate.spark_source.cluster import ClusterLog
     from quorate.spark_source.entries import Entry, entries_of, record_json
     from quorate.spark_source.folder import FolderLog
-    from quorate.spark_source.java import NoJavaError, find_java
+    from quorate.spark_source.java import NoJavaError
     from quorate.spark_source.leadership_view import leadership_history
     from quorate.spark_source.session import spark_session
     from quorate.spark_source.source import MetadataLogSource, register
@@ -38,7 +38,6 @@ _HOMES = {
     "SourceError": "spark_errors",
     "leadership_history": "leadership_view",
     "NoJavaError": "java",
-    "find_java": "java",
     "spark_session": "session",
     "MetadataLogSource": "source",
     "register": "source",
@@ -64,7 +63,6 @@ __all__ = [
     "NoJavaError",
     "SourceError",
     "entries_of",
-    "find_java",
     "leadership_history",
     "record_json",
     "register",

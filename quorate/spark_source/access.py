@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from quorate.log.batches import Batch, records_of
+from quorate.log.batches.batch import Batch
+from quorate.log.batches.records import records_of
 
 NO_EPOCH: Final = -1
 """The epoch before the log's first record."""

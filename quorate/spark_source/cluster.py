@@ -14,16 +14,18 @@ from typing import Final, TypeVar
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
-from quorate.broker.wire.codecs import (
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchPartition,
     FetchTopic,
     KafkaFetchRequest,
-    MalformedError,
 )
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.wire_errors import KafkaError
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.log import InvalidBatchError
-from quorate.log.batches import HEADER_BYTES, LENGTH_END, Batch, read_header
+from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.spark_source.access import Extent

@@ -8,19 +8,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.metadata_records import Record
+from quorate.broker.metadata.record_codec import (
     MAX_RECORD_BYTES,
     TYPE_NUMBERS,
-    Record,
     RecordDecodeError,
     decode,
     encode,
 )
 from quorate.cbor import SchemaError, load
 from quorate.log import InvalidBatchError
-from quorate.log.batches import (
-    Batch,
-    BatchHeader,
+from quorate.log.batches.batch import Batch, BatchHeader
+from quorate.log.batches.control import (
     ControlType,
     LeaderChange,
     control_type_of,
@@ -28,9 +27,9 @@ from quorate.log.batches import (
     read_leader_change,
     read_snapshot_header,
     read_voters,
-    records_of,
 )
-from quorate.log.batches import Record as LogRecord
+from quorate.log.batches.records import Record as LogRecord
+from quorate.log.batches.records import records_of
 from quorate.runtime import uuid_text
 from quorate.spark_source.spark_errors import DamagedRecordError
 from quorate.types import VoterSet

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.log import HIGH_WATERMARKS, InvalidBatchError, UnreadableCheckpointError, decode_lines, is_number
-from quorate.log.batches import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
+from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
 from quorate.spark_source.access import Extent
 from quorate.spark_source.source_options import TOPIC
 from quorate.spark_source.spark_errors import DamagedRecordError, LogUnavailableError

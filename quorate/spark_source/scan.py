@@ -10,13 +10,14 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from quorate.log.batches import Batch
+from quorate.log.batches.batch import Batch
 from quorate.spark_source.access import LogAccess
 from quorate.spark_source.entries import Entry, entries_of, head_of
 from quorate.spark_source.folder import FolderLog
 from quorate.spark_source.source_options import SourceOptions
 from quorate.spark_source.spark_errors import DataLossError, LaterVersionError
-from quorate.spark_source.views import Row, View, new_view
+from quorate.spark_source.views.registry import new_view
+from quorate.spark_source.views.view import Row, View
 from quorate.spark_source.warnings_log import get_logger
 
 _ROWS_PER_BATCH: Final = 8192

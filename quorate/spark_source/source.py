@@ -11,7 +11,7 @@ from quorate.spark_source.scan import log_access
 from quorate.spark_source.source_options import parse_options
 from quorate.spark_source.spark_errors import OptionError
 from quorate.spark_source.stream_reader import MetadataStreamReader
-from quorate.spark_source.views import new_view
+from quorate.spark_source.views.registry import new_view
 
 FORMAT = "quorate"
 

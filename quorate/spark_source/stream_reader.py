@@ -18,7 +18,7 @@ from quorate.spark_source.position import Position
 from quorate.spark_source.scan import LogRange, Scan, log_access
 from quorate.spark_source.source_options import Edge, SourceOptions, for_stream
 from quorate.spark_source.spark_errors import OptionError
-from quorate.spark_source.views import View
+from quorate.spark_source.views.view import View
 
 
 class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

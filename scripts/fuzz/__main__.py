@@ -33,7 +33,7 @@ from wellformed import Liar
 
 from quorate.invariant import InvariantError
 from quorate.raft.quorum import Quorum
-from quorate.simulation.world import taking_logs
+from quorate.simulation.world.trace import taking_logs
 from quorate.types import NodeId
 
 LIFE_FRAMES = 4000

@@ -8,7 +8,7 @@ from wellformed import Liar
 
 from quorate.raft.transport.frames import PREFACE
 from quorate.runtime.disk import Buffer
-from quorate.simulation.world import LogEntry
+from quorate.simulation.world.trace import LogEntry
 
 
 class FuzzingPeer:

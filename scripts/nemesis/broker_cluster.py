@@ -15,7 +15,7 @@ from ledger import Sent
 from machines import DISK, Host, Machines
 from stock_clients import sent_of
 
-from quorate.broker.admin import open_admin
+from quorate.broker.admin.admin_client import open_admin
 from quorate.broker.admin.brokers import live_brokers
 from quorate.broker.admin.quorum import describe_quorum
 from quorate.broker.admin.topics import create_topic, describe_topics, topic_as_dict

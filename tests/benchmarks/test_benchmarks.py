@@ -21,7 +21,7 @@ from clusters import Quorate
 from population import HEAVY, Population
 from report import Measure, Report
 
-from quorate.broker.metadata import MetadataImage
+from quorate.broker.metadata.image import MetadataImage
 
 RUN = Path(__file__).parents[2] / "benchmarks" / "run.py"
 SYSTEMS = ["quorate", "etcd", "zookeeper", "pysyncobj"]

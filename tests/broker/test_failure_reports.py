@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from quorate.broker.failure_reports import FailureReports, UnreportedFailureError
-from quorate.broker.replication import ReplicaManager
+from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.world.disk_faults import DiskOperation
 from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings

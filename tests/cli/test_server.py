@@ -15,8 +15,8 @@ import pytest
 import trio
 
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.cli.node import LogLevel, NodeStart
 from quorate.cli.node.free_ports import free_ports
+from quorate.cli.node.node_process import LogLevel, NodeStart
 from quorate.raft import NodeId, Quorum, QuorumConfig, parse_voters
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.simulation.quorum.quorum_cluster import Journal

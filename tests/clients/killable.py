@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from quorate.broker.admin import AdminClient
+from quorate.broker.admin.admin_client import AdminClient
 from quorate.broker.wire.api import ApiKey
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster

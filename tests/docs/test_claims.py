@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 from quorate.raft.core import Effect
-from quorate.raft.driver import Driver
+from quorate.raft.driver.driver import Driver
 
 ROOT = Path(__file__).parents[2]
 

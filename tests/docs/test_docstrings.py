@@ -13,9 +13,6 @@ from quorate.raft import Telemetry
 from quorate.runtime import Disk
 
 PACKAGES = [
-    "quorate.broker",
-    "quorate.broker.controller",
-    "quorate.broker.replication",
     "quorate.log",
     "quorate.metrics",
     "quorate.quorum_state",

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import trio
 
-from quorate.broker.metadata import MetadataImage
-from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.broker.replication.replica.roles import IsrProposal, IsrState
 from tests.simulator.explorer import counterexample
 from tests.simulator.explorer.exploration import Report, Subject, Task, run

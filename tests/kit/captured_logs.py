@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate.simulation.world import LogEntry, taking_logs
+from quorate.simulation.world.trace import LogEntry, taking_logs
 
 
 @contextmanager

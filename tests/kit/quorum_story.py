@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
-from quorate.simulation.world import Scheduler, Trace, run
+from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.simulation.world.trace import Trace
 
 
 def in_quorum(

@@ -8,7 +8,8 @@ from cut_disk import CutDisk
 
 from quorate.log.batches.batch import BatchHeader, read_batches
 from quorate.log.batches.records import build_batch, records_of
-from quorate.log.compaction import CompactionBounds, CompactionResult, CompactionRules, compact
+from quorate.log.compaction.compactor import compact
+from quorate.log.compaction.terms import CompactionBounds, CompactionResult, CompactionRules
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
 from quorate.log.metadata_recovery import open_metadata_log

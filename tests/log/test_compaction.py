@@ -11,27 +11,21 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quorate.kafka_bytes import varint
+from quorate.kafka_bytes.varints import varint
 from quorate.log import CompactionAbandonedError, DamagedLogError, Log, LogConfig
-from quorate.log.batches import (
+from quorate.log.batches.batch import (
     HEADER_BYTES,
     Batch,
-    Record,
-    RecordContent,
     bare_header,
-    build_keyed_batch,
     read_batches,
     read_header,
     read_headers,
-    records_of,
     seal,
 )
-from quorate.log.compaction import (
-    OffsetMapTooSmallError,
-    compactable_end,
-    survey,
-)
+from quorate.log.batches.records import Record, RecordContent, build_keyed_batch, records_of
+from quorate.log.compaction.dirty import compactable_end, survey
 from quorate.log.compaction.offset_map import OffsetMap
+from quorate.log.compaction.terms import OffsetMapTooSmallError
 from quorate.log.compression import Codec, compress, decompress
 from quorate.log.log_errors import LogError, OffsetGapError
 from quorate.runtime import DescriptorsExhaustedError, DiskError, at_once

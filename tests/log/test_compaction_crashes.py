@@ -10,8 +10,9 @@ import pytest
 from cut_disk import CutDisk
 
 from quorate.log import Log, LogConfig
-from quorate.log.batches import Record, RecordContent, build_keyed_batch, read_batches, records_of
-from quorate.log.segments import finish_swaps
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import Record, RecordContent, build_keyed_batch, records_of
+from quorate.log.segments.segment_files import finish_swaps
 from quorate.runtime import DiskError
 from quorate.simulation.world.simulated_disk import DiskOperation
 from tests.log.conftest import compacted

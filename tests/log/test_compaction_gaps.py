@@ -9,8 +9,10 @@ from gaps import within_gap
 from large_metadata import no_full_collection
 
 from quorate.log import Log, LogConfig
-from quorate.log.batches import HEADER_BYTES, RecordContent, build_keyed_batch, read_header, seal
-from quorate.log.compaction import CompactionBounds, CompactionRules, compact
+from quorate.log.batches.batch import HEADER_BYTES, read_header, seal
+from quorate.log.batches.records import RecordContent, build_keyed_batch
+from quorate.log.compaction.compactor import compact
+from quorate.log.compaction.terms import CompactionBounds, CompactionRules
 from quorate.log.compression import Codec, compress
 from quorate.runtime.real import RealDisk, SyncStrategy
 from quorate.runtime.real.real_compute import ThreadCompute

@@ -9,7 +9,8 @@ import trio
 import trio.testing
 
 from quorate.log import Log, LogConfig
-from quorate.log.batches import Batch, RecordContent, build_keyed_batch, read_batches, records_of
+from quorate.log.batches.batch import Batch, read_batches
+from quorate.log.batches.records import RecordContent, build_keyed_batch, records_of
 from quorate.log.log_errors import CompactionAbandonedError, DamagedLogError, OffsetOutOfRangeError
 from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset

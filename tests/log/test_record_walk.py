@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.kafka_bytes import uvarint, varint
+from quorate.kafka_bytes.varints import uvarint, varint
 from quorate.log.batches.batch import HEADER_BYTES
 from quorate.log.batches.record_walk import (
     _WIDTHS,

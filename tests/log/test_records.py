@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.kafka_bytes import read_varint, varint
+from quorate.kafka_bytes.varints import read_varint, varint
 from quorate.log.batches import records as records_module
 from quorate.log.batches.batch import HEADER_BYTES, Batch, attributes_of, read_batches, seal
 from quorate.log.batches.records import (

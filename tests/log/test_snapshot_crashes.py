@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quorate.log.batches import read_headers
+from quorate.log.batches.batch import read_headers
 from quorate.log.metadata_recovery import recovered_log
 from quorate.runtime.disk import DiskError
 from quorate.types import EpochEnd, Offset, SnapshotId

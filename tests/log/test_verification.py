@@ -8,8 +8,8 @@ import pytest
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError
-from quorate.log.segments import SegmentFindings
 from quorate.log.segments.offset_index import ENTRY_BYTES
+from quorate.log.segments.segment_check import SegmentFindings
 from quorate.log.segments.time_index import TIME_ENTRY_BYTES
 from quorate.runtime.disk import DiskError
 from quorate.simulation.world.simulated_disk import SimulatedDisk

@@ -7,10 +7,10 @@ import trio
 import trio.testing
 
 from quorate.log import Log
-from quorate.log.batches import build_batch
-from quorate.raft.state_machine import CommittedBatch, StateMachine
+from quorate.log.batches.records import build_batch
 from quorate.raft.state_machine.append_queue import AppendQueue, Proposal, QueuedAppend
 from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.interface import CommittedBatch, StateMachine
 from quorate.types import Epoch, Offset
 
 

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from quorate.broker.metadata import (
-    BatchLoader,
+from quorate.broker.metadata.batch_loader import BatchLoader
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     ChangeReason,
     ClientQuota,
     Config,
-    ConfigResource,
     ConfigType,
     FeatureLevel,
-    MetadataImage,
     Partition,
     PartitionChange,
     QuotaEntity,
@@ -25,20 +24,19 @@ from quorate.broker.metadata import (
     Topic,
     UnregisterBroker,
 )
-from quorate.broker.replication.storage import PartitionIdentity
+from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.replication.storage.folders import PartitionIdentity
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch
-from tests.simulator.administration import (
-    AdminHistory,
-    Answer,
-    Folder,
-    GroupOffset,
-    Held,
-    Intent,
-    KeptRecords,
+from tests.simulator.administration.admin_history import AdminHistory, Answer
+from tests.simulator.administration.answered_state import GroupOffset, Held, KeptRecords
+from tests.simulator.administration.committed_rules import (
     OneLeaderPerLeaderEpoch,
     RemovedTopicsStayRemoved,
     UnregisteredBrokersStayOut,
+)
+from tests.simulator.administration.intents import (
+    Intent,
     alter_config,
     alter_quota,
     create_topic,
@@ -48,11 +46,10 @@ from tests.simulator.administration import (
     nothing,
     reassign,
     shrink_topic,
-    still_there,
-    stray_folders,
     unregister_broker,
     update_feature,
 )
+from tests.simulator.administration.replica_folders import Folder, still_there, stray_folders
 
 ID, OTHER = uuid.UUID(int=1000), uuid.UUID(int=1001)
 RETENTION = Config(resource_type=ConfigType.TOPIC, resource_name="t", name="retention.ms", value="1")

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import trio
 
-from quorate.broker.wire import WireClient
-from quorate.broker.wire.codecs import FetchedPartition
-from quorate.simulation.faults import FOLDER
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition
+from quorate.broker.wire.kafka_client import WireClient
 from quorate.simulation.faults.faults import Fault, FaultSettings
+from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.brokers.bit_rot import ROT_VALUES, RotSettings
 from tests.simulator.brokers.broker_clients import BrokerClientSettings

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from quorate.broker.settings import RACK_AWARE
+from quorate.broker.settings.node_keys import RACK_AWARE
 from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
 from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
 

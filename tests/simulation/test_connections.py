@@ -11,8 +11,9 @@ import trio
 from quorate.broker.admin import topics
 from quorate.runtime import Address
 from quorate.simulation.faults.hosts import FOLDER
-from quorate.simulation.world import Scheduler, Trace, logs_into, run
+from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.simulated_network import SimulatedNetwork, SimulatedStream
+from quorate.simulation.world.trace import Trace, logs_into
 from tests.simulator.brokers.broker_cluster import AGAIN, BrokerCluster, BrokerClusterSettings
 from tests.simulator.brokers.one_broker import open_one
 

@@ -7,7 +7,7 @@ import trio
 
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.patience import holds_within
-from quorate.simulation.world import DiskOperation
+from quorate.simulation.world.simulated_disk import DiskOperation
 from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
 from tests.simulator.brokers.broker_cluster import MORE
 from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario

@@ -9,9 +9,11 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.metadata import BrokerRegistrationChange, ConfigResource, ConfigType
+from quorate.broker.metadata.metadata_records import BrokerRegistrationChange, ConfigType
+from quorate.broker.metadata.states import ConfigResource
 from quorate.simulation.violations import SafetyViolation
-from tests.simulator.administration import AdminHistory, Answer, alter_config, unregister_broker
+from tests.simulator.administration.admin_history import AdminHistory, Answer
+from tests.simulator.administration.intents import alter_config, unregister_broker
 from tests.simulator.brokers.broker_clients import BrokerClientSettings
 from tests.simulator.brokers.broker_run import BrokerRun, BrokerRunResult
 from tests.simulator.brokers.metadata_invariants import MetadataChangesAreLegal

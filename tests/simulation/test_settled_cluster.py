@@ -5,7 +5,7 @@ import random
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import TopicPartition
+from quorate.broker.admin.admin_client import TopicPartition
 from tests.simulator.brokers.broker_admin import Administrator
 from tests.simulator.brokers.broker_clients import BrokerClientSettings
 from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.raft.core.replica_log import ReplicaLog
+from quorate.raft.core.replica_log.replica_log import ReplicaLog
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import EpochEnd, NodeId, Offset
 from tests.simulator.core.core_world import CoreWorld

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol
 
 from quorate.simulation.violations import LivenessViolation, SafetyViolation, StuckError
-from tests.simulator.core import CoreRun, CoreSwarmSettings
+from tests.simulator.core.core_run import CoreRun
+from tests.simulator.core.core_swarm_settings import CoreSwarmSettings
 
 # What a core needs to run starts in a fifth of the time of the rest.
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from quorate.simulation.quorum import QuorumRun
-    from tests.simulator.brokers import BrokerRun
+    from quorate.simulation.quorum.quorum_run import QuorumRun
+    from tests.simulator.brokers.broker_run import BrokerRun
 
     Run = CoreRun | QuorumRun | BrokerRun
 
@@ -115,14 +116,14 @@ def core_run(seed: int, *, show: Show | None = None) -> CoreRun:
 
 def quorum_run(seed: int, *, show: Show | None = None) -> "QuorumRun":
     """Prepare a run as `core_run`, of the whole quorum."""
-    from quorate.simulation.quorum import QuorumRun, QuorumRunSettings
+    from quorate.simulation.quorum.quorum_run import QuorumRun, QuorumRunSettings
 
     return QuorumRun(seed, QuorumRunSettings.draw(random.Random(f"quorum-settings/{seed}")), show=show)
 
 
 def broker_run(seed: int, *, show: Show | None = None) -> "BrokerRun":
     """Prepare a run as `core_run`, of a broker cluster."""
-    from tests.simulator.brokers import BrokerRun, BrokerRunSettings
+    from tests.simulator.brokers.broker_run import BrokerRun, BrokerRunSettings
 
     return BrokerRun(seed, BrokerRunSettings.draw(random.Random(f"broker-settings/{seed}")), show=show)
 

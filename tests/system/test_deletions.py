@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import open_admin
+from quorate.broker.admin.admin_client import open_admin
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.wire_errors import KafkaError

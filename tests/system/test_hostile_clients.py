@@ -27,7 +27,7 @@ from kio.serial._introspect import (
 )
 from pings import Pings
 
-from quorate.broker.apis import BROKER_APIS
+from quorate.broker.apis.api_table import BROKER_APIS
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import (
     build,
@@ -46,7 +46,8 @@ from quorate.broker.wire.codecs.produce_codec import (
 )
 from quorate.broker.wire.headers import write_request_header
 from quorate.cli.node.local_cluster import LocalCluster
-from quorate.kafka_bytes import MAX_STRING_BYTES, Pieces, varint
+from quorate.kafka_bytes.primitives import MAX_STRING_BYTES, Pieces
+from quorate.kafka_bytes.varints import varint
 from quorate.log.batches.batch import seal
 from quorate.log.compression import Codec, compress
 from tests.kit.clusters import running_cluster

@@ -14,8 +14,10 @@ import trio
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
-from quorate.broker.wire.codecs import MalformedError
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.wire_errors import KafkaError
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Address, Network, NetworkError
 
 if TYPE_CHECKING:

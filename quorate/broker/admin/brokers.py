@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast
 
 from quorate.broker.admin.admin_client import AdminClient, check
-from quorate.broker.wire import ApiKey
+from quorate.broker.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kio.schema.api_versions.v4.response import ApiVersionsResponse

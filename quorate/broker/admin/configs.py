@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, assert_never, cast
 
 from quorate.broker.admin.admin_client import AdminClient, check
 from quorate.broker.admin.topics import topic_names
-from quorate.broker.wire import ApiKey, WireClient
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient
 
 if TYPE_CHECKING:
     from kio.schema.describe_configs.v4.response import DescribeConfigsResourceResult, DescribeConfigsResponse

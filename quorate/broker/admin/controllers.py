@@ -12,7 +12,9 @@ from quorate.broker.controller.rpc_codec import RpcDecodeError, decode_answer, e
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumDescription, RequestRefusedError
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, VoterChange
-from quorate.raft.transport import Channel, ListedSnapshot, QuorumView
+from quorate.raft.transport.channel import Channel
+from quorate.raft.transport.description_frames import QuorumView
+from quorate.raft.transport.snapshot_frames import ListedSnapshot
 from quorate.runtime import Address, Network, NetworkError
 from quorate.types import Epoch, NodeId, ReplicaKey, SnapshotId, Voter
 

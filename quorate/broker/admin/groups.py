@@ -10,14 +10,14 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.admin.admin_client import AdminClient, TopicPartition, by_topic
 from quorate.broker.admin.records import LATEST, offsets_at
-from quorate.broker.groups import (
-    CONSUMER_PROTOCOL_TYPE,
-    ListedGroup,
-    MemberDescription,
-    assigned_partitions,
-)
-from quorate.broker.wire import BY_NAME, ApiKey, KafkaError, WireClient
-from quorate.broker.wire.codecs import MalformedError
+from quorate.broker.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from quorate.broker.groups.group_administration import ListedGroup
+from quorate.broker.groups.group_messages import MemberDescription
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient
+from quorate.broker.wire.newest_version import BY_NAME
+from quorate.broker.wire.wire_errors import KafkaError
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Address
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
 from quorate.broker.admin.admin_client import AdminClient, check
-from quorate.broker.wire import ApiKey, KafkaError
+from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.own_messages import (
     DescribeDamageRequest,
     DescribeDamageResponse,
     RefetchReplicaRequest,
     RefetchReplicaResponse,
 )
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import Address
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.admin.admin_client import AdminClient, check
-from quorate.broker.wire import ApiKey, KafkaError
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.raft import QuorumDescription, ReplicaStatus
 from quorate.runtime import Address, parse_uuid, uuid_text
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from quorate.broker.admin.admin_client import AdminClient, check
-from quorate.broker.wire import ApiKey
+from quorate.broker.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse

@@ -9,7 +9,8 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.admin.admin_client import AdminClient, TopicPartition, by_topic
-from quorate.broker.wire import ApiKey, WireClient
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient
 from quorate.runtime import Address, NetworkError
 
 if TYPE_CHECKING:

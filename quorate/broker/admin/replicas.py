@@ -16,7 +16,8 @@ from quorate.broker.admin.admin_client import (
     refusal,
 )
 from quorate.broker.admin.topics import describe_topics
-from quorate.broker.wire import ApiKey, KafkaError
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.wire_errors import KafkaError
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition_reassignments.v1.response import AlterPartitionReassignmentsResponse

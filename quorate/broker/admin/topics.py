@@ -10,8 +10,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 
 from quorate.broker.admin.admin_client import AdminClient, check, refusal
-from quorate.broker.wire import ApiKey, KafkaError
+from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.own_messages import DescribeStatesRequest, DescribeStatesResponse, PartitionInState
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import uuid_text
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
 from quorate.broker.apis.loggers import Change, alter_loggers
-from quorate.broker.controller.operations import MAX_VALUE_LENGTH
+from quorate.broker.controller.operations.alter_configs import MAX_VALUE_LENGTH
 from quorate.broker.controller.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
@@ -27,9 +27,13 @@ from quorate.broker.controller.rpc import (
     ConfigOperation,
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
-from quorate.broker.metadata import ApiError, ConfigType
-from quorate.broker.settings import CONFIG_KEYS, DYNAMIC_KEYS, ValueType
-from quorate.broker.wire import ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.metadata_records import ConfigType
+from quorate.broker.settings.all_keys import CONFIG_KEYS, DYNAMIC_KEYS
+from quorate.broker.settings.config_key import ValueType
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps, in_slices
 

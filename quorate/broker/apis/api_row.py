@@ -7,8 +7,10 @@ from typing import Generic, Never, TypeAlias, TypedDict, TypeVar, cast
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, ServingNode
-from quorate.broker.wire import Answer, Api, EncodedResponse, Refusal, Request, RequestContext, Response
-from quorate.broker.wire.codecs import Struct, encode_in_slices, response_type
+from quorate.broker.wire.api import Api
+from quorate.broker.wire.codecs.entities import response_type
+from quorate.broker.wire.codecs.sliced_encoding import Struct, encode_in_slices
+from quorate.broker.wire.exchanges import Answer, EncodedResponse, Refusal, Request, RequestContext, Response
 from quorate.runtime import Buffer, Steps, in_slices
 
 Q_contra = TypeVar("Q_contra", contravariant=True)

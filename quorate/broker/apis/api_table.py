@@ -30,8 +30,9 @@ from quorate.broker.apis import (
 from quorate.broker.apis.api_row import AnyRow
 from quorate.broker.apis.context import Broker, ServingNode
 from quorate.broker.controller_channel import ControllerTimedOutError
-from quorate.broker.groups import GroupMovedError
-from quorate.broker.wire import Answer, ErrorTable, Request, RequestContext
+from quorate.broker.groups.group_messages import GroupMovedError
+from quorate.broker.wire.exchanges import Answer, Request, RequestContext
+from quorate.broker.wire.wire_errors import ErrorTable
 from quorate.raft import NotLeaderError, QuorumStoppedError
 
 

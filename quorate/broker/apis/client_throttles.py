@@ -12,14 +12,10 @@ from typing import Final
 import trio
 
 from quorate.broker.controller.rpc import Requester
-from quorate.broker.metadata import (
-    CONTROLLER_MUTATION_RATE,
-    REQUEST_PERCENTAGE,
-    MetadataImage,
-    QuotaEntity,
-    quota_of,
-)
-from quorate.broker.wire import RequestContext
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import QuotaEntity
+from quorate.broker.metadata.quota_precedence import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, quota_of
+from quorate.broker.wire.exchanges import RequestContext
 from quorate.runtime import QuotaWindows, TokenBucket
 
 _MOST_CLIENTS: Final = 10_000

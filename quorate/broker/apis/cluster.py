@@ -10,7 +10,9 @@ from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
 from quorate.broker.apis.context import Broker, ServingNode, answer_later, check_answer, endpoint_of, respond
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
-from quorate.broker.wire import Answer, ApiKey, KafkaError, RequestContext, Response
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError
 
 if TYPE_CHECKING:
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest

@@ -7,7 +7,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition
 from quorate.log import LogError, OffsetOutOfRangeError
 from quorate.raft import Quorum
 from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset

@@ -16,21 +16,18 @@ from quorate.broker.apis.producer_ids import ProducerIdSource
 from quorate.broker.apis.topic_creation import TopicCreator
 from quorate.broker.controller.rpc import ControllerResponse
 from quorate.broker.controller_channel import ControllerChannel
-from quorate.broker.groups import GroupCoordinator
-from quorate.broker.metadata import BrokerEndpoint, BrokerState, MetadataImage
+from quorate.broker.groups.coordinator import GroupCoordinator
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import BrokerEndpoint
+from quorate.broker.metadata.states import BrokerState
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.node_config import ServerConfig
-from quorate.broker.replication import ReplicaServices
-from quorate.broker.wire import (
-    Deferred,
-    EncodedResponse,
-    KafkaError,
-    LoopTime,
-    RequestContext,
-    Response,
-    wire_code,
-)
-from quorate.broker.wire.codecs import build, encode_in_slices, response_type
+from quorate.broker.node_config.server_config import ServerConfig
+from quorate.broker.replication.wiring import ReplicaServices
+from quorate.broker.wire.codecs.entities import build, response_type
+from quorate.broker.wire.codecs.sliced_encoding import encode_in_slices
+from quorate.broker.wire.exchanges import Deferred, EncodedResponse, RequestContext, Response
+from quorate.broker.wire.loop_time import LoopTime
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.error_code import ErrorCode
 from quorate.raft import Quorum
 

@@ -11,25 +11,30 @@ from quorate.broker.apis.alter_configs import CLIENT_METRICS, LOGGER, check_is_h
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.loggers import DYNAMIC_BROKER_LOGGER, describe_loggers
-from quorate.broker.controller.operations import check_name
-from quorate.broker.metadata import (
-    ApiError,
-    ConfigDescription,
-    ConfigSource,
+from quorate.broker.controller.operations.topic_limits import check_name
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.config_synonyms import (
     ConfigSynonym,
-    ConfigType,
-    MetadataImage,
-    describe_all_brokers,
-    describe_broker,
-    describe_group,
-    describe_topic,
     of_all_brokers,
     of_broker,
     of_group,
     of_topic,
 )
-from quorate.broker.settings import BROKER_VALUES, CONFIG_KEYS, ConfigKey, Effect, ValueType
-from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, wire_code
+from quorate.broker.metadata.configs import (
+    ConfigDescription,
+    ConfigSource,
+    describe_all_brokers,
+    describe_broker,
+    describe_group,
+    describe_topic,
+)
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ConfigType
+from quorate.broker.settings.all_keys import BROKER_VALUES, CONFIG_KEYS
+from quorate.broker.settings.config_key import ConfigKey, Effect, ValueType
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, Refusal, RequestContext
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Address, Slices
 

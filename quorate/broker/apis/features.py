@@ -10,17 +10,12 @@ from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import ServingNode, answer_later, check_answer, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, wait_changed
 from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
-from quorate.broker.metadata import KRAFT_VERSION, SUPPORTED_FEATURES
+from quorate.broker.metadata.supported_features import KRAFT_VERSION, SUPPORTED_FEATURES
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.wire import (
-    ApiKey,
-    Features,
-    KafkaError,
-    Refusal,
-    RequestContext,
-    Response,
-    SupportedFeature,
-)
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.feature_levels import Features, SupportedFeature
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.raft import Quorum
 
 if TYPE_CHECKING:

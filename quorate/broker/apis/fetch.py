@@ -14,28 +14,13 @@ from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import is_cluster_metadata
 from quorate.broker.apis.context import Broker, ServingNode, answer_later
 from quorate.broker.apis.named_leaders import leader_endpoints
-from quorate.broker.metadata import CONSUMER_BYTE_RATE
-from quorate.broker.replication import FetchItem, FetchOptions, FetchResult, SessionRef
-from quorate.broker.replication.serving import (
-    FetchSession,
-    FetchSessionError,
-    ParkedFetch,
-    PartitionKey,
-    QuietRead,
-)
-from quorate.broker.wire import (
-    Answer,
-    ApiKey,
-    Deferred,
-    EncodedResponse,
-    Refusal,
-    RequestContext,
-    Response,
-    wire_code,
-    with_throttle,
-)
-from quorate.broker.wire.codecs import (
-    PER_STEP,
+from quorate.broker.metadata.quota_precedence import CONSUMER_BYTE_RATE
+from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, FetchResult, SessionRef
+from quorate.broker.replication.serving.fetch_sessions import FetchSession, FetchSessionError, PartitionKey
+from quorate.broker.replication.serving.partition_reader import QuietRead
+from quorate.broker.replication.serving.plain_fetch import ParkedFetch
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
@@ -45,6 +30,10 @@ from quorate.broker.wire.codecs import (
     encode_fetch_response,
     encode_fetch_steps,
 )
+from quorate.broker.wire.codecs.produce_codec import PER_STEP
+from quorate.broker.wire.exchanges import Answer, Deferred, EncodedResponse, Refusal, RequestContext, Response
+from quorate.broker.wire.throttle_times import with_throttle
+from quorate.broker.wire.wire_errors import wire_code
 from quorate.runtime import Buffer, Mapped, Steps, at_once, in_slices, let_go
 
 _Key: TypeAlias = tuple[str | None, uuid.UUID | None]

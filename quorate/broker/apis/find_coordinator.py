@@ -17,9 +17,11 @@ from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.named_leaders import wait_settled
 from quorate.broker.apis.producers import TRANSACTIONS_REASON, TRANSACTIONS_REFUSAL
-from quorate.broker.groups import OFFSETS_TOPIC, partition_of
-from quorate.broker.metadata import NO_LEADER, MetadataImage
-from quorate.broker.wire import Answer, ApiKey, Deferred, Refusal, RequestContext, Response
+from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC, partition_of
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, Deferred, Refusal, RequestContext, Response
 from quorate.error_code import ErrorCode
 
 if TYPE_CHECKING:

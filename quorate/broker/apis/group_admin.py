@@ -11,8 +11,10 @@ from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond_in_slices
-from quorate.broker.groups import GroupFilter, MemberDescription
-from quorate.broker.wire import Answer, ApiKey, Deferred, Refusal, RequestContext, Response
+from quorate.broker.groups.group_administration import GroupFilter
+from quorate.broker.groups.group_messages import MemberDescription
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, Deferred, Refusal, RequestContext, Response
 from quorate.runtime import Slices, in_slices
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
-from quorate.broker.groups import (
-    MOST_NAME_CHARACTERS,
+from quorate.broker.groups.coordinator import MOST_NAME_CHARACTERS
+from quorate.broker.groups.group_messages import (
     JoinRequest,
     JoinResult,
     MemberRef,
@@ -19,7 +19,9 @@ from quorate.broker.groups import (
     SyncRequest,
     SyncResult,
 )
-from quorate.broker.wire import Answer, ApiKey, Deferred, KafkaError, Refusal, RequestContext, Response
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, Deferred, Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import Slices
 
 if TYPE_CHECKING:

@@ -11,17 +11,11 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond, respond_in_slices
-from quorate.broker.groups import CommittedOffset, MemberRef, OffsetToCommit
-from quorate.broker.wire import (
-    BY_NAME,
-    Answer,
-    ApiKey,
-    Deferred,
-    KafkaError,
-    Refusal,
-    RequestContext,
-    Response,
-)
+from quorate.broker.groups.group_messages import CommittedOffset, MemberRef, OffsetToCommit
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, Deferred, Refusal, RequestContext, Response
+from quorate.broker.wire.newest_version import BY_NAME
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import Slices
 from quorate.types import Epoch, Offset
 

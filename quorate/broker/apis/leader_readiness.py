@@ -16,9 +16,12 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication import PartitionError, PartitionLookups
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client, wire_code
-from quorate.broker.wire.codecs import MalformedError
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.replica.partition_lookups import PartitionLookups
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Address, Network, NetworkError
 
 if TYPE_CHECKING:

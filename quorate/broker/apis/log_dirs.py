@@ -16,16 +16,18 @@ from quorate.broker.apis.context import (
     check_answer,
     encoded_in_slices,
 )
-from quorate.broker.controller.operations import MAX_ASSIGNMENTS
+from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
 from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
     DirectoryAssignment,
     DirectoryAssignmentResult,
 )
-from quorate.broker.metadata import MIGRATING
-from quorate.broker.replication import PartitionError
-from quorate.broker.replication.storage import DirectoryReport, FutureProgress
-from quorate.broker.wire import ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.metadata.metadata_records import MIGRATING
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.storage.log_directory import DirectoryReport, FutureProgress
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.log import Log, TopicPartition
 from quorate.runtime import Slices
 

@@ -20,8 +20,10 @@ from quorate.broker.apis.context import (
     respond_in_slices,
 )
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
-from quorate.broker.replication import DeleteRecordsItem, DeleteRecordsResult
-from quorate.broker.wire import Answer, ApiKey, Refusal, RequestContext, Response, wire_code
+from quorate.broker.replication.foundation.requests import DeleteRecordsItem, DeleteRecordsResult
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import wire_code
 from quorate.runtime import Slices
 from quorate.types import Epoch, Offset
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from quorate.broker.controller.rpc import ConfigOperation
-from quorate.broker.metadata import ApiError
+from quorate.broker.metadata.api_error import ApiError
 from quorate.error_code import ErrorCode
 from quorate.runtime import LOG_LEVELS, ROOT, log_levels, set_log_level
 

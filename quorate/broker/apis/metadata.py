@@ -17,10 +17,15 @@ from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, CLUSTER_METAD
 from quorate.broker.apis.context import Broker, encoded_in_slices, endpoint_of, respond, respond_in_slices
 from quorate.broker.apis.named_leaders import wait_settled
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
-from quorate.broker.controller.operations import check_name, directory_online
-from quorate.broker.groups import OFFSETS_TOPIC
-from quorate.broker.metadata import NO_LEADER, ApiError, PartitionState, TopicState
-from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.controller.operations.directories import directory_online
+from quorate.broker.controller.operations.topic_limits import check_name
+from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.metadata.states import PartitionState, TopicState
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.runtime import Slices, Steps, in_slices
 
 if TYPE_CHECKING:

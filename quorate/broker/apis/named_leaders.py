@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 import trio
 
 from quorate.broker.apis.context import Broker
-from quorate.broker.metadata import MetadataImage
-from quorate.broker.wire import RequestContext
-from quorate.broker.wire.codecs import NodeEndpoint
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.wire.codecs.produce_codec import NodeEndpoint
+from quorate.broker.wire.exchanges import RequestContext
 
 
 def leader_endpoints(broker: Broker, context: RequestContext, leaders: Iterable[int]) -> list[NodeEndpoint]:

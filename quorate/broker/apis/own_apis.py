@@ -9,17 +9,20 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond, respond_in_slices
-from quorate.broker.controller import partition_phase, replica_phase
-from quorate.broker.metadata import MetadataImage, PartitionKey, TopicState
-from quorate.broker.replication import PartitionError
-from quorate.broker.replication.hosting import ChangeOutcome, StateChange
-from quorate.broker.wire import Answer, ApiKey, RequestContext, Response, wire_code
+from quorate.broker.controller.state_machines import partition_phase, replica_phase
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.states import PartitionKey, TopicState
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.hosting.state_changes import ChangeOutcome, StateChange
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, RequestContext, Response
 from quorate.broker.wire.own_messages import (
     DescribeDamageRequest,
     DescribeStateChangesRequest,
     DescribeStatesRequest,
     RefetchReplicaRequest,
 )
+from quorate.broker.wire.wire_errors import wire_code
 from quorate.log import DamagedRange
 from quorate.runtime import Slices
 

@@ -9,21 +9,11 @@ from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.named_leaders import leader_endpoints
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
-from quorate.broker.metadata import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
-from quorate.broker.replication import ParkedProduce, ProduceItem, ProduceResult
-from quorate.broker.wire import (
-    Answer,
-    ApiKey,
-    CloseConnection,
-    Deferred,
-    EncodedResponse,
-    KafkaError,
-    Refusal,
-    RequestContext,
-    Response,
-    wire_code,
-)
-from quorate.broker.wire.codecs import (
+from quorate.broker.metadata.quota_precedence import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from quorate.broker.replication.foundation.requests import ProduceItem, ProduceResult
+from quorate.broker.replication.serving.produce_service import ParkedProduce
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.codecs.produce_codec import (
     PER_STEP,
     ProducedPartition,
     ProducedTopic,
@@ -32,6 +22,16 @@ from quorate.broker.wire.codecs import (
     ProduceTopic,
     encode_produce_steps,
 )
+from quorate.broker.wire.exchanges import (
+    Answer,
+    CloseConnection,
+    Deferred,
+    EncodedResponse,
+    Refusal,
+    RequestContext,
+    Response,
+)
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.runtime import Buffer, Mapped, Steps, at_once, in_slices, let_go
 from quorate.types import UNKNOWN_EPOCH, Epoch
 

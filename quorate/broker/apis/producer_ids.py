@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.controller.rpc import AllocateProducerIdsRequest
 from quorate.broker.controller_channel import ControllerChannel
-from quorate.broker.wire import KafkaError
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 

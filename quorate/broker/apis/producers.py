@@ -10,8 +10,10 @@ from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, answer_later, respond, respond_in_slices
 from quorate.broker.apis.metadata import is_legal
-from quorate.broker.replication import PartitionError
-from quorate.broker.wire import Answer, ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 
 if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest

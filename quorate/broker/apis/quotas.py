@@ -28,16 +28,11 @@ from quorate.broker.controller.rpc import (
     QuotaEntityPart,
     QuotaOperation,
 )
-from quorate.broker.metadata import MetadataImage, QuotaEntity
-from quorate.broker.wire import (
-    Answer,
-    ApiKey,
-    KafkaError,
-    Refusal,
-    RequestContext,
-    Response,
-    wire_code,
-)
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import QuotaEntity
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Answer, Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.runtime import Slices, Steps, in_slices
 
 if TYPE_CHECKING:

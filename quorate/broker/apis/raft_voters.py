@@ -16,7 +16,9 @@ from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code, refuse_with_message
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import ServingNode, answer_later, encoded_in_slices, respond
-from quorate.broker.wire import ApiKey, KafkaError, RequestContext, Response, wire_code
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.raft import (
     InvalidArgumentError,
     NotLeaderError,

@@ -20,8 +20,12 @@ from quorate.broker.controller.rpc import (
     ReassignmentResult,
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
-from quorate.broker.metadata import NO_LEADER, MetadataImage, PartitionState
-from quorate.broker.wire import ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices
 

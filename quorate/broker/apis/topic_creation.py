@@ -13,10 +13,10 @@ from quorate.broker.controller.rpc import (
     Requester,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
-from quorate.broker.groups import OFFSETS_TOPIC
-from quorate.broker.metadata import min_insync_replicas
+from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC
+from quorate.broker.metadata.configs import min_insync_replicas
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.node_config import ServerConfig
+from quorate.broker.node_config.server_config import ServerConfig
 from quorate.error_code import ErrorCode
 from quorate.raft import Quorum
 from quorate.runtime import get_logger

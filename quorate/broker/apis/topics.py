@@ -11,8 +11,8 @@ from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, answer_later, check_answer, encoded_in_slices
-from quorate.broker.controller import joined, portions
-from quorate.broker.controller.operations import MAX_NEW_PARTITIONS, TOO_MANY
+from quorate.broker.controller.operations.topic_limits import MAX_NEW_PARTITIONS, TOO_MANY
+from quorate.broker.controller.portions import joined, portions
 from quorate.broker.controller.rpc import (
     Assignment,
     ConfigEntry,
@@ -26,8 +26,11 @@ from quorate.broker.controller.rpc import (
     TopicRef,
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
-from quorate.broker.metadata import ConfigSource, MetadataImage, describe_topic
-from quorate.broker.wire import ApiKey, KafkaError, Refusal, RequestContext, Response, wire_code
+from quorate.broker.metadata.configs import ConfigSource, describe_topic
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices, Steps, in_slices
 

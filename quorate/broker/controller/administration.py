@@ -7,26 +7,27 @@ from operator import attrgetter
 from typing import Final
 
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
-from quorate.broker.controller.operations import (
-    MAX_NEW_PARTITIONS,
-    Draw,
-    Outcome,
+from quorate.broker.controller.operations.alter_configs import alter_configs
+from quorate.broker.controller.operations.client_quotas import alter_client_quotas, entities_asked
+from quorate.broker.controller.operations.features import update_features
+from quorate.broker.controller.operations.number_of_partitions import (
     additional,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    asks_too_much,
     create_partitions,
-    create_topics,
-    delete_topics,
-    elect_leaders,
-    entities_asked,
-    partitions_asked_for,
-    partitions_of,
     shrink_topics,
     surplus,
-    update_features,
 )
+from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
+from quorate.broker.controller.operations.requested_elections import elect_leaders
+from quorate.broker.controller.operations.topic_lifecycle import (
+    Draw,
+    asks_too_much,
+    create_topics,
+    delete_topics,
+    partitions_asked_for,
+    partitions_of,
+)
+from quorate.broker.controller.operations.topic_limits import MAX_NEW_PARTITIONS
 from quorate.broker.controller.performer import Operations, Performer, leadership_lost
 from quorate.broker.controller.portions import joined, joined_once
 from quorate.broker.controller.rpc import (
@@ -51,7 +52,8 @@ from quorate.broker.controller.rpc import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from quorate.broker.metadata import ConfigResource, MetadataImage, PartitionKey
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.states import ConfigResource, PartitionKey
 from quorate.runtime import Entropy, Steps
 
 _DRAW_LIMIT: Final = 1 << 30

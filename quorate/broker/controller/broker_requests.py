@@ -7,16 +7,12 @@ from dataclasses import replace
 
 import trio
 
-from quorate.broker.controller.liveness import BrokerProgress
-from quorate.broker.controller.operations import (
-    Outcome,
-    allocate_producer_ids,
-    alter_partition,
-    assign_replicas_to_dirs,
-    heartbeat,
-    register_broker,
-    unregister_broker,
-)
+from quorate.broker.controller.liveness.broker_progress import BrokerProgress
+from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.brokers import heartbeat, register_broker, unregister_broker
+from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs
+from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
 from quorate.broker.controller.performer import Operations, Performer
 from quorate.broker.controller.portions import joined
 from quorate.broker.controller.rpc import (
@@ -34,7 +30,7 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerResponse,
 )
 from quorate.broker.controller.tenure import Tenure
-from quorate.broker.metadata import PartitionKey
+from quorate.broker.metadata.states import PartitionKey
 from quorate.error_code import ErrorCode
 from quorate.runtime import WallClock, get_logger
 

@@ -10,11 +10,12 @@ from typing import Final
 import trio
 
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry
-from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch
-from quorate.broker.controller.operations import fence_broker
+from quorate.broker.controller.liveness.broker_progress import BrokerProgress
+from quorate.broker.controller.liveness.broker_watch import BrokerWatch
+from quorate.broker.controller.operations.brokers import fence_broker
 from quorate.broker.controller.performer import Performer
 from quorate.broker.controller.tenure import Tenure
-from quorate.broker.metadata import ChangeReason
+from quorate.broker.metadata.metadata_records import ChangeReason
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

@@ -23,34 +23,30 @@ from typing import Final, NamedTuple, Protocol
 
 import trio
 
-from quorate.broker.controller.operations import (
-    Belongings,
+from quorate.broker.controller.operations.directories import Belongings
+from quorate.broker.controller.operations.directory_changes import leave_offline, leave_with
+from quorate.broker.controller.operations.leaderships import (
     Changes,
-    Departure,
     Elections,
-    Groups,
     Partitions,
     elect_leaderless,
     elect_preferred,
-    end_reassignments,
-    ended,
     leave_isrs,
-    leave_offline,
-    leave_with,
     settle_elrs,
 )
-from quorate.broker.metadata import (
+from quorate.broker.controller.operations.outcome import Departure, Groups
+from quorate.broker.controller.operations.reassignments import end_reassignments, ended
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
     ChangeReason,
     Config,
-    MetadataImage,
     PartitionChange,
-    PartitionKey,
-    PartitionState,
     Record,
     RegisterBroker,
     UnregisterBroker,
 )
+from quorate.broker.metadata.states import PartitionKey, PartitionState
 from quorate.runtime import WORK, get_logger
 
 log = get_logger(__name__)

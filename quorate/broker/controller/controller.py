@@ -9,13 +9,14 @@ from quorate.broker.controller.broker_requests import BrokerRequests
 from quorate.broker.controller.broker_tending import BrokerTending
 from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
-from quorate.broker.controller.liveness import BrokerProgress, BrokerWatch
+from quorate.broker.controller.liveness.broker_progress import BrokerProgress
+from quorate.broker.controller.liveness.broker_watch import BrokerWatch
 from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.performer import Operations, Performer
 from quorate.broker.controller.rpc import BrokerHeartbeatRequest, ControllerRequest, ControllerResponse
 from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_request, encode_response
 from quorate.broker.controller.tenure import Tenure
-from quorate.broker.metadata import MetadataImage
+from quorate.broker.metadata.image import MetadataImage
 from quorate.error_code import ErrorCode
 from quorate.raft import Caller
 from quorate.runtime import Entropy, WallClock, get_logger

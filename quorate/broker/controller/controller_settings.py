@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from quorate.broker.settings import ControllerTuning, LeaderBalance, TopicSettings
+from quorate.broker.settings.broker_settings import ControllerTuning, LeaderBalance, TopicSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

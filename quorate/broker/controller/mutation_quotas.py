@@ -12,13 +12,10 @@ from typing import Final
 import trio
 
 from quorate.broker.controller.rpc import Requester
-from quorate.broker.metadata import (
-    CONTROLLER_MUTATION_RATE,
-    ApiError,
-    MetadataImage,
-    QuotaEntity,
-    quota_of,
-)
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import QuotaEntity
+from quorate.broker.metadata.quota_precedence import CONTROLLER_MUTATION_RATE, quota_of
 from quorate.error_code import ErrorCode
 from quorate.runtime import TokenBucket
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from quorate.broker.metadata import MetadataDelta, PartitionDelta
+from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
 from quorate.runtime import Slices
 
 _AT_ONCE: Final = 1000

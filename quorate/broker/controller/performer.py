@@ -16,14 +16,14 @@ import trio
 
 from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry
-from quorate.broker.controller.liveness import BrokerProgress
+from quorate.broker.controller.liveness.broker_progress import BrokerProgress
 from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.mutation_quotas import MutationQuotas
-from quorate.broker.controller.operations import Departure, Outcome
+from quorate.broker.controller.operations.outcome import Departure, Outcome
 from quorate.broker.controller.portions import portions
 from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
 from quorate.broker.controller.tenure import LEADERSHIP_LOST, Tenure, TooLargeError
-from quorate.broker.metadata import MetadataImage
+from quorate.broker.metadata.image import MetadataImage
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime import Slices, Steps, WallClock, at_once, get_logger, in_slices

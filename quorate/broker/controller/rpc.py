@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from quorate.bounds import Integer, Most, Numbered
-from quorate.broker.metadata import (
+from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerId,
     BrokerIds,

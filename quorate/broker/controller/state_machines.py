@@ -15,8 +15,10 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from quorate.broker.controller.operations import is_online
-from quorate.broker.metadata import NO_LEADER, UNASSIGNED, BrokerState, MetadataImage, PartitionKey
+from quorate.broker.controller.operations.directories import is_online
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER, UNASSIGNED
+from quorate.broker.metadata.states import BrokerState, PartitionKey
 
 
 class PartitionPhase(enum.Enum):

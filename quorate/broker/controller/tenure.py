@@ -10,20 +10,19 @@ import trio
 
 from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.controller_settings import ControllerSettings
-from quorate.broker.controller.liveness import Sessions
+from quorate.broker.controller.liveness.sessions import Sessions
 from quorate.broker.controller.metadata_log import MetadataLog, Pending
-from quorate.broker.controller.operations import Groups
-from quorate.broker.metadata import (
-    LATEST_METADATA_VERSION,
-    METADATA_VERSION,
+from quorate.broker.controller.operations.outcome import Groups
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
     BeginTransaction,
     EndTransaction,
     FeatureLevel,
-    MetadataImage,
     Record,
-    RunEncoder,
 )
+from quorate.broker.metadata.record_codec import RunEncoder
+from quorate.broker.metadata.supported_features import LATEST_METADATA_VERSION, METADATA_VERSION
 from quorate.present import present
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime import WallClock, get_logger

@@ -5,7 +5,8 @@ Every version begins with the fields of version 0, so these are read whatever th
 
 from typing import Final
 
-from quorate.kafka_bytes import Cursor, MalformedError
+from quorate.kafka_bytes.primitives import Cursor
+from quorate.kafka_bytes.varints import MalformedError
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of consumers. Other types, such as Connect's, have bytes of their own."""

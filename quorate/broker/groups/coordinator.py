@@ -33,7 +33,7 @@ from quorate.broker.groups.offset_expiry import OffsetExpiry
 from quorate.broker.groups.offsets_topic import GroupLog
 from quorate.broker.groups.shard import Shard
 from quorate.broker.groups.shards import Shards
-from quorate.broker.settings import GroupConfig
+from quorate.broker.settings.group_config import GroupConfig
 from quorate.runtime import Entropy, Timers, WallClock
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 

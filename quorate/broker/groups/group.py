@@ -28,7 +28,7 @@ from quorate.broker.groups.group_state import (
 )
 from quorate.broker.groups.members import Member, MemberList, shared_protocols
 from quorate.broker.groups.rebalance import Rebalance
-from quorate.broker.settings import GroupLimits
+from quorate.broker.settings.group_config import GroupLimits
 
 _REASON_MAX: Final = 255
 

@@ -19,7 +19,7 @@ from quorate.broker.groups.group_state import GroupState
 from quorate.broker.groups.shard import GroupOffsets, SetAside, Shard
 from quorate.broker.groups.shards import Shards
 from quorate.broker.groups.tombstones import Key, Tombstones, in_pieces
-from quorate.kafka_bytes import MalformedError
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Slices, Steps, get_logger
 
 log = get_logger(__name__)

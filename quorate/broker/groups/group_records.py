@@ -9,8 +9,9 @@ import struct
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from quorate.kafka_bytes import Cursor, MalformedError, Pieces
-from quorate.log.batches import RecordContent
+from quorate.kafka_bytes.primitives import Cursor, Pieces
+from quorate.kafka_bytes.varints import MalformedError
+from quorate.log.batches.records import RecordContent
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 from quorate.value import value as plain_value
 

@@ -22,8 +22,8 @@ from quorate.broker.groups.group_records import (
     read_offset,
 )
 from quorate.broker.groups.shard import GroupOffsets, SetAside, Shard
-from quorate.kafka_bytes import MalformedError
-from quorate.log.batches import Record
+from quorate.kafka_bytes.varints import MalformedError
+from quorate.log.batches.records import Record
 from quorate.runtime import Steps, get_logger
 from quorate.types import Offset
 

@@ -16,8 +16,8 @@ from quorate.broker.groups.group_state import GroupState
 from quorate.broker.groups.shard import GroupOffsets, Shard
 from quorate.broker.groups.shards import Shards
 from quorate.broker.groups.tombstones import Key, Tombstones
-from quorate.broker.settings import OffsetRetention
-from quorate.kafka_bytes import MalformedError
+from quorate.broker.settings.group_config import OffsetRetention
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Slices, get_logger
 
 log = get_logger(__name__)

@@ -5,10 +5,13 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.replication import PartitionError, ProduceItem, ReplicaServices
-from quorate.broker.wire import wire_code
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.requests import ProduceItem
+from quorate.broker.replication.wiring import ReplicaServices
+from quorate.broker.wire.wire_errors import wire_code
 from quorate.log import LogError
-from quorate.log.batches import Record, RecordContent, build_keyed_batch, read_batches, record_pieces
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import Record, RecordContent, build_keyed_batch, record_pieces
 from quorate.runtime import DiskError, WallClock
 from quorate.types import Offset
 

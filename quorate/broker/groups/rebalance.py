@@ -14,7 +14,7 @@ from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.group_state import GroupHost, GroupState, GroupTimerKind, GroupTimers
 from quorate.broker.groups.group_store import GroupStore
 from quorate.broker.groups.members import Member, MemberList
-from quorate.broker.settings import GroupLimits
+from quorate.broker.settings.group_config import GroupLimits
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

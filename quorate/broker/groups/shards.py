@@ -10,7 +10,7 @@ from quorate.broker.groups.group import Group
 from quorate.broker.groups.loading import Loading
 from quorate.broker.groups.offsets_topic import GroupLog, GroupLogError, partition_of
 from quorate.broker.groups.shard import Shard
-from quorate.log.batches import RecordContent
+from quorate.log.batches.records import RecordContent
 from quorate.runtime import Slices, get_logger, in_slices
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 

@@ -9,7 +9,8 @@ from quorate.broker.metadata.configs import ALL_BROKERS, ConfigSource, levels, s
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
-from quorate.broker.settings import BROKER_KEYS, BROKER_VALUES, ConfigKey, Synonym
+from quorate.broker.settings.all_keys import BROKER_KEYS, BROKER_VALUES
+from quorate.broker.settings.config_key import ConfigKey, Synonym
 
 
 @dataclass(frozen=True, slots=True)

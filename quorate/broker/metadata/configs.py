@@ -14,20 +14,10 @@ from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
-from quorate.broker.settings import (
-    BROKER_VALUES,
-    DYNAMIC_KEYS,
-    GROUP_KEYS,
-    MIN_INSYNC_REPLICAS,
-    TOPIC_KEYS,
-    UNCLEAN_LEADER_ELECTION,
-    ConfigKey,
-    Synonym,
-    TopicConfig,
-    TypedKey,
-    UpdateMode,
-    read,
-)
+from quorate.broker.settings.all_keys import BROKER_VALUES, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
+from quorate.broker.settings.config_key import ConfigKey, Synonym, TypedKey, UpdateMode
+from quorate.broker.settings.setting import read
+from quorate.broker.settings.topic_config import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION, TopicConfig
 from quorate.error_code import ErrorCode
 
 T = TypeVar("T")

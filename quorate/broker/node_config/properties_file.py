@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import javaproperties
 
-from quorate.broker.settings import CONFIG_KEYS, ConfigKey, Effect, TypedKey
+from quorate.broker.settings.all_keys import CONFIG_KEYS
+from quorate.broker.settings.config_key import ConfigKey, Effect, TypedKey
 
 T = TypeVar("T")
 

@@ -6,32 +6,33 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.metadata import MAX_DIRECTORIES, MAX_LISTENERS, BrokerEndpoint, StaticConfig
+from quorate.broker.metadata.configs import StaticConfig
+from quorate.broker.metadata.metadata_records import MAX_DIRECTORIES, MAX_LISTENERS, BrokerEndpoint
 from quorate.broker.node_config.properties_file import PropertyValues, read_lines
-from quorate.broker.settings import (
-    BROKER_KEYS,
-    DYNAMIC_KEYS,
+from quorate.broker.settings.all_keys import BROKER_KEYS, DYNAMIC_KEYS
+from quorate.broker.settings.broker_settings import (
     HEARTBEAT_INTERVAL,
-    MAX_REGISTERED_NAME,
-    QUORUM_FETCH_TIMEOUT,
     SESSION_TIMEOUT,
     ControllerTuning,
-    DebugSettings,
-    DirectoryKeys,
-    GroupConfig,
-    KafkaServerConfig,
     LeaderBalance,
     LifecycleTimes,
+    ShutdownSettings,
+    TopicSettings,
+)
+from quorate.broker.settings.client_settings import KafkaServerConfig
+from quorate.broker.settings.config_key import TypedKey
+from quorate.broker.settings.group_config import GroupConfig
+from quorate.broker.settings.node_keys import (
+    MAX_REGISTERED_NAME,
+    QUORUM_FETCH_TIMEOUT,
+    DebugSettings,
+    DirectoryKeys,
     MetricsSettings,
     NodeKeys,
     QuorumSettings,
-    ReplicationConfig,
-    ShutdownSettings,
-    TopicSettings,
-    TypedKey,
-    nested,
-    read_fields,
 )
+from quorate.broker.settings.replication_config import ReplicationConfig
+from quorate.broker.settings.setting import nested, read_fields
 from quorate.quorum_state import SERVER
 from quorate.raft import HIGH_WATERMARK_WAIT_MS, QuorumConfig, QuorumConfigError, parse_voters
 from quorate.raft.core import CoreConfig

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import trio
 
-from quorate.broker.replication.foundation import AllDirectoriesFailedError
-from quorate.broker.replication.storage import BadDirectory, Directory, LogManager
+from quorate.broker.replication.foundation.errors import AllDirectoriesFailedError
+from quorate.broker.replication.storage.log_directory import BadDirectory, Directory
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.wiring import ReplicationContext, assemble
-from quorate.broker.settings import ReplicationConfig
+from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.runtime import DiskError, get_logger
 
 log = get_logger(__name__)

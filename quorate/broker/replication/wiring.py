@@ -4,61 +4,47 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
-from quorate.broker.replication.foundation import (
-    CurrentMetadata,
+from quorate.broker.replication.following.fetcher import FetcherContext, Fetchers
+from quorate.broker.replication.following.lost_leaders import LostLeaders
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.failures import (
     DamageFound,
     DirectoryFailed,
     Failures,
     OpeningFailed,
-    PartitionCounts,
-    Purgatory,
-    ReplicationQuotas,
-    ReplicationStats,
 )
-from quorate.broker.replication.hosting import (
-    ChangeJournal,
-    Hosting,
-    MetadataIntake,
-    Refetches,
-    ReplicaOpening,
-)
-from quorate.broker.replication.producing import BatchChecker
-from quorate.broker.replication.replica import (
-    AlterPartition,
-    AssignDirectories,
-    DamageRead,
-    DirectoryAssignments,
-    DiskFailures,
-    HostedReplicas,
-    IsrUpdater,
-    LogFailed,
-    LogStarts,
-    PartitionLookups,
-    ReplicaContext,
-)
-from quorate.broker.replication.serving import (
-    DeletionService,
-    FetchService,
-    FetchSessions,
-    LogQueries,
-    ParkedFetch,
-    ParkedProduce,
-    PartitionReader,
-    ProduceService,
-    SessionFetches,
-)
-from quorate.broker.replication.storage import LogManager
-from quorate.broker.replication.upkeep import (
-    CleaningStats,
-    DirectoryMoves,
-    LogCleaner,
-    MoveContext,
-    Scrubber,
-    SpaceWatch,
-    Upkeep,
-)
-from quorate.broker.settings import ReplicationConfig
+from quorate.broker.replication.foundation.purgatory import Purgatory
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuotas
+from quorate.broker.replication.foundation.stats import PartitionCounts, ReplicationStats
+from quorate.broker.replication.hosting.hosting import Hosting
+from quorate.broker.replication.hosting.metadata_intake import MetadataIntake
+from quorate.broker.replication.hosting.refetches import Refetches
+from quorate.broker.replication.hosting.replica_opening import ReplicaOpening
+from quorate.broker.replication.hosting.state_changes import ChangeJournal
+from quorate.broker.replication.producing.batch_check import BatchChecker
+from quorate.broker.replication.replica.directory_assignments import AssignDirectories, DirectoryAssignments
+from quorate.broker.replication.replica.disk_failures import DiskFailures
+from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
+from quorate.broker.replication.replica.isr_updater import AlterPartition, IsrUpdater
+from quorate.broker.replication.replica.log_starts import LogStarts
+from quorate.broker.replication.replica.partition_lookups import PartitionLookups
+from quorate.broker.replication.replica.partition_replica import DamageRead, LogFailed, ReplicaContext
+from quorate.broker.replication.serving.delete_records import DeletionService
+from quorate.broker.replication.serving.fetch_sessions import FetchSessions
+from quorate.broker.replication.serving.incremental_fetch import SessionFetches
+from quorate.broker.replication.serving.log_queries import LogQueries
+from quorate.broker.replication.serving.partition_reader import PartitionReader
+from quorate.broker.replication.serving.plain_fetch import FetchService, ParkedFetch
+from quorate.broker.replication.serving.produce_service import ParkedProduce, ProduceService
+from quorate.broker.replication.storage.log_manager import LogManager
+from quorate.broker.replication.upkeep.cleaning_choice import CleaningStats
+from quorate.broker.replication.upkeep.directory_moves import DirectoryMoves
+from quorate.broker.replication.upkeep.log_cleaner import LogCleaner
+from quorate.broker.replication.upkeep.replica_move import MoveContext
+from quorate.broker.replication.upkeep.scrubber import Scrubber
+from quorate.broker.replication.upkeep.space_watch import SpaceWatch
+from quorate.broker.replication.upkeep.upkeep import Upkeep
+from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.runtime import Address, Runtime, Tasks
 
 

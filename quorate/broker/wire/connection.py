@@ -11,12 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import API_VERSIONS, Api, ApiKey
 from quorate.broker.wire.budget import ResponseBudget
-from quorate.broker.wire.codecs import (
-    KafkaFetchRequest,
-    MalformedError,
-    ProduceRequest,
-    decode_produce_steps,
-)
+from quorate.broker.wire.codecs.fetch_codec import KafkaFetchRequest
+from quorate.broker.wire.codecs.produce_codec import ProduceRequest, decode_produce_steps
 from quorate.broker.wire.exchanges import (
     Answer,
     CloseConnection,
@@ -37,6 +33,7 @@ from quorate.broker.wire.request_codec import api_versions_response, decode_requ
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.broker.wire.throttle_times import with_throttle
 from quorate.broker.wire.wire_errors import ErrorTable
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Buffer, NetworkError, Stream, get_logger, in_slices
 
 log = get_logger(__name__)

@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 import trio
 
-from quorate.broker.settings import INT_MAX, ConnectionRules
+from quorate.broker.settings.client_settings import ConnectionRules
+from quorate.broker.settings.config_key import INT_MAX
 from quorate.runtime import QuotaWindows, TokenBucket
 
 _MOST_ADDRESSES: Final = 10_000

@@ -11,7 +11,8 @@ from kio.static.protocol import RequestPayload, ResponsePayload
 
 from quorate.broker.wire.api import Api
 from quorate.broker.wire.budget import MemoryBudget
-from quorate.broker.wire.codecs import KafkaFetchRequest, ProduceRequest
+from quorate.broker.wire.codecs.fetch_codec import KafkaFetchRequest
+from quorate.broker.wire.codecs.produce_codec import ProduceRequest
 from quorate.runtime import Buffer
 from quorate.value import value
 

@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from quorate.broker.wire.budget import SMALL_BYTES, SPARE_BYTES, Account, MemoryBudget, SpareBuffers
-from quorate.broker.wire.codecs import MalformedError
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Stream
 
 RECEIVE_BYTES: Final = 65536

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from quorate.broker.wire.api import APIS, Api
-from quorate.broker.wire.codecs import Cursor, MalformedError, Pieces
+from quorate.kafka_bytes.primitives import Cursor, Pieces
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.value import value
 
 _REQUEST = struct.Struct(">hhi")

@@ -11,27 +11,31 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from quorate.broker.wire.api import API_VERSIONS, APIS, Api, ApiKey, own_api
-from quorate.broker.wire.codecs import (
-    KafkaFetchRequest,
-    KafkaFetchResponse,
-    MalformedError,
-    Pieces,
-    ProducedTopic,
-    ProduceRequest,
+from quorate.broker.wire.codecs.entities import (
     build,
     decode_entity,
-    decode_fetch_response_steps,
-    decode_produce_response,
     encode_entity,
-    encode_fetch_request_steps,
-    encode_produce_request,
     request_type,
     response_type,
+)
+from quorate.broker.wire.codecs.fetch_codec import (
+    KafkaFetchRequest,
+    KafkaFetchResponse,
+    decode_fetch_response_steps,
+    encode_fetch_request_steps,
+)
+from quorate.broker.wire.codecs.produce_codec import (
+    ProducedTopic,
+    ProduceRequest,
+    decode_produce_response,
+    encode_produce_request,
 )
 from quorate.broker.wire.framing import MAX_FRAME_BYTES, KafkaFrameReader
 from quorate.broker.wire.headers import read_response_header, write_request_header
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.broker.wire.wire_errors import KafkaError, RequestTimedOutError, UnsupportedVersionError
+from quorate.kafka_bytes.primitives import Pieces
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Address, Buffer, Network, NetworkError, Stream, get_logger, in_slices
 
 log = get_logger(__name__)

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from quorate.broker.settings import KafkaServerConfig
+from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import APIS
 from quorate.broker.wire.budget import MemoryBudget, ResponseBudget
 from quorate.broker.wire.connection import Connection, ConnectionLimits, LateFrame

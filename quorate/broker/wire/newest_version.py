@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, Never, TypeVar, cast
 from kio.static.protocol import Entity, RequestPayload
 
 from quorate.broker.wire.api import Api, ApiKey
-from quorate.broker.wire.codecs import Struct, build, request_type, struct_arrays
+from quorate.broker.wire.codecs.entities import build, request_type
+from quorate.broker.wire.codecs.sliced_encoding import Struct, struct_arrays
 from quorate.runtime import Steps
 
 if TYPE_CHECKING:

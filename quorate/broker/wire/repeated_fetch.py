@@ -8,7 +8,7 @@ import struct
 from dataclasses import replace
 from typing import Final
 
-from quorate.broker.wire.codecs import FetchTopic, KafkaFetchRequest
+from quorate.broker.wire.codecs.fetch_codec import FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.headers import RequestHeader
 from quorate.value import value
 

@@ -8,19 +8,17 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import API_VERSIONS, FIRST_OWN, Api, ApiKey
-from quorate.broker.wire.codecs import (
+from quorate.broker.wire.codecs.entities import (
     build,
     decode_entity,
-    decode_entity_steps,
-    decode_fetch_request,
-    decode_fetch_steps,
-    decode_produce_request,
-    decode_produce_steps,
     encode_entity,
     request_type,
     response_type,
-    without_extra_bytes,
 )
+from quorate.broker.wire.codecs.fetch_codec import decode_fetch_request, decode_fetch_steps
+from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
+from quorate.broker.wire.codecs.produce_codec import decode_produce_request, decode_produce_steps
+from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
 from quorate.broker.wire.exchanges import EncodedResponse, Request, Response
 from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.newest_version import newest_steps

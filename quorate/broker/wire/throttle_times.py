@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from quorate.broker.wire.api import Api, ApiKey
-from quorate.broker.wire.codecs import response_type
+from quorate.broker.wire.codecs.entities import response_type
 from quorate.runtime import Buffer
 
 _FETCH_FIRST: Final = 1

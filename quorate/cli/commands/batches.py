@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from quorate.cli.console import ExitCode, fail, print_json
+from quorate.cli.console.cli_errors import ExitCode, fail
+from quorate.cli.console.output import print_json
 
 if TYPE_CHECKING:
-    from quorate.log.batches import Batch
+    from quorate.log.batches.batch import Batch
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _BLOCK = 1024 * 1024
@@ -58,7 +59,7 @@ def damage_reported(file: Path, rest: str) -> Iterator[None]:
 def batches_of(view: memoryview) -> "Iterator[Batch]":
     """Yield whole batches up to the zeros that a file may end in, room made ahead. Raises
     `InvalidBatchError`."""
-    from quorate.log.batches import HEADER_BYTES, Batch, read_header
+    from quorate.log.batches.batch import HEADER_BYTES, Batch, read_header
 
     position = 0
     while position < len(view):
@@ -79,7 +80,7 @@ def _all_zeros(view: memoryview) -> bool:
 def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | None:
     """Return the records, or None for compressed ones, which are not decoded."""
     from quorate.log import InvalidBatchError
-    from quorate.log.batches import records_of
+    from quorate.log.batches.records import records_of
     from quorate.spark_source import DamagedRecordError, entries_of, record_json
 
     header = batch.header

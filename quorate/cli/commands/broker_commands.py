@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ThrottleOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, CommandError, ask, print_json, print_rows
+from quorate.cli.console.cli_errors import CommandError
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
+from quorate.cli.console.output import print_json, print_rows
 
 if TYPE_CHECKING:
-    from quorate.broker.admin import AdminClient
+    from quorate.broker.admin.admin_client import AdminClient
     from quorate.broker.admin.replicas import ClusterView
 
 app = typer.Typer(
@@ -71,7 +73,7 @@ def drain_broker(
     was interrupted: it asks the cluster what is left. A broker that is drained still counts as one for new
     topics: stop it then.
     """
-    from quorate.cli.reassigning import Drain
+    from quorate.cli.reassigning.draining import Drain
 
     drain = Drain(broker_id, throttle=throttle, wait=wait, wait_for_down=wait_for_down, say=typer.echo)
     ask(bootstrap, drain.run)

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.console import CommandError, ExitCode, fail, print_json, user_errors, wrong_usage
+from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, user_errors, wrong_usage
+from quorate.cli.console.output import print_json
 
 if TYPE_CHECKING:
     import threading
 
-    from quorate.cli.node import LocalCluster
+    from quorate.cli.node.local_cluster import LocalCluster
 
 app = typer.Typer(no_args_is_help=True, epilog="Example: quorate cluster start")
 
@@ -72,7 +73,7 @@ def start(
     import signal
     import threading
 
-    from quorate.cli.node import LocalCluster, parse_settings
+    from quorate.cli.node.local_cluster import LocalCluster, parse_settings
 
     if voters is not None and voters > nodes:
         raise wrong_usage(f"--voters {voters}: there are only {nodes} nodes")

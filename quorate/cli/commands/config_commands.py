@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ValidateOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ask, print_json, print_rows, wrong_usage
+from quorate.cli.console.cli_errors import wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
+from quorate.cli.console.output import print_json, print_rows
 
 if TYPE_CHECKING:
-    from quorate.broker.admin import AdminClient
+    from quorate.broker.admin.admin_client import AdminClient
     from quorate.broker.admin.configs import DescribedConfig, Entity, EntityType
 
 app = typer.Typer(

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ReplicasOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ask, fail_each, print_json, print_rows, wrong_usage
+from quorate.cli.console.cli_errors import fail_each, wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
+from quorate.cli.console.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
 
-    from quorate.broker.admin import AdminClient, TopicPartition
+    from quorate.broker.admin.admin_client import AdminClient, TopicPartition
     from quorate.broker.admin.log_dirs import BrokerDirectories, PlacedReplica
     from quorate.broker.wire.own_messages import DescribeDamageResponse
 
@@ -133,7 +135,7 @@ def refetch(
     TOPIC-PARTITION.ID-damaged, until you remove it.
     """
     from quorate.broker.admin.log_dirs import refetch_replica
-    from quorate.broker.wire import KafkaError
+    from quorate.broker.wire.wire_errors import KafkaError
 
     wanted = list(dict.fromkeys(map(_parse_replica, replica)))
 
@@ -310,7 +312,7 @@ def delete_records(
 
 
 def _parse_offset(text: str) -> "tuple[TopicPartition, int]":
-    from quorate.broker.admin import TopicPartition
+    from quorate.broker.admin.admin_client import TopicPartition
 
     partition, _, offset = text.rpartition("=")
     topic, _, number = partition.rpartition(":")
@@ -325,7 +327,7 @@ def _parse_offset(text: str) -> "tuple[TopicPartition, int]":
 def _from_file(path: Path | None) -> "list[tuple[TopicPartition, int]]":
     if path is None:
         return []
-    from quorate.broker.admin import TopicPartition
+    from quorate.broker.admin.admin_client import TopicPartition
 
     try:
         content = json.loads(path.read_text())

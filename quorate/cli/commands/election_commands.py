@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, print_json, wrong_usage
+from quorate.cli.console.cli_errors import ExitCode, wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
+from quorate.cli.console.output import print_json
 
 
 class WantedElection(enum.Enum):

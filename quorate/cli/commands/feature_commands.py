@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ask, print_json, print_rows, wrong_usage
+from quorate.cli.console.cli_errors import wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
+from quorate.cli.console.output import print_json, print_rows
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption
-from quorate.cli.console import (
-    DEFAULT_BOOTSTRAP,
-    CommandError,
-    ExitCode,
-    ask,
-    fail,
-    print_json,
-    print_rows,
-    user_errors,
-    wrong_usage,
-)
+from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, user_errors, wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
+from quorate.cli.console.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
 
-    from quorate.broker.admin import AdminClient, TopicPartition
+    from quorate.broker.admin.admin_client import AdminClient, TopicPartition
     from quorate.broker.admin.groups import DescribedGroup, PartitionView
     from quorate.cli.commands.offset_resets import ResetTarget, Scope
 

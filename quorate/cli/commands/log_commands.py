@@ -8,7 +8,8 @@ import typer
 
 from quorate.cli.commands.batches import batches_of, damage_reported, map_file, print_batch
 from quorate.cli.commands.options import JsonLinesOption, JsonOption, RecordsOption
-from quorate.cli.console import print_json, user_errors, wrong_usage
+from quorate.cli.console.cli_errors import user_errors, wrong_usage
+from quorate.cli.console.output import print_json
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,7 +59,7 @@ def skip(
     with user_errors():
         import trio
 
-        from quorate.raft.storage import skip_batch
+        from quorate.raft.storage.skipping import skip_batch
         from quorate.runtime.real import SyncStrategy, real_runtime
         from quorate.types import Epoch, Offset
 

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BrokersOption, JsonOption
-from quorate.cli.console import (
-    DEFAULT_BOOTSTRAP,
-    CommandExit,
-    parse_addresses,
-    print_json,
-    user_errors,
-    wrong_usage,
-)
+from quorate.cli.console.cli_errors import CommandExit, user_errors, wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, parse_addresses
+from quorate.cli.console.output import print_json
 
 if TYPE_CHECKING:
-    from quorate.cli.images import Json, MetadataHistory, Moment, Replay, TreeDirectory, TreeShell
+    from quorate.cli.images.histories import MetadataHistory
+    from quorate.cli.images.image_tree import Json, TreeDirectory
+    from quorate.cli.images.replay import Moment, Replay
+    from quorate.cli.images.tree_shell import TreeShell
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -61,7 +59,8 @@ def shell(
     """
     with user_errors():
         replay = _open(brokers, data, snapshot)
-        from quorate.cli.images import LATEST, TreeShell
+        from quorate.cli.images.replay import LATEST
+        from quorate.cli.images.tree_shell import TreeShell
 
         replay.move_to(LATEST)
         tree = TreeShell(lambda: _tree_of(replay))
@@ -104,7 +103,9 @@ def at(
     if offset is not None and timestamp is not None:
         raise wrong_usage("give --offset or --timestamp, not both")
     with user_errors():
-        from quorate.cli.images import LATEST, Moment, absolute, expand, plain_tree, tree_lines
+        from quorate.cli.images.image_tree import plain_tree
+        from quorate.cli.images.replay import LATEST, Moment
+        from quorate.cli.images.tree_shell import absolute, expand, tree_lines
 
         moment = LATEST
         if offset is not None or timestamp is not None:
@@ -139,7 +140,8 @@ def diff(
 ) -> None:
     """Show what is other in the later of two images: + is new, - is gone, ~ has changed."""
     with user_errors():
-        from quorate.cli.images import LATEST, image_changes
+        from quorate.cli.images.image_changes import image_changes
+        from quorate.cli.images.replay import LATEST
 
         first = _parse_moment(before)
         second = LATEST if after is None else _parse_moment(after)
@@ -160,7 +162,8 @@ def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Rep
             if snapshot is not None
             else "give --bootstrap-server or --data, not both"
         )
-    from quorate.cli.images import ClusterHistory, FileHistory, FolderHistory, Replay
+    from quorate.cli.images.histories import ClusterHistory, FileHistory, FolderHistory
+    from quorate.cli.images.replay import Replay
 
     history: MetadataHistory
     if snapshot is not None:
@@ -173,7 +176,7 @@ def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Rep
 
 
 def _tree_of(replay: "Replay") -> "TreeDirectory":
-    from quorate.cli.images import image_tree
+    from quorate.cli.images.image_tree import image_tree
 
     return image_tree(replay.image, _local(replay))
 
@@ -181,7 +184,7 @@ def _tree_of(replay: "Replay") -> "TreeDirectory":
 def _local(replay: "Replay") -> "dict[str, Json]":
     """Return the facts about the image itself."""
     from quorate import __version__
-    from quorate.cli.images import shown_time
+    from quorate.cli.images.replay import shown_time
 
     return {
         "epoch": replay.epoch,
@@ -221,7 +224,7 @@ def _print_summary(replay: "Replay", *, as_json: bool) -> None:
 
 
 def _parse_moment(text: str) -> "Moment":
-    from quorate.cli.images import Moment
+    from quorate.cli.images.replay import Moment
 
     if text.isascii() and text.isdecimal():
         return Moment(last_offset=int(text))
@@ -273,7 +276,7 @@ def _converse(tree: "TreeShell", replay: "Replay") -> None:
 
 def _refresh(replay: "Replay") -> None:
     """Go on to what is committed now. Where that fails, the image stays as it is."""
-    from quorate.cli.images import LATEST
+    from quorate.cli.images.replay import LATEST
 
     with suppress(CommandExit), user_errors():
         replay.move_to(LATEST)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from quorate.broker.admin import AdminClient, TopicPartition
+from quorate.broker.admin.admin_client import AdminClient, TopicPartition
 from quorate.broker.admin.groups import committed_offsets
 from quorate.broker.admin.records import EARLIEST, LATEST, offsets_at, partitions_of
-from quorate.cli.console import CommandError, UsageError
+from quorate.cli.console.cli_errors import CommandError, UsageError
 
 _DURATION: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.console import DEFAULT_BOOTSTRAP
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP
 
 BootstrapOption = Annotated[
     str,

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonOption, TimeoutOption
-from quorate.cli.console import CommandError, ask_quorum, print_json, print_table, user_errors, wrong_usage
+from quorate.cli.console.cli_errors import CommandError, user_errors, wrong_usage
+from quorate.cli.console.connections import ask_quorum
+from quorate.cli.console.output import print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from rich.table import Table
 
-    from quorate.broker.admin import AdminClient, Controllers
+    from quorate.broker.admin.admin_client import AdminClient
+    from quorate.broker.admin.controllers import Controllers
     from quorate.raft import QuorumDescription
     from quorate.types import ReplicaKey, Voter
 
@@ -179,7 +182,7 @@ def _voter(text: str | None, config: Path | None) -> "Voter":
         if text is not None and config is None:
             return parse_voter(text)
         if config is not None and text is None:
-            from quorate.cli.node import load_config
+            from quorate.cli.node.node_process import load_config
 
             return voter_of_folder(load_config(config))
         raise wrong_usage("give the voter as id@host:port:directory-id, or --config, one of the two")

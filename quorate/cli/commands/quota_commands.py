@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ValidateOption
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ExitCode, ask, fail, print_json, print_rows, wrong_usage
+from quorate.cli.console.cli_errors import ExitCode, fail, wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
+from quorate.cli.console.output import print_json, print_rows
 
 if TYPE_CHECKING:
-    from quorate.broker.admin import AdminClient
+    from quorate.broker.admin.admin_client import AdminClient
     from quorate.broker.admin.quotas import QuotaOwner
 
 app = typer.Typer(

@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ThrottleOption
-from quorate.cli.console import (
-    DEFAULT_BOOTSTRAP,
-    CommandError,
-    ExitCode,
-    ask,
-    fail,
-    fail_each,
-    print_json,
-    print_rows,
-    user_errors,
-    wrong_usage,
-)
+from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, fail_each, user_errors, wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
+from quorate.cli.console.output import print_json, print_rows
 
 if TYPE_CHECKING:
-    from quorate.broker.admin import AdminClient, TopicPartition
+    from quorate.broker.admin.admin_client import AdminClient, TopicPartition
     from quorate.broker.admin.log_dirs import PlacedReplica
 
 app = typer.Typer(
@@ -62,7 +53,8 @@ def generate(
     """Propose where the replicas of some topics could be on some brokers. Nothing is moved: the proposal is a
     file for `execute`, and the present assignment is one to come back to."""
     from quorate.broker.admin.replicas import read_cluster
-    from quorate.cli.reassigning import dump_assignments, load_topics, spread
+    from quorate.cli.reassigning.assignment_files import dump_assignments, load_topics
+    from quorate.cli.reassigning.replica_plan import spread
 
     topics = load_topics(topics_file)
     brokers = _ids(broker_list)
@@ -99,7 +91,8 @@ def execute(
     file to come back to."""
     from quorate.broker.admin.log_dirs import move_replicas
     from quorate.broker.admin.replicas import read_cluster
-    from quorate.cli.reassigning import begin_moves, dump_assignments, load_assignments, load_directories
+    from quorate.cli.reassigning.assignment_files import dump_assignments, load_assignments, load_directories
+    from quorate.cli.reassigning.moves import begin_moves
 
     plan = load_assignments(plan_file)
     directories = load_directories(plan_file)
@@ -152,13 +145,8 @@ def verify(
     import trio
 
     from quorate.broker.admin.log_dirs import is_under_way, states_of_moves
-    from quorate.cli.reassigning import (
-        POLL_SECONDS,
-        check_moves,
-        end_throttles,
-        load_assignments,
-        load_directories,
-    )
+    from quorate.cli.reassigning.assignment_files import load_assignments, load_directories
+    from quorate.cli.reassigning.moves import POLL_SECONDS, check_moves, end_throttles
 
     plan = load_assignments(plan_file)
     directories = load_directories(plan_file)
@@ -201,7 +189,8 @@ def cancel(
 ) -> None:
     """Cancel the moves of a file that are under way: the partitions keep the replicas that they had."""
     from quorate.broker.admin.replicas import alter_reassignments, read_cluster
-    from quorate.cli.reassigning import end_throttles, load_assignments
+    from quorate.cli.reassigning.assignment_files import load_assignments
+    from quorate.cli.reassigning.moves import end_throttles
 
     plan = load_assignments(plan_file)
 
@@ -225,7 +214,7 @@ def cancel(
 def list_moves(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """List every move under way, with the bytes that are left."""
     from quorate.broker.admin.replicas import read_cluster
-    from quorate.cli.reassigning import progress_of
+    from quorate.cli.reassigning.moves import progress_of
 
     async def act(admin: "AdminClient") -> list[dict[str, object]]:
         view = await read_cluster(admin)

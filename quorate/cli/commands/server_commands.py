@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.node import LogLevel, NodeStart, run_node
+from quorate.cli.node.node_process import LogLevel, NodeStart, run_node
 
 app = typer.Typer(no_args_is_help=True, epilog="Example: quorate server start server.properties")
 

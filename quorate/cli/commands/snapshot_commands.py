@@ -15,12 +15,14 @@ from quorate.cli.commands.options import (
     RecordsOption,
     TimeoutOption,
 )
-from quorate.cli.console import CommandError, ExitCode, ask_quorum, fail, print_json, user_errors
+from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, user_errors
+from quorate.cli.console.connections import ask_quorum
+from quorate.cli.console.output import print_json
 
 if TYPE_CHECKING:
-    from quorate.broker.admin import Controllers
-    from quorate.log.batches import Batch
-    from quorate.log.snapshots import SnapshotContents
+    from quorate.broker.admin.controllers import Controllers
+    from quorate.log.batches.batch import Batch
+    from quorate.log.snapshots.snapshot_file import SnapshotContents
     from quorate.types import NodeId, SnapshotId
 
 _METADATA = "__cluster_metadata-0"
@@ -59,7 +61,7 @@ def take(
     if as_json:
         print_json({"nodeId": asked, "endOffset": snapshot.end_offset, "epoch": snapshot.epoch})
         return
-    from quorate.log.snapshots import name_of
+    from quorate.log.snapshots.snapshot_file import name_of
 
     typer.echo(f"node {asked} has {name_of(snapshot)}")
 
@@ -116,7 +118,7 @@ def list_snapshots(
 def _survey(folder: Path) -> list[_Found]:
     """Read every byte of the snapshots in a folder."""
     from quorate.log import DamagedSnapshotError
-    from quorate.log.snapshots import SnapshotReader, parse_name
+    from quorate.log.snapshots.snapshot_file import SnapshotReader, parse_name
     from quorate.runtime.real import open_read_only
 
     home = folder if folder.resolve().name == _METADATA else folder / _METADATA
@@ -186,7 +188,7 @@ def dump(
     shown in hexadecimal.
     """
     with user_errors():
-        from quorate.cli.images import snapshot_of
+        from quorate.cli.images.histories import snapshot_of
 
         snapshot_of(file)
         ended = False
@@ -200,7 +202,7 @@ def dump(
 
 
 def _is_footer(batch: "Batch") -> bool:
-    from quorate.log.batches import ControlType, control_records_of
+    from quorate.log.batches.control import ControlType, control_records_of
 
     return batch.header.is_control and any(
         kind is ControlType.SNAPSHOT_FOOTER for _, kind in control_records_of(batch)

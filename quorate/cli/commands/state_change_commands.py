@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonOption
-from quorate.cli.console import (
-    DEFAULT_BOOTSTRAP,
-    parse_addresses,
-    print_json,
-    print_rows,
-    user_errors,
-    wrong_usage,
-)
+from quorate.cli.console.cli_errors import user_errors, wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, parse_addresses
+from quorate.cli.console.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quorate.broker.wire.own_messages import DescribeStateChangesRequest
-    from quorate.cli.state_changes import BrokerPart, ClusterReports, Life
+    from quorate.cli.state_changes.cluster_reports import ClusterReports
+    from quorate.cli.state_changes.lives import BrokerPart, Life
     from quorate.runtime import Address
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -76,7 +72,9 @@ def state_changes(
     since_ms = _since_ms(since)
     if bootstrap is not None and controllers is not None:
         raise wrong_usage("give --bootstrap-server or --bootstrap-controller, not both")
-    from quorate.cli.state_changes import changes_request, join, narrow, read_requests
+    from quorate.cli.state_changes.change_requests import read_requests
+    from quorate.cli.state_changes.cluster_reports import changes_request
+    from quorate.cli.state_changes.lives import join, narrow
 
     if controllers is None:
         addresses = parse_addresses(bootstrap or DEFAULT_BOOTSTRAP)
@@ -115,9 +113,10 @@ def _read_reports(
 ) -> "ClusterReports":
     import trio
 
-    from quorate.broker.admin import open_admin
-    from quorate.cli.images import LATEST, ClusterHistory, Replay
-    from quorate.cli.state_changes import read_reports, read_reports_by_image
+    from quorate.broker.admin.admin_client import open_admin
+    from quorate.cli.images.histories import ClusterHistory
+    from quorate.cli.images.replay import LATEST, Replay
+    from quorate.cli.state_changes.cluster_reports import read_reports, read_reports_by_image
     from quorate.runtime.real import RealNetwork
 
     async def ask_brokers() -> "ClusterReports":

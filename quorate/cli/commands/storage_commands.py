@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import ConfigOption, JsonOption
-from quorate.cli.console import ExitCode, UsageError, fail, print_json, user_errors, wrong_usage
-from quorate.cli.node import load_config
+from quorate.cli.console.cli_errors import ExitCode, UsageError, fail, user_errors, wrong_usage
+from quorate.cli.console.output import print_json
+from quorate.cli.node.node_process import load_config
 
 if TYPE_CHECKING:
-    from quorate.broker.node_config import ServerConfig
+    from quorate.broker.node_config.server_config import ServerConfig
     from quorate.types import VoterSet
 
 app = typer.Typer(
@@ -90,7 +91,7 @@ def format_storage(
 
         from quorate.quorum_state import load_meta_properties
         from quorate.raft import QuorumConfigError
-        from quorate.raft.storage import format_folder
+        from quorate.raft.storage.storage import format_folder
         from quorate.runtime import uuid_text
         from quorate.runtime.real import SyncStrategy, real_runtime
 
@@ -176,7 +177,7 @@ def info(config: ConfigOption, as_json: JsonOption = False) -> None:
     folder = server.metadata_log_dir
     with user_errors():
         from quorate.quorum_state import QuorumStateFile, load_meta_properties
-        from quorate.raft.storage import LOG_FOLDER
+        from quorate.raft.storage.storage import LOG_FOLDER
         from quorate.runtime import uuid_text
         from quorate.runtime.real import SyncStrategy, real_runtime
         from quorate.types import NodeId

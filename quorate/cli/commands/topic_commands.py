@@ -11,7 +11,9 @@ from quorate.cli.commands.options import (
     JsonOption,
     TimeoutOption,
 )
-from quorate.cli.console import DEFAULT_BOOTSTRAP, ask, ask_quorum, print_json, print_rows, wrong_usage
+from quorate.cli.console.cli_errors import wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask, ask_quorum
+from quorate.cli.console.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from quorate.broker.admin.topics import TopicDescription

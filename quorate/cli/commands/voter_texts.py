@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from quorate.cli.console import UsageError
+from quorate.cli.console.cli_errors import UsageError
 
 if TYPE_CHECKING:
-    from quorate.broker.node_config import ServerConfig
+    from quorate.broker.node_config.server_config import ServerConfig
     from quorate.types import Voter, VoterSet
 
 

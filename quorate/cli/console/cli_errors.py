@@ -93,7 +93,8 @@ def _stopped_by(error: BaseException) -> BaseException | None:
 def _log_bug(stopped_by: BaseException | None) -> None:
     """Log the stack trace of a state machine that failed on a batch that it can read: the bug can't be found
     without it. A batch that can't be read or doesn't fit needs none."""
-    from quorate.broker.metadata import ImageError, RecordDecodeError
+    from quorate.broker.metadata.record_codec import RecordDecodeError
+    from quorate.broker.metadata.states import ImageError
     from quorate.raft import StateMachineError
     from quorate.runtime import get_logger
 
@@ -114,21 +115,19 @@ def _plain_errors(raised: BaseException) -> list[BaseException]:
 def _code_of(error: BaseException) -> ExitCode | None:
     """Return the exit code, or None for errors that no user can act on."""
     # Imported here: a command that ends well has no use for most of them.
-    from quorate.broker import (
-        BrokerRegistrationError,
-        ControllerTimedOutError,
-        SameDirectoryError,
-        UnreportedFailureError,
-    )
-    from quorate.broker.node_config import ServerConfigError
-    from quorate.broker.replication import AllDirectoriesFailedError, DuplicateReplicaError
-    from quorate.broker.replication.storage import (
+    from quorate.broker.controller_channel import ControllerTimedOutError
+    from quorate.broker.failure_reports import UnreportedFailureError
+    from quorate.broker.lifecycle import BrokerRegistrationError
+    from quorate.broker.log_directories import SameDirectoryError
+    from quorate.broker.node_config.properties_file import ServerConfigError
+    from quorate.broker.replication.foundation.errors import AllDirectoriesFailedError, DuplicateReplicaError
+    from quorate.broker.replication.storage.folders import (
         ForeignFolderError,
         UnreadableMovedMarkError,
         UnreadablePartitionMetadataError,
     )
-    from quorate.broker.wire import KafkaError
-    from quorate.broker.wire.codecs import MalformedError
+    from quorate.broker.wire.wire_errors import KafkaError
+    from quorate.kafka_bytes.varints import MalformedError
     from quorate.log import LogError
     from quorate.quorum_state import QuorumStateError
     from quorate.raft import (
@@ -182,7 +181,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
 
 
 def _message_of(error: BaseException) -> str:
-    from quorate.broker.wire.codecs import MalformedError
+    from quorate.kafka_bytes.varints import MalformedError
 
     match error:
         case MalformedError():

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from quorate.cli.console.cli_errors import user_errors, wrong_usage
 
 if TYPE_CHECKING:
-    from quorate.broker.admin import AdminClient, Controllers
+    from quorate.broker.admin.admin_client import AdminClient
+    from quorate.broker.admin.controllers import Controllers
     from quorate.runtime import Address
 
 Answer = TypeVar("Answer")
@@ -33,7 +34,7 @@ def ask_cluster(bootstrap: str, action: "Callable[[AdminClient], Awaitable[Answe
     """Connect to the cluster and run `action`. Raises `NetworkError` and the errors of `action`."""
     import trio
 
-    from quorate.broker.admin import open_admin
+    from quorate.broker.admin.admin_client import open_admin
     from quorate.runtime.real import RealNetwork
 
     async def main() -> Answer:
@@ -71,7 +72,8 @@ def ask_quorum(
     with user_errors():
         import trio
 
-        from quorate.broker.admin import Controllers, quorum
+        from quorate.broker.admin import quorum
+        from quorate.broker.admin.controllers import Controllers
         from quorate.runtime.real import RealNetwork
 
         if controllers is not None:

@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from quorate.cli.console import CommandError
+from quorate.cli.console.cli_errors import CommandError
 from quorate.present import present
 
 _SECONDS = 60

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.console import user_errors, wrong_usage
+from quorate.cli.console.cli_errors import user_errors, wrong_usage
 
 
 def demo(

@@ -5,16 +5,21 @@ from collections.abc import Callable
 
 import trio
 
-from quorate.broker.admin import AdminClient, TopicPartition
+from quorate.broker.admin.admin_client import AdminClient, TopicPartition
 from quorate.broker.admin.groups import describe_group, partition_views
 from quorate.broker.admin.replicas import read_cluster
 from quorate.broker.admin.topics import topic_names
-from quorate.broker.metadata import PartitionState
-from quorate.cli.console import CommandError, ask_cluster, parse_addresses
-from quorate.cli.images import ClusterHistory, Moment, Replay
-from quorate.cli.node import LocalCluster
-from quorate.cli.reassigning import Drain, begin_moves
-from quorate.cli.state_changes import Life, changes_request, join, narrow, read_reports, read_requests
+from quorate.broker.metadata.states import PartitionState
+from quorate.cli.console.cli_errors import CommandError
+from quorate.cli.console.connections import ask_cluster, parse_addresses
+from quorate.cli.images.histories import ClusterHistory
+from quorate.cli.images.replay import Moment, Replay
+from quorate.cli.node.local_cluster import LocalCluster
+from quorate.cli.reassigning.draining import Drain
+from quorate.cli.reassigning.moves import begin_moves
+from quorate.cli.state_changes.change_requests import read_requests
+from quorate.cli.state_changes.cluster_reports import changes_request, read_reports
+from quorate.cli.state_changes.lives import Life, join, narrow
 
 _SECONDS = 30.0
 _POLL_SECONDS = 0.1

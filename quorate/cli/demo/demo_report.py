@@ -11,9 +11,9 @@ from rich.table import Table
 
 from quorate.broker.admin.quorum import describe_quorum
 from quorate.cli.commands import quorum_commands
-from quorate.cli.console import ask_cluster
-from quorate.cli.node import LocalCluster
-from quorate.cli.state_changes import Life
+from quorate.cli.console.connections import ask_cluster
+from quorate.cli.node.local_cluster import LocalCluster
+from quorate.cli.state_changes.lives import Life
 
 _PREFIX = "raft_manager_"
 _SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_watermark", "log_end_offset",

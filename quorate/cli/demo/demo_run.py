@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.console import Console
 
-from quorate.cli.console import user_errors
+from quorate.cli.console.cli_errors import user_errors
 from quorate.cli.demo.demo_client import consume_all, create_topic, produce
 from quorate.cli.demo.demo_operations import DemoError, DemoPartition, drain
 from quorate.cli.demo.demo_report import (
@@ -17,7 +17,7 @@ from quorate.cli.demo.demo_report import (
     show_quorum,
 )
 from quorate.cli.demo.demo_spark import SparkAhead, leader_of
-from quorate.cli.node import LocalCluster
+from quorate.cli.node.local_cluster import LocalCluster
 
 TOPIC: Final = "demo"
 NODES: Final = 3

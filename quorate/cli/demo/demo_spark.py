@@ -3,7 +3,7 @@
 import threading
 from typing import TYPE_CHECKING
 
-from quorate.cli.console import CommandError
+from quorate.cli.console.cli_errors import CommandError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

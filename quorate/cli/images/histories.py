@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from quorate.broker.admin import Controllers
+from quorate.broker.admin.controllers import Controllers
 from quorate.broker.admin.quorum import controllers_of
-from quorate.cli.console import CommandError, ExitCode, ask_cluster
+from quorate.cli.console.cli_errors import CommandError, ExitCode
+from quorate.cli.console.connections import ask_cluster
 from quorate.error_code import ErrorCode
 from quorate.log import HIGH_WATERMARKS, DamagedSnapshotError
-from quorate.log.snapshots import BOOTSTRAP, SnapshotReader, name_of, parse_name
+from quorate.log.snapshots.snapshot_file import SnapshotReader, name_of, parse_name
+from quorate.log.snapshots.snapshot_survey import BOOTSTRAP
 from quorate.raft import OutcomeUnknownError, RequestRefusedError
-from quorate.raft.storage import LOG_FOLDER, SkippedBatches, load_skipped
+from quorate.raft.storage.skipped_batches import SkippedBatches, load_skipped
+from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, open_read_only, real_runtime
 from quorate.spark_source import ClusterLog, FolderLog, LogUnavailableError
 from quorate.types import SnapshotId
 
 if TYPE_CHECKING:
-    from quorate.log.batches import Batch
+    from quorate.log.batches.batch import Batch
 
 Warn = Callable[[str], None]
 

@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from quorate.broker.metadata import MetadataImage, PartitionDelta, PartitionKey, difference
+from quorate.broker.metadata.delta import PartitionDelta
+from quorate.broker.metadata.difference import difference
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.states import PartitionKey
 from quorate.cli.images.image_tree import (
     CONFIG_FOLDERS,
     Json,

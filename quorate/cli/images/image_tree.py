@@ -9,15 +9,14 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
-from quorate.broker.controller import partition_phase
-from quorate.broker.metadata import (
+from quorate.broker.controller.state_machines import partition_phase
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ConfigType, QuotaEntity
+from quorate.broker.metadata.states import (
     BrokerState,
     ConfigResource,
-    ConfigType,
-    MetadataImage,
     PartitionKey,
     PartitionState,
-    QuotaEntity,
     TopicState,
 )
 from quorate.runtime import parse_uuid, uuid_text

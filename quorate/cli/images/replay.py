@@ -4,18 +4,15 @@ import datetime
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.broker.metadata import (
-    BatchLoader,
-    ImageError,
-    ImageLoader,
-    MetadataImage,
-    RecordDecodeError,
-    decode,
-)
-from quorate.cli.console import ExitCode
+from quorate.broker.metadata.batch_loader import BatchLoader, ImageLoader
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.record_codec import RecordDecodeError, decode
+from quorate.broker.metadata.states import ImageError
+from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.images.histories import HistoryError, MetadataHistory, StoredSnapshot, Warn
 from quorate.log import DamagedSnapshotError, InvalidBatchError
-from quorate.log.batches import Batch, records_of
+from quorate.log.batches.batch import Batch
+from quorate.log.batches.records import records_of
 from quorate.types import Epoch, Offset
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Final
 
-from quorate.cli.console import CommandError, UsageError
+from quorate.cli.console.cli_errors import CommandError, UsageError
 from quorate.cli.images.image_tree import Json, Leaf, TreeDirectory, TreeNode, children
 
 _MAGIC: Final = frozenset("*?[")

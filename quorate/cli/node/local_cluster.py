@@ -19,11 +19,13 @@ import trio
 from quorate.broker.admin.brokers import live_brokers
 from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
 from quorate.broker.admin.topics import describe_topics, topic_as_dict
-from quorate.broker.node_config import ServerConfig, ServerConfigError
-from quorate.cli.console import CommandError, ExitCode, UsageError, ask_cluster
+from quorate.broker.node_config.properties_file import ServerConfigError
+from quorate.broker.node_config.server_config import ServerConfig
+from quorate.cli.console.cli_errors import CommandError, ExitCode, UsageError
+from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.free_ports import free_ports
 from quorate.quorum_state import load_meta_properties
-from quorate.raft.storage import LOCK_FILE, format_folder
+from quorate.raft.storage.storage import LOCK_FILE, format_folder
 from quorate.runtime import DiskLockedError, NetworkError, Runtime, uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet

@@ -11,16 +11,17 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quorate.cli.console import CommandError, user_errors, wrong_usage
+from quorate.cli.console.cli_errors import CommandError, user_errors, wrong_usage
 
 if TYPE_CHECKING:
-    from quorate.broker import BrokerServer
-    from quorate.broker.node_config import ServerConfig
+    from quorate.broker.node_config.server_config import ServerConfig
+    from quorate.broker.server import BrokerServer
 
 
 def load_config(path: Path) -> "ServerConfig":
     """Load a configuration. On an error, exit with the file, the line, the problem and the remedy."""
-    from quorate.broker.node_config import ServerConfig, ServerConfigError
+    from quorate.broker.node_config.properties_file import ServerConfigError
+    from quorate.broker.node_config.server_config import ServerConfig
 
     with user_errors():
         try:
@@ -110,7 +111,7 @@ async def run_server(config: "ServerConfig") -> None:
 
     import trio
 
-    from quorate.broker import BrokerServer
+    from quorate.broker.server import BrokerServer
     from quorate.runtime import get_logger
     from quorate.runtime.real import give_back_freed_memory, watch_slow_steps
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 
-from quorate.broker.admin import TopicPartition
+from quorate.broker.admin.admin_client import TopicPartition
 from quorate.broker.admin.log_dirs import PlacedReplica
-from quorate.cli.console import wrong_usage
+from quorate.cli.console.cli_errors import wrong_usage
 
 Assignments = Mapping[TopicPartition, tuple[int, ...]]
 """The replicas of partitions, the preferred leader first."""

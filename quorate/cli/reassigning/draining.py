@@ -6,9 +6,9 @@ from typing import Final
 
 import trio
 
-from quorate.broker.admin import AdminClient, TopicPartition
+from quorate.broker.admin.admin_client import AdminClient, TopicPartition
 from quorate.broker.admin.replicas import ClusterView, Move, read_cluster
-from quorate.cli.console import CommandError
+from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.reassigning.moves import POLL_SECONDS, begin_moves, end_throttles, progress_of, summary
 from quorate.cli.reassigning.replica_plan import drained
 

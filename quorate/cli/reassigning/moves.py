@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import AdminClient, BrokerView, TopicPartition
+from quorate.broker.admin.admin_client import AdminClient, BrokerView, TopicPartition
 from quorate.broker.admin.configs import Entity, EntityType, alter_configs
 from quorate.broker.admin.replicas import ClusterView, Move, alter_reassignments, read_cluster
-from quorate.broker.wire import ApiKey, WireClient
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient
 from quorate.cli.reassigning.assignment_files import Assignments
 from quorate.runtime import NetworkError
 

@@ -7,8 +7,8 @@ replicas that each has. Equal choices go to the lowest id, so that the same clus
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from quorate.broker.admin import TopicPartition
-from quorate.cli.console import CommandError
+from quorate.broker.admin.admin_client import TopicPartition
+from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.reassigning.assignment_files import Assignments
 
 Racks = Mapping[int, str | None]

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerRegistrationChange,
     ChangeReason,
@@ -15,7 +15,7 @@ from quorate.broker.metadata import (
     ShrinkTopic,
     Topic,
 )
-from quorate.log.batches import LeaderChange
+from quorate.log.batches.control import LeaderChange
 from quorate.runtime import Address
 from quorate.spark_source import ClusterLog, Entry, entries_of
 

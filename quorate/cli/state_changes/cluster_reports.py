@@ -9,11 +9,13 @@ import trio
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32
 
-from quorate.broker.admin import AdminClient
-from quorate.broker.metadata import MetadataImage
-from quorate.broker.wire import ApiKey, KafkaError, open_client
-from quorate.broker.wire.codecs import MalformedError
+from quorate.broker.admin.admin_client import AdminClient
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.own_messages import DescribeStateChangesRequest, DescribeStateChangesResponse
+from quorate.broker.wire.wire_errors import KafkaError
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Address, Network, NetworkError
 from quorate.runtime.real import RealNetwork
 

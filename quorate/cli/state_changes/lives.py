@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from quorate.broker.replication.hosting import ChangeKind, ChangeOutcome
+from quorate.broker.replication.hosting.state_changes import ChangeKind, ChangeOutcome
 from quorate.cli.state_changes.change_requests import ChangeRequest
 from quorate.cli.state_changes.cluster_reports import BrokerJournal, ClusterReports, names_of
 

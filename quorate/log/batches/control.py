@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from quorate.kafka_bytes import Cursor, Pieces
+from quorate.kafka_bytes.primitives import Cursor, Pieces
 from quorate.log.batches.batch import Batch
 from quorate.log.batches.records import Record, RecordContent, build_keyed_batch, records_of
 from quorate.log.log_errors import NEWER_WROTE_IT, InvalidBatchError

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from quorate.kafka_bytes import read_varint, varint
+from quorate.kafka_bytes.varints import read_varint, varint
 from quorate.log.batches.batch import HEADER_BYTES, Batch, BatchHeader, attributes_of, seal
 from quorate.log.batches.record_walk import RecordBytes
 from quorate.log.log_errors import InvalidBatchError

@@ -9,27 +9,3 @@ and transactions are left as they are.
 `survey` tells how much of a log is dirty, and `compactable_end` how far a compaction may reach: with these
 the owner decides when to compact. It also keeps the `dirty_start` of each log.
 """
-
-from quorate.log.compaction.compactor import compact
-from quorate.log.compaction.dirty import DirtySurvey, compactable_end, survey
-from quorate.log.compaction.terms import (
-    CompactionBounds,
-    CompactionResult,
-    CompactionRules,
-    LastSequences,
-    OffsetMapTooSmallError,
-    Pace,
-)
-
-__all__ = [
-    "CompactionBounds",
-    "CompactionResult",
-    "CompactionRules",
-    "DirtySurvey",
-    "LastSequences",
-    "OffsetMapTooSmallError",
-    "Pace",
-    "compact",
-    "compactable_end",
-    "survey",
-]

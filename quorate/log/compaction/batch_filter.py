@@ -4,15 +4,15 @@ import enum
 from functools import partial
 from typing import Final
 
-from quorate.log.batches import (
+from quorate.log.batches.batch import (
     HEADER_BYTES,
     NO_PRODUCER,
     BatchHeader,
-    RecordBytes,
     seal,
     with_delete_horizon,
     without_records,
 )
+from quorate.log.batches.record_walk import RecordBytes
 from quorate.log.compaction.offset_map import OffsetMap
 from quorate.log.compaction.record_keys import (
     KeyedRecord,

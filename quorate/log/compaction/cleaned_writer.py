@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from quorate.log.batches import BatchHeader, bare_header, read_header
+from quorate.log.batches.batch import BatchHeader, bare_header, read_header
 from quorate.log.compaction.terms import Pace
-from quorate.log.segments import Segment
+from quorate.log.segments.segment import Segment
 from quorate.runtime import Buffer
 
 _WRITE_BYTES: Final = 256 * 1024

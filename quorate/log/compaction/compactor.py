@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.log.batches import BatchHeader
+from quorate.log.batches.batch import BatchHeader
 from quorate.log.compaction.batch_filter import (
     RECORDS_PER_STEP,
     BatchFilter,
@@ -28,7 +28,9 @@ from quorate.log.compaction.terms import (
 )
 from quorate.log.log import Log
 from quorate.log.log_errors import CompactionAbandonedError, DamagedLogError, LogError
-from quorate.log.segments import BatchReader, Segment, read_cold
+from quorate.log.segments.batch_reader import BatchReader
+from quorate.log.segments.segment import Segment
+from quorate.log.segments.walk import read_cold
 from quorate.runtime import Compute, DiskError, Slices, in_slices
 from quorate.types import Offset
 

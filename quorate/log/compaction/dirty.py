@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from quorate.log.log import Log
-from quorate.log.segments import HeaderWalk, Segment, Steps, read_cold
+from quorate.log.segments.segment import Segment
+from quorate.log.segments.walk import HeaderWalk, Steps, read_cold
 from quorate.types import Offset
 
 

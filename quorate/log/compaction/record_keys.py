@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from quorate.kafka_bytes import read_varint, varint
-from quorate.log.batches import RecordBytes
+from quorate.kafka_bytes.varints import read_varint, varint
+from quorate.log.batches.record_walk import RecordBytes
 
 _NULL: Final = 1
 """-1, as a varint of one byte."""

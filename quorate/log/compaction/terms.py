@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from quorate.log.batches import BatchHeader
+from quorate.log.batches.batch import BatchHeader
 from quorate.log.log_errors import LogError
 from quorate.types import Offset
 

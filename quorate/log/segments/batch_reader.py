@@ -1,6 +1,6 @@
 """A reader of a segment, batch by batch, each whole and checked."""
 
-from quorate.log.batches import HEADER, BatchHeader, read_header, stated_size
+from quorate.log.batches.batch import HEADER, BatchHeader, read_header, stated_size
 from quorate.log.log_errors import InvalidBatchError
 from quorate.log.segments.segment import Segment
 from quorate.runtime import Slices

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
-from quorate.log.batches import CRC_START, HEADER_BYTES, BatchHeader, read_header, stated_size
+from quorate.log.batches.batch import CRC_START, HEADER_BYTES, BatchHeader, read_header, stated_size
 from quorate.log.log_errors import InvalidBatchError
 from quorate.log.segments.segment import DamagedPart, Segment
 from quorate.log.segments.time_index import TimeEntry

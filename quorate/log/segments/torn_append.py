@@ -1,6 +1,6 @@
 """A torn append at the end of a log, as a killed process leaves it, told from a batch that is damaged."""
 
-from quorate.log.batches import HEADER, LENGTH_END, read_header, stated_size
+from quorate.log.batches.batch import HEADER, LENGTH_END, read_header, stated_size
 from quorate.log.log_errors import InvalidBatchError
 from quorate.log.segments.segment import Segment
 from quorate.runtime import Slices

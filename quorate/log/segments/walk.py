@@ -9,7 +9,7 @@ import struct
 from collections.abc import Generator
 from typing import NamedTuple, TypeVar
 
-from quorate.log.batches import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, first_timestamp_of, is_control
+from quorate.log.batches.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, first_timestamp_of, is_control
 from quorate.log.log_errors import DamagedLogError
 from quorate.runtime import WORK, File, Slices
 from quorate.value import value

@@ -11,21 +11,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from quorate.log.batches import (
-    HEADER_BYTES,
-    Batch,
+from quorate.log.batches.batch import HEADER_BYTES, Batch, read_header, stated_size
+from quorate.log.batches.control import (
     ControlType,
-    Record,
     control_records_of,
-    read_header,
     read_kraft_version,
     read_snapshot_header,
     read_voters,
-    records_of,
-    stated_size,
 )
+from quorate.log.batches.records import Record, records_of
 from quorate.log.log_errors import DamagedSnapshotError, InvalidBatchError
-from quorate.log.segments import ReadRequest, Steps, read_cold, read_now
+from quorate.log.segments.walk import ReadRequest, Steps, read_cold, read_now
 from quorate.runtime import File, Slices
 from quorate.types import Epoch, Offset, SnapshotId, VoterSet
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TypedDict
 
-from quorate.log.batches import build_batch, snapshot_footer_batch, snapshot_header_batch, voters_batch
+from quorate.log.batches.control import snapshot_footer_batch, snapshot_header_batch, voters_batch
+from quorate.log.batches.records import build_batch
 from quorate.log.snapshots.snapshot_file import MAX_CHUNK_BYTES, SnapshotContents, name_of
 from quorate.runtime import Disk, DiskError, File
 from quorate.types import SnapshotId, VoterSet

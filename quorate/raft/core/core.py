@@ -45,7 +45,8 @@ from quorate.raft.core.messages import (
     Response,
     VoteRequest,
 )
-from quorate.raft.core.replica_log import Arrival, IncomingSnapshot, ReplicaLog
+from quorate.raft.core.replica_log.incoming_snapshot import Arrival, IncomingSnapshot
+from quorate.raft.core.replica_log.replica_log import ReplicaLog
 from quorate.raft.core.request_handlers import (
     answer_begin_epoch,
     answer_end_epoch,
@@ -55,7 +56,12 @@ from quorate.raft.core.request_handlers import (
 )
 from quorate.raft.core.response_handlers import end_pause, give_up_request, take_response
 from quorate.raft.core.role_holder import RoleHolder
-from quorate.raft.core.roles import Candidate, Follower, Leader, Refused, Resigned, Unattached
+from quorate.raft.core.roles.candidate import Candidate
+from quorate.raft.core.roles.follower import Follower
+from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.resigned import Resigned
+from quorate.raft.core.roles.unattached import Unattached
+from quorate.raft.core.roles.voter_changes import Refused
 from quorate.raft.core.shared_state import NodeState
 from quorate.types import (
     ElectionState,

@@ -15,15 +15,12 @@ from quorate.raft.core.messages import (
     VoteResponse,
 )
 from quorate.raft.core.role_holder import RoleHolder
-from quorate.raft.core.roles import (
-    Follower,
-    Leader,
-    Prospective,
-    ToUnattached,
-    Unattached,
-    is_heeded,
-    is_outside_id,
-)
+from quorate.raft.core.roles.follower import Follower
+from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.outside_ids import is_heeded, is_outside_id
+from quorate.raft.core.roles.prospective import Prospective
+from quorate.raft.core.roles.transitions import ToUnattached
+from quorate.raft.core.roles.unattached import Unattached
 
 
 def answer_fetch(roles: RoleHolder, request: FetchRequest) -> None:

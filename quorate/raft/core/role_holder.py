@@ -5,13 +5,13 @@ from typing import assert_never
 from quorate.invariant import invariant
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import Effect
-from quorate.raft.core.roles import (
-    Candidate,
-    Follower,
-    Leader,
-    Prospective,
-    Resigned,
-    RoleState,
+from quorate.raft.core.roles.candidate import Candidate
+from quorate.raft.core.roles.follower import Follower
+from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.prospective import Prospective
+from quorate.raft.core.roles.resigned import Resigned
+from quorate.raft.core.roles.role import RoleState
+from quorate.raft.core.roles.transitions import (
     ToCandidate,
     ToFollower,
     ToLeader,
@@ -19,9 +19,9 @@ from quorate.raft.core.roles import (
     ToResigned,
     ToUnattached,
     Transition,
-    Unattached,
     check_transition,
 )
+from quorate.raft.core.roles.unattached import Unattached
 from quorate.raft.core.shared_state import NodeState
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId
 

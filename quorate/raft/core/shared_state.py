@@ -18,7 +18,8 @@ from quorate.raft.core.effects import (
 )
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import Message, Request
-from quorate.raft.core.replica_log import IncomingSnapshot, ReplicaLog
+from quorate.raft.core.replica_log.incoming_snapshot import IncomingSnapshot
+from quorate.raft.core.replica_log.replica_log import ReplicaLog
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId, Offset, ReplicaKey, VoterSet
 
 ELECTION = Timer(TimerKind.ELECTION)

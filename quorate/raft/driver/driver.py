@@ -37,11 +37,16 @@ from quorate.raft.driver.leader_requests import LeaderRequests
 from quorate.raft.driver.log_writing import LogWriter
 from quorate.raft.leadership import Announcer
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
-from quorate.raft.snapshots import Retention, Snapshots, SnapshotTriggers
-from quorate.raft.state_machine import AppendQueue, Applier, QueuedAppend, StateMachine, record_check
-from quorate.raft.storage import Storage
+from quorate.raft.snapshots.snapshot_cleaning import Retention
+from quorate.raft.snapshots.snapshot_keeping import Snapshots
+from quorate.raft.snapshots.snapshot_taking import SnapshotTriggers
+from quorate.raft.state_machine.append_queue import AppendQueue, QueuedAppend
+from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.interface import StateMachine
+from quorate.raft.state_machine.record_check import record_check
+from quorate.raft.storage.storage import Storage
 from quorate.raft.telemetry import Telemetry
-from quorate.raft.transport import Forwarder
+from quorate.raft.transport.forwarding import Forwarder
 from quorate.runtime import Buffer, Runtime, Timers, get_logger, loop_clock
 from quorate.types import Epoch, Offset
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from quorate.log import Log
-from quorate.log.batches import build_batch, leader_change_batch, read_headers, voters_batch
+from quorate.log.batches.batch import read_headers
+from quorate.log.batches.control import leader_change_batch, voters_batch
+from quorate.log.batches.records import build_batch
 from quorate.raft.core import effects as fx
-from quorate.raft.state_machine import AppendQueue
+from quorate.raft.state_machine.append_queue import AppendQueue
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import WallClock
 from quorate.types import Epoch, Offset

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import trio
 
 from quorate.log import Log
-from quorate.log.snapshots import SnapshotStore
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime import DiskError, WallClock, get_logger
 from quorate.types import EpochEnd, SnapshotId
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import trio
 
 from quorate.log import DamagedSnapshotError, Log, SnapshotMissingError
-from quorate.log.snapshots import SnapshotContents, SnapshotStore
+from quorate.log.snapshots.snapshot_file import SnapshotContents
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.raft.core import (
     CheckSnapshot,
     InstallSnapshot,
@@ -18,7 +19,8 @@ from quorate.raft.core import (
     StoreSnapshotChunk,
 )
 from quorate.raft.snapshots.snapshot_loading import LoadedSnapshot, load_snapshot
-from quorate.raft.state_machine import Applier, StateMachine
+from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.interface import StateMachine
 from quorate.runtime import get_logger
 from quorate.types import EpochEnd, Offset, SnapshotId
 

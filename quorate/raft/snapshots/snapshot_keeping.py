@@ -5,7 +5,7 @@ from typing import Protocol
 import trio
 
 from quorate.log import SnapshotMissingError
-from quorate.log.snapshots import SnapshotContents
+from quorate.log.snapshots.snapshot_file import SnapshotContents
 from quorate.raft.core import (
     Core,
     Event,
@@ -17,8 +17,9 @@ from quorate.raft.snapshots.snapshot_cleaning import Retention, SnapshotCleaner
 from quorate.raft.snapshots.snapshot_fetching import SnapshotReceiver
 from quorate.raft.snapshots.snapshot_serving import CHUNK_BYTES, SnapshotSender
 from quorate.raft.snapshots.snapshot_taking import SnapshotTaker, SnapshotTriggers
-from quorate.raft.state_machine import Applier, StateMachine
-from quorate.raft.storage import Storage
+from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.interface import StateMachine
+from quorate.raft.storage.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import WallClock
 from quorate.types import EpochEnd, Offset, SnapshotId

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from quorate.log.snapshots import SnapshotContents, SnapshotStore
+from quorate.log.snapshots.snapshot_file import SnapshotContents
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.raft.quorum_errors import StateMachineError
 from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
-from quorate.raft.state_machine import SnapshotLoader, StateMachine
+from quorate.raft.state_machine.interface import SnapshotLoader, StateMachine
 from quorate.types import SnapshotId
 
 

@@ -7,7 +7,7 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.log import PositionOutOfRangeError, SnapshotMissingError
-from quorate.log.snapshots import SnapshotStore
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.raft.core import FetchSnapshotResponse, SendSnapshotChunk
 from quorate.types import NodeId
 

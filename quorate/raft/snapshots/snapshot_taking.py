@@ -10,11 +10,14 @@ from dataclasses import dataclass
 import trio
 
 from quorate.log import Log
-from quorate.log.snapshots import SnapshotContents, SnapshotStore, SnapshotWriter
+from quorate.log.snapshots.snapshot_file import SnapshotContents
+from quorate.log.snapshots.snapshot_writer import SnapshotWriter
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.present import present
 from quorate.raft.quorum_errors import SnapshotNotTakenError
 from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
-from quorate.raft.state_machine import Applier, StateMachine
+from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.interface import StateMachine
 from quorate.runtime import get_logger
 from quorate.types import Epoch, Offset, SnapshotId, VoterSet
 

@@ -1,6 +1,6 @@
 """The way past a committed batch that no version of the state machine can apply."""
 
-from quorate.log.batches import Batch, read_batches
+from quorate.log.batches.batch import Batch, read_batches
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_errors import SkipRefusedError

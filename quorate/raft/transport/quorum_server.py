@@ -14,7 +14,7 @@ from quorate.raft.quorum_errors import (
     PeerProtocolError,
     QuorumError,
 )
-from quorate.raft.state_machine import QueuedAppend
+from quorate.raft.state_machine.append_queue import QueuedAppend
 from quorate.raft.transport.append_frames import (
     RemoteAppendWaiter,
     RemoteIndexWaiter,

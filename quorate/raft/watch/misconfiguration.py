@@ -4,7 +4,8 @@ Each mistake is logged once, with its remedy. No message is refused for it: the 
 with a replaced disk, and a voter set that not all nodes have yet, and can't tell these from mistakes in time.
 """
 
-from quorate.log.batches import Batch, ControlType, control_records_of, read_leader_change
+from quorate.log.batches.batch import Batch
+from quorate.log.batches.control import ControlType, control_records_of, read_leader_change
 from quorate.quorum_state import ParameterNames
 from quorate.runtime import get_logger
 from quorate.types import NodeId, ReplicaKey, VoterSet

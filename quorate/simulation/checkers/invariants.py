@@ -15,15 +15,16 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from quorate.log.batches import read_batches
+from quorate.log.batches.batch import read_batches
 from quorate.quorum_state import QUORUM_STATE
 from quorate.raft import NoTelemetry
 from quorate.raft.core import InvariantError, Role
-from quorate.raft.state_machine import CommittedBatch
-from quorate.raft.storage import LOG_FOLDER
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.simulation.checkers.node_view import NodeView, RoleSeen, read_log
 from quorate.simulation.violations import SafetyViolation
-from quorate.simulation.world import Trace, uncounted
+from quorate.simulation.world.step_costs import uncounted
+from quorate.simulation.world.trace import Trace
 from quorate.types import Epoch, NodeId, Offset
 
 

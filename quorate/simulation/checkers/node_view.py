@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from quorate.log import Log
 from quorate.raft import Quorum
 from quorate.raft.core import Role, validate
-from quorate.simulation.world import SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Epoch, NodeId
 
 _ALL = 2**31

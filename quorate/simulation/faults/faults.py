@@ -15,9 +15,11 @@ from typing import Final, Generic
 import trio
 
 from quorate.log import RECOVERY_POINTS, load_offsets, segment_bases
-from quorate.raft.storage import LOG_FOLDER
+from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.simulation.faults.hosts import Node, SimulatedCluster
-from quorate.simulation.world import DiskOperation, DiskSpeed, LinkQuality
+from quorate.simulation.world.simulated_disk import DiskOperation
+from quorate.simulation.world.simulated_network import LinkQuality
+from quorate.simulation.world.simulated_runtime import DiskSpeed
 
 
 class Fault(enum.Enum):

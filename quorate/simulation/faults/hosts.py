@@ -12,16 +12,11 @@ from quorate.log import LogError
 from quorate.quorum_state import QuorumStateError
 from quorate.runtime import DiskError
 from quorate.simulation.violations import SafetyViolation
-from quorate.simulation.world import (
-    DiskSpeed,
-    NetworkSettings,
-    Scheduler,
-    SimulatedDisk,
-    SimulatedNetwork,
-    SimulatedRuntime,
-    Trace,
-    current_process,
-)
+from quorate.simulation.world.scheduler import Scheduler, current_process
+from quorate.simulation.world.simulated_disk import SimulatedDisk
+from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
+from quorate.simulation.world.simulated_runtime import DiskSpeed, SimulatedRuntime
+from quorate.simulation.world.trace import Trace
 from quorate.types import NodeId
 
 FOLDER = "data"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import trio
 
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
-from quorate.raft.transport import Channel
+from quorate.raft.transport.channel import Channel
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients, draw_records
-from quorate.simulation.histories import AppendCall, AppendOutcome, ClientRead, History
+from quorate.simulation.histories.history import AppendCall, AppendOutcome, ClientRead, History
 from quorate.simulation.quorum.quorum_cluster import CLUSTER_ID, QuorumCluster, QuorumNode
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset

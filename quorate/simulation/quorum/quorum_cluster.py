@@ -10,21 +10,20 @@ from quorate.log import Log
 from quorate.present import present
 from quorate.raft import Quorum, QuorumConfig
 from quorate.raft.core import CoreConfig
-from quorate.raft.state_machine import CommittedBatch
-from quorate.raft.storage import format_folder
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime import Address, uuid_text
-from quorate.simulation.checkers import Checker, NodeView, WatchedTelemetry, validate_quorum
-from quorate.simulation.faults import FOLDER, SimulatedCluster, VotingNode
+from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
+from quorate.simulation.checkers.node_view import NodeView, validate_quorum
+from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
+from quorate.simulation.faults.voter_faults import VotingNode
 from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.world import (
-    DiskSpeed,
-    NetworkSettings,
-    Scheduler,
-    SimulatedDisk,
-    SimulatedRuntime,
-    Trace,
-)
+from quorate.simulation.world.scheduler import Scheduler
+from quorate.simulation.world.simulated_disk import SimulatedDisk
+from quorate.simulation.world.simulated_network import NetworkSettings
+from quorate.simulation.world.simulated_runtime import DiskSpeed, SimulatedRuntime
+from quorate.simulation.world.trace import Trace
 from quorate.types import Endpoint, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
 
 

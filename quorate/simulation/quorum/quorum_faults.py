@@ -5,7 +5,8 @@ import random
 import trio
 
 from quorate.raft import Quorum, QuorumError
-from quorate.simulation.faults import Fault, Faults, FaultSettings, VoterFaults
+from quorate.simulation.faults.faults import Fault, Faults, FaultSettings
+from quorate.simulation.faults.voter_faults import VoterFaults
 from quorate.simulation.quorum.quorum_cluster import PORT, QuorumCluster, QuorumNode
 
 

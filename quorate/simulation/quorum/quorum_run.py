@@ -9,20 +9,17 @@ import trio
 from quorate.raft import NotLeaderError, OutcomeUnknownError
 from quorate.raft.core import CoreConfig
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
-from quorate.simulation.faults import Fault, FaultSettings, adopt_voters
-from quorate.simulation.histories import AppendOutcome, History
+from quorate.simulation.faults.faults import Fault, FaultSettings
+from quorate.simulation.faults.voter_faults import adopt_voters
+from quorate.simulation.histories.history import AppendOutcome, History
 from quorate.simulation.patience import must_end
 from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
 from quorate.simulation.quorum.quorum_faults import QuorumFaults
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.world import (
-    DiskSpeed,
-    LinkQuality,
-    NetworkSettings,
-    Scheduler,
-    draw_sync_at_once,
-)
+from quorate.simulation.world.scheduler import Scheduler
+from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings
+from quorate.simulation.world.simulated_runtime import DiskSpeed, draw_sync_at_once
 
 _CONVERGE_TIMEOUTS = 20
 """Election timeouts until a healed cluster must agree."""

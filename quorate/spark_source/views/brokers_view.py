@@ -6,7 +6,11 @@ from typing import ClassVar
 
 from pyspark.sql.types import StructType
 
-from quorate.broker.metadata import BrokerRegistrationChange, RegisterBroker, UnregisterBroker
+from quorate.broker.metadata.metadata_records import (
+    BrokerRegistrationChange,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.typed_view import BOUNDS, TypedView

@@ -6,16 +6,14 @@ from uuid import UUID
 
 from pyspark.sql.types import StructType
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.metadata_records import (
     Partition,
     PartitionChange,
-    PartitionState,
     RemoveTopic,
     ShrinkTopic,
     Topic,
-    changed,
-    placed,
 )
+from quorate.broker.metadata.states import PartitionState, changed, placed
 from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.typed_view import BOUNDS, TypedView

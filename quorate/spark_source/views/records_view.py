@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pyspark.sql.types import StructType
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
     Config,
     ConfigType,

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pyspark.sql.types import StructType
 
-from quorate.broker.metadata import Config, ConfigType, RemoveTopic, Topic
+from quorate.broker.metadata.metadata_records import Config, ConfigType, RemoveTopic, Topic
 from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.typed_view import BOUNDS, TypedView

@@ -4,7 +4,7 @@ import abc
 from collections.abc import Iterable
 from typing import Final
 
-from quorate.broker.metadata import AbortTransaction, BeginTransaction, EndTransaction
+from quorate.broker.metadata.metadata_records import AbortTransaction, BeginTransaction, EndTransaction
 from quorate.spark_source.entries import Entry, type_number
 from quorate.spark_source.views.view import Row
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
     Config,
     ConfigType,

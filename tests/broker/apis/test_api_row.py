@@ -10,12 +10,14 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32
 from served_wire import client, serving
 
-from quorate.broker.apis import BROKER_APIS, ApiRow, Dispatcher
-from quorate.broker.apis.api_row import refuse_by_code
-from quorate.broker.wire import APIS, Api, ApiKey, KafkaError, RequestContext, own_api
-from quorate.broker.wire.codecs import build
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code
+from quorate.broker.apis.api_table import BROKER_APIS, Dispatcher
+from quorate.broker.wire.api import APIS, Api, ApiKey, own_api
+from quorate.broker.wire.codecs.entities import build
+from quorate.broker.wire.exchanges import RequestContext
 from quorate.broker.wire.kafka_client import WireClient
 from quorate.broker.wire.own_messages import OwnRequest, OwnResponse
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import NetworkError
 
 KEY = 10_999

@@ -20,7 +20,7 @@ from kio.serial import entity_reader
 from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, topic_id
 from large_requests import fetch_body, produce_body
 
-from quorate.broker.apis import BROKER_APIS, CONTROLLER_APIS, Dispatcher
+from quorate.broker.apis.api_table import BROKER_APIS, CONTROLLER_APIS, Dispatcher
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.topic_creation import Creation

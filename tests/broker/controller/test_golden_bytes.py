@@ -17,7 +17,8 @@ from quorate.broker.controller.rpc_codec import (
     encode_request,
     encode_response,
 )
-from quorate.broker.metadata import Record, decode, encode
+from quorate.broker.metadata.metadata_records import Record
+from quorate.broker.metadata.record_codec import decode, encode
 from quorate.error_code import ErrorCode
 
 GOLDEN = Path(__file__).with_name("golden_bytes.txt")

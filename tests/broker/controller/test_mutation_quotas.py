@@ -16,9 +16,10 @@ from quorate.broker.controller.rpc import (
     Requester,
     TopicRef,
 )
-from quorate.broker.metadata import CONTROLLER_MUTATION_RATE, ApiError
+from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ClientQuota, QuotaEntity
+from quorate.broker.metadata.quota_precedence import CONTROLLER_MUTATION_RATE
 from quorate.error_code import ErrorCode
 from tests.broker.controller.controller_node import Node, running
 

@@ -19,7 +19,7 @@ from quorate.broker.groups.group_records import (
     read_key,
     read_offset,
 )
-from quorate.kafka_bytes import MalformedError
+from quorate.kafka_bytes.varints import MalformedError
 
 _TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
 _INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.groups.group_messages import JoinResult, MemberRef
 from quorate.broker.groups.group_state import GroupState
 from quorate.broker.groups.offsets_topic import partition_of
-from quorate.simulation.world import LogEntry
+from quorate.simulation.world.trace import LogEntry
 
 PARTITION = partition_of("g1", 4)
 OTHER = next(f"other-{n}" for n in range(9) if partition_of(f"other-{n}", 4) != PARTITION)

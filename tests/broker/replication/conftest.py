@@ -44,7 +44,6 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.metadata_records import Partition as PartitionRecord
 from quorate.broker.metadata_cache import whole_image
-from quorate.broker.replication import ReplicaManager, ReplicationContext
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.foundation.requests import (
     DeleteRecordsItem,
@@ -52,6 +51,8 @@ from quorate.broker.replication.foundation.requests import (
     FetchOptions,
     ProduceItem,
 )
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.replication.wiring import ReplicationContext
 from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.broker.wire.kafka_server import WireServer

@@ -21,9 +21,9 @@ from quorate.broker.replication.foundation.requests import ProduceItem
 from quorate.broker.replication.foundation.stats import ReplicationStats
 from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches, ProduceRules
 from quorate.broker.replication.serving.produce_service import ProduceService
-from quorate.broker.wire import Account, MemoryBudget
+from quorate.broker.wire.budget import Account, MemoryBudget
 from quorate.error_code import ErrorCode
-from quorate.kafka_bytes import varint
+from quorate.kafka_bytes.varints import varint
 from quorate.log.batches.batch import HEADER_BYTES, Batch, attributes_of, read_header, seal
 from quorate.log.batches.records import records_of
 from quorate.log.compression import Codec, compress, decompress

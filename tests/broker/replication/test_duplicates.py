@@ -12,7 +12,7 @@ from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.foundation.requests import ProduceItem
 from quorate.broker.replication.producing.producer_snapshot import decode_steps
 from quorate.broker.replication.producing.producer_state import KeptBatch, ProducerState
-from quorate.broker.wire import MemoryBudget
+from quorate.broker.wire.budget import MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_headers
 from quorate.runtime.slices import at_once

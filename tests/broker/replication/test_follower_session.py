@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from quorate.broker.replication.following.leader_session import FollowerSession, by_topic, forgotten_by_topic
-from quorate.broker.wire.codecs import FetchPartition, FetchTopic, ForgottenTopic
+from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, ForgottenTopic
 from quorate.error_code import ErrorCode
 from quorate.runtime.slices import at_once
 

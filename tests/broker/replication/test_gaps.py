@@ -35,8 +35,8 @@ from quorate.broker.replication.serving.incremental_fetch import SessionFetches
 from quorate.broker.replication.serving.partition_reader import PartitionReader
 from quorate.broker.replication.serving.plain_fetch import FetchService
 from quorate.broker.replication.serving.produce_service import ProduceService
-from quorate.broker.wire import MemoryBudget
-from quorate.broker.wire.codecs import FetchPartition
+from quorate.broker.wire.budget import MemoryBudget
+from quorate.broker.wire.codecs.fetch_codec import FetchPartition
 from quorate.error_code import ErrorCode
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch

@@ -15,8 +15,12 @@ from quorate.broker.replication.following.fetcher import LeaderFetcher
 from quorate.broker.replication.foundation.errors import ReplicaFailedError
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.codecs import FetchPartition, FetchTopic, KafkaFetchRequest
-from quorate.broker.wire.codecs.fetch_codec import decode_fetch_response_steps
+from quorate.broker.wire.codecs.fetch_codec import (
+    FetchPartition,
+    FetchTopic,
+    KafkaFetchRequest,
+    decode_fetch_response_steps,
+)
 from quorate.broker.wire.exchanges import ConnectionContext, RequestContext
 from quorate.broker.wire.request_codec import encode_response
 from quorate.error_code import ErrorCode

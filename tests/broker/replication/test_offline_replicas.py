@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from quorate.broker.replication import ReplicaManager
+from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.histories.history import AppendOutcome

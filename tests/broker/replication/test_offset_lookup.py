@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.error_code import ErrorCode
-from quorate.kafka_bytes import varint
+from quorate.kafka_bytes.varints import varint
 from quorate.log.batches.batch import HEADER_BYTES, read_header, seal
 from quorate.log.compression import Codec, compress
 from quorate.types import Offset

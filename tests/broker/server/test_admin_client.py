@@ -6,22 +6,10 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import (
-    AdminClient,
-    Controllers,
-    TopicPartition,
-    brokers,
-    configs,
-    groups,
-    log_dirs,
-    open_admin,
-    quorum,
-    quotas,
-    records,
-    replicas,
-    topics,
-)
+from quorate.broker.admin import brokers, configs, groups, log_dirs, quorum, quotas, records, replicas, topics
+from quorate.broker.admin.admin_client import AdminClient, TopicPartition, open_admin
 from quorate.broker.admin.configs import Entity, EntityType
+from quorate.broker.admin.controllers import Controllers
 from quorate.broker.admin.log_dirs import PlacedReplica
 from quorate.broker.admin.quotas import QuotaOwner
 from quorate.broker.admin.topics import NewTopic

@@ -3,8 +3,9 @@
 import pytest
 
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
-from quorate.broker.node_config import ServerConfig, ServerConfigError
-from quorate.broker.settings import CONFIG_KEYS
+from quorate.broker.node_config.properties_file import ServerConfigError
+from quorate.broker.node_config.server_config import ServerConfig
+from quorate.broker.settings.all_keys import CONFIG_KEYS
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.runtime.network import Address
 from quorate.types import Endpoint, NodeId, VoterSet

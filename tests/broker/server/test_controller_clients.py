@@ -6,7 +6,7 @@ from typing import Any
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis import CONTROLLER_APIS
+from quorate.broker.apis.api_table import CONTROLLER_APIS
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.api import ApiKey
 from quorate.log.batches.batch import read_batches

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from quorate.broker.metadata import decode
 from quorate.broker.metadata.metadata_records import RemoveTopic
+from quorate.broker.metadata.record_codec import decode
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,8 +57,9 @@ from types import SimpleNamespace
 
 import generate_docs
 from quorate.broker.apis.describe_configs import _entries
-from quorate.broker.metadata import MetadataImage
-from quorate.broker.node_config import ServerConfig, ServerConfigError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.node_config.properties_file import ServerConfigError
+from quorate.broker.node_config.server_config import ServerConfig
 from quorate.cli.node.local_cluster import NodeSettingError, parse_settings
 
 NODE = """
@@ -114,10 +115,11 @@ from typer.testing import CliRunner
 
 from quorate.broker.controller.operations.topic_lifecycle import delete_topics
 from quorate.broker.controller.rpc import DeleteTopicsRequest, TopicRef
-from quorate.broker.metadata import MetadataImage, RecordDecodeError, decode, encode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.record_codec import RecordDecodeError, decode, encode
 from quorate.broker.metadata.metadata_records import Partition, RemoveTopic, Topic
 from quorate.cli.commands.log_commands import app
-from quorate.log.batches import build_batch
+from quorate.log.batches.records import build_batch
 
 ID = UUID(int=7)
 image = MetadataImage()
@@ -170,9 +172,12 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_transactions.v1.request import ListTransactionsRequest
 from trio.testing import MockClock
 
-from quorate.broker.apis import ROWS, answers
-from quorate.broker.wire import ApiKey, KafkaError, Refusal
-from quorate.broker.wire.codecs import decode_entity, response_type
+from quorate.broker.apis import answers
+from quorate.broker.apis.api_table import ROWS
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Refusal
+from quorate.broker.wire.wire_errors import KafkaError
+from quorate.broker.wire.codecs.entities import decode_entity, response_type
 from quorate.runtime import NetworkError
 from tests.broker.apis.test_api_row import served
 

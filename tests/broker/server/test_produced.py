@@ -20,7 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.kafka_bytes import varint
+from quorate.kafka_bytes.varints import varint
 from quorate.log.batches.batch import seal
 from quorate.runtime.network import NetworkError
 from tests.broker.server.client_requests import produce_request

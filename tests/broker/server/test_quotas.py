@@ -8,7 +8,7 @@ import trio
 from confluent_kafka import Consumer, Producer
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.metadata import CONTROLLER_MUTATION_RATE
+from quorate.broker.metadata.quota_precedence import CONTROLLER_MUTATION_RATE
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.kafka_client import WireClient

@@ -18,9 +18,9 @@ from quorate.broker import settings
 from quorate.broker.metadata.configs import effective, unclean_elections
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Config, ConfigType
-from quorate.broker.node_config import ServerConfig, ServerConfigError
-from quorate.broker.settings import CONFIG_KEYS
-from quorate.broker.settings.all_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.broker.node_config.properties_file import ServerConfigError
+from quorate.broker.node_config.server_config import ServerConfig
+from quorate.broker.settings.all_keys import BROKER_KEYS, CONFIG_KEYS, TOPIC_KEYS
 from quorate.broker.settings.config_key import INT_MAX, LONG_MAX, ConfigKey, Effect, ValueType
 from quorate.broker.settings.node_keys import RACK_AWARE
 from quorate.broker.settings.topic_config import TopicConfig

@@ -12,7 +12,7 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs import fetch_codec as fetch
 from quorate.broker.wire.codecs import produce_codec as produce
 from quorate.broker.wire.codecs.entities import request_type, response_type
-from quorate.kafka_bytes import MalformedError, uvarint
+from quorate.kafka_bytes.varints import MalformedError, uvarint
 from quorate.runtime import at_once
 
 PRODUCE = range(3, 13)

@@ -19,7 +19,7 @@ from quorate.broker.wire.connection_quotas import ConnectionQuotas, address_of
 from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.kafka_server import WireServer
 from quorate.runtime import Address, NetworkError, Stream
-from quorate.simulation.world import NetworkSettings, SimulatedNetwork
+from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
 
 HOMES = {"CLIENTS": Address("broker", 9092), "BROKERS": Address("broker", 9093)}
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quorate.broker.wire.budget import SPARE_BYTES, Account, MemoryBudget, SpareBuffers
 from quorate.broker.wire.framing import RECEIVE_BYTES, KafkaFrameReader
-from quorate.kafka_bytes import MalformedError
+from quorate.kafka_bytes.varints import MalformedError
 
 
 class Scripted:

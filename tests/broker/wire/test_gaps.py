@@ -25,7 +25,7 @@ from quorate.broker.wire.framing import MAX_FRAME_BYTES
 from quorate.broker.wire.headers import write_request_header
 from quorate.broker.wire.loop_time import NothingCounted
 from quorate.broker.wire.wire_errors import ErrorTable, KafkaError
-from quorate.kafka_bytes import Pieces
+from quorate.kafka_bytes.primitives import Pieces
 
 pytestmark = pytest.mark.real_time
 

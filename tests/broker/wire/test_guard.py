@@ -9,7 +9,7 @@ from kio_messages import SERVED, encoded, mutated
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs import guard
 from quorate.broker.wire.codecs.entities import decode_entity, encode_entity, request_type, response_type
-from quorate.kafka_bytes import MalformedError, uvarint
+from quorate.kafka_bytes.varints import MalformedError, uvarint
 
 TYPES = [request_type(*each) for each in SERVED] + [response_type(*each) for each in SERVED]
 

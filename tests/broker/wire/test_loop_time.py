@@ -9,8 +9,12 @@ import trio
 from served_wire import Handler, client, heartbeat_ok, serving
 
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.codecs import KafkaFetchRequest, build, encode_entity, response_type
-from quorate.broker.wire.codecs.fetch_codec import KafkaFetchResponse, encode_fetch_response
+from quorate.broker.wire.codecs.entities import build, encode_entity, response_type
+from quorate.broker.wire.codecs.fetch_codec import (
+    KafkaFetchRequest,
+    KafkaFetchResponse,
+    encode_fetch_response,
+)
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse
 from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.throttle_times import throttle_offset, with_throttle

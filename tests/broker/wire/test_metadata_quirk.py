@@ -9,7 +9,7 @@ from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type
 from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
 from quorate.broker.wire.request_codec import decode_request
-from quorate.kafka_bytes import MalformedError
+from quorate.kafka_bytes.varints import MalformedError
 
 FLEXIBLE = range(9, 13)
 

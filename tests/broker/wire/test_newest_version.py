@@ -13,7 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.api_table import ROWS
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.codecs import build, encode_entity, request_type, response_type, struct_arrays
+from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type
+from quorate.broker.wire.codecs.sliced_encoding import struct_arrays
 from quorate.broker.wire.exchanges import Refusal
 from quorate.broker.wire.newest_version import _FORMER, BY_NAME, newest_form
 from quorate.broker.wire.request_codec import decode_request

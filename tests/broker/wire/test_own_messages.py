@@ -20,7 +20,7 @@ from quorate.broker.wire.own_messages import (
     DescribeStateChangesResponse,
 )
 from quorate.broker.wire.request_codec import api_versions_response
-from quorate.kafka_bytes import MalformedError
+from quorate.kafka_bytes.varints import MalformedError
 
 OWN = [key for key in APIS if key >= FIRST_OWN]
 BROKER_FORMS = tuple(row.api for row in BROKER_APIS.values())

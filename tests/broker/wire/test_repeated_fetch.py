@@ -17,7 +17,7 @@ from quorate.broker.wire.codecs.fetch_codec import (
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse
 from quorate.broker.wire.headers import read_request_header, write_request_header
 from quorate.broker.wire.repeated_fetch import FetchMemory, correlation_id
-from quorate.kafka_bytes import Pieces
+from quorate.kafka_bytes.primitives import Pieces
 from quorate.runtime import at_once
 
 

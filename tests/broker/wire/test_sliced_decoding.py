@@ -11,7 +11,8 @@ from kio_messages import SERVED, encoded, mutated
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, request_type
 from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
-from quorate.kafka_bytes import MAX_ELEMENTS, MalformedError, uvarint
+from quorate.kafka_bytes.primitives import MAX_ELEMENTS
+from quorate.kafka_bytes.varints import MalformedError, uvarint
 from quorate.runtime.slices import at_once
 
 TYPES = [request_type(*each) for each in SERVED]

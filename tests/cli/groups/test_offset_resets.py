@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.admin import TopicPartition
+from quorate.broker.admin.admin_client import TopicPartition
 from quorate.broker.admin.groups import MemberView, partition_views_of
 from quorate.cli.commands.offset_resets import (
     ResetError,
@@ -16,7 +16,7 @@ from quorate.cli.commands.offset_resets import (
     parse_time_ms,
     parse_topics,
 )
-from quorate.cli.console import UsageError
+from quorate.cli.console.cli_errors import UsageError
 
 T0 = TopicPartition("t", 0)
 

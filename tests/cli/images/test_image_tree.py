@@ -8,28 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     ClientQuota,
     Config,
     ConfigType,
     LeaderRecoveryState,
-    MetadataImage,
-    PartitionState,
     QuotaEntity,
     Topic,
 )
-from quorate.cli.images import (
+from quorate.broker.metadata.states import PartitionState
+from quorate.cli.images.image_tree import (
     Json,
     Leaf,
-    NoSuchPathError,
     TreeDirectory,
-    absolute,
-    find_node,
+    file_name,
     image_tree,
+    name_in_image,
     plain_tree,
 )
-from quorate.cli.images.image_tree import file_name, name_in_image
-from quorate.cli.images.tree_shell import TreeShell
+from quorate.cli.images.tree_shell import NoSuchPathError, TreeShell, absolute, find_node
 from quorate.runtime import uuid_text
 from tests.cli.images.conftest import DISKS, LOGS, ORDERS, STORY, MetadataFolder, partition
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from quorate.broker.metadata import FeatureLevel, Topic
-from quorate.cli.images import LATEST, FileHistory, FolderHistory, HistoryError, Moment, Replay
-from quorate.log.batches import Batch
+from quorate.broker.metadata.metadata_records import FeatureLevel, Topic
+from quorate.cli.images.histories import FileHistory, FolderHistory, HistoryError
+from quorate.cli.images.replay import LATEST, Moment, Replay
+from quorate.log.batches.batch import Batch
 from quorate.raft.storage.skipped_batches import SKIPPED_BATCHES
 from tests.cli.images.conftest import LOGS, ORDERS, T0, MetadataFolder, partition
 

@@ -24,7 +24,7 @@ from quorate.raft.core import (
     TimerKind,
     VoterChange,
 )
-from quorate.raft.driver import Driver
+from quorate.raft.driver.driver import Driver
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 ROOT = Path(__file__).parents[3]

@@ -8,21 +8,21 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     ChangeReason,
     ClientQuota,
     Config,
     FeatureLevel,
-    MetadataImage,
     Partition,
     PartitionChange,
-    PartitionKey,
     Record,
     RemoveTopic,
     ShrinkTopic,
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.metadata.states import PartitionKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,9 @@ import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from quorate.broker.metadata import (
-    LATEST_METADATA_VERSION,
-    METADATA_VERSION,
-    Config,
-    ConfigType,
-    FeatureLevel,
-    MetadataImage,
-    Record,
-)
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Config, ConfigType, FeatureLevel, Record
+from quorate.broker.metadata.supported_features import LATEST_METADATA_VERSION, METADATA_VERSION
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.administration.admin_changes import AdminChange, ChangeReader
 from tests.simulator.administration.intents import Intent

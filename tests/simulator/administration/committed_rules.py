@@ -3,11 +3,10 @@
 import uuid
 from collections.abc import Callable, Sequence
 
-from quorate.broker.metadata import (
-    MetadataImage,
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     Partition,
     PartitionChange,
-    PartitionKey,
     Record,
     RegisterBroker,
     RemoveTopic,
@@ -15,6 +14,7 @@ from quorate.broker.metadata import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.metadata.states import PartitionKey
 from quorate.simulation.violations import SafetyViolation
 
 

@@ -8,14 +8,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     ClientQuota,
     Config,
-    ConfigResource,
     ConfigType,
     FeatureLevel,
-    MetadataImage,
     Partition,
     PartitionChange,
     QuotaEntity,
@@ -24,6 +23,7 @@ from quorate.broker.metadata import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.metadata.states import ConfigResource
 from tests.simulator.administration.admin_changes import AdminChange
 
 

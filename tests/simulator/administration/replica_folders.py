@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from quorate.broker.metadata import MetadataImage, PartitionState
-from quorate.broker.replication.storage import (
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.storage.folders import (
     MOVED_MARK,
     PartitionIdentity,
     folder_name,
@@ -12,7 +13,7 @@ from quorate.broker.replication.storage import (
     parse_folder_name,
 )
 from quorate.quorum_state import META_PROPERTIES, load_meta_properties
-from quorate.simulation.world import SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,15 @@ import trio
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from quorate.broker.replication import PartitionError
-from quorate.broker.wire import KafkaError, open_client
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.own_messages import (
     DescribeDamageRequest,
     DescribeDamageResponse,
     RefetchReplicaRequest,
     RefetchReplicaResponse,
 )
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.log import RECOVERY_POINTS, load_offsets, segment_bases
 from quorate.runtime import NetworkError
 from quorate.simulation.patience import holds_within

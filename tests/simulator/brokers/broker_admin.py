@@ -8,8 +8,9 @@ from types import MappingProxyType
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import AdminClient, topics
-from quorate.broker.wire import KafkaError
+from quorate.broker.admin import topics
+from quorate.broker.admin.admin_client import AdminClient
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients
 from quorate.simulation.patience import holds_within

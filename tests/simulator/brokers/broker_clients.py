@@ -12,12 +12,14 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import WireClient, open_client
-from quorate.broker.wire.codecs import FetchedPartition, ProducedPartition
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition
+from quorate.broker.wire.codecs.produce_codec import ProducedPartition
+from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.log import InvalidBatchError, Log
-from quorate.log.batches import build_batch, read_batches, records_of
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import build_batch, records_of
 from quorate.simulation.cluster_run import draw_records
-from quorate.simulation.histories import AppendCall, History
+from quorate.simulation.histories.history import AppendCall, History
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset
 from tests.simulator.brokers.broker_cluster import BrokerCluster, rack_of

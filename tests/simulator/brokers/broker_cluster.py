@@ -7,35 +7,35 @@ from dataclasses import dataclass, field
 
 import trio
 
-from quorate.broker import BrokerServer, SameDirectoryError, UnreportedFailureError
-from quorate.broker.controller import FENCING_THE_DEAD
-from quorate.broker.metadata import MetadataImage, PartitionState
-from quorate.broker.node_config import ServerConfig
-from quorate.broker.replication import AllDirectoriesFailedError, DuplicateReplicaError
-from quorate.broker.replication.hosting import ROLE_CHANGED, ChangeSummary
-from quorate.broker.replication.replica import RoleChange
+from quorate.broker.controller.broker_tending import FENCING_THE_DEAD
+from quorate.broker.failure_reports import UnreportedFailureError
+from quorate.broker.log_directories import SameDirectoryError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.node_config.server_config import ServerConfig
+from quorate.broker.replication.foundation.errors import AllDirectoriesFailedError, DuplicateReplicaError
+from quorate.broker.replication.hosting.state_changes import ROLE_CHANGED, ChangeSummary
+from quorate.broker.replication.replica.partition_replica import RoleChange
+from quorate.broker.server import BrokerServer
 from quorate.log import Log
 from quorate.quorum_state import META_PROPERTIES
 from quorate.raft import Quorum
-from quorate.raft.storage import format_folder
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
-from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry, validate_quorum
-from quorate.simulation.faults import FOLDER, SimulatedCluster, VotersIn, VotingNode, adopt_voters
+from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
+from quorate.simulation.checkers.node_view import LostReplica, NodeView, validate_quorum
+from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
+from quorate.simulation.faults.voter_faults import VotersIn, VotingNode, adopt_voters
 from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.world import (
-    DiskSpeed,
-    LogEntry,
-    NetworkSettings,
-    Scheduler,
-    SimulatedDisk,
-    SimulatedRuntime,
-    Trace,
-    Volume,
-    current_process,
-)
+from quorate.simulation.world.scheduler import Scheduler, current_process
+from quorate.simulation.world.simulated_disk import SimulatedDisk, Volume
+from quorate.simulation.world.simulated_network import NetworkSettings
+from quorate.simulation.world.simulated_runtime import DiskSpeed, SimulatedRuntime
+from quorate.simulation.world.trace import LogEntry, Trace
 from quorate.types import Endpoint, ReplicaKey, Voter, VoterSet
-from tests.simulator.administration import OneLeaderPerLeaderEpoch, duplicates, keep_one_of_two
+from tests.simulator.administration.committed_rules import OneLeaderPerLeaderEpoch
+from tests.simulator.administration.replica_folders import duplicates, keep_one_of_two
 from tests.simulator.brokers.metadata_invariants import CommittedMetadata, MetadataChangesAreLegal
 
 CLUSTER_ID = "simulated-brokers-0001"

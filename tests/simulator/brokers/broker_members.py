@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import BY_NAME, ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.newest_version import BY_NAME
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import Address, NetworkError
 from quorate.simulation.cluster_run import Clients
 from quorate.simulation.patience import must_end

@@ -6,19 +6,17 @@ from dataclasses import dataclass, field, replace
 
 import trio
 
-from quorate.broker.settings import RACK_AWARE
+from quorate.broker.settings.node_keys import RACK_AWARE
 from quorate.simulation.cluster_run import Clients, ClusterRun, ClusterRunSettings, derived
-from quorate.simulation.faults import FOLDER, Fault, Faults, FaultSettings, VoterFaults, VotersIn
-from quorate.simulation.histories import AppendOutcome
+from quorate.simulation.faults.faults import Fault, Faults, FaultSettings
+from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.faults.voter_faults import VoterFaults, VotersIn
+from quorate.simulation.histories.history import AppendOutcome
 from quorate.simulation.patience import must_end
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.world import (
-    DiskSpeed,
-    LinkQuality,
-    NetworkSettings,
-    Scheduler,
-    draw_sync_at_once,
-)
+from quorate.simulation.world.scheduler import Scheduler
+from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings
+from quorate.simulation.world.simulated_runtime import DiskSpeed, draw_sync_at_once
 from tests.simulator.brokers.bit_rot import ROT_CONFIGS, ROT_VALUES, BitRot, RotSettings
 from tests.simulator.brokers.broker_admin import Administrator
 from tests.simulator.brokers.broker_clients import (
@@ -40,7 +38,7 @@ from tests.simulator.brokers.compacted_topic import CompactedSettings
 from tests.simulator.brokers.directory_faults import DirectoryFaults
 from tests.simulator.brokers.loss_budget import LossBudget
 from tests.simulator.brokers.lost_disks import LostDisks
-from tests.simulator.brokers.operating import Operators, OperatorSettings
+from tests.simulator.brokers.operating.operators import Operators, OperatorSettings
 from tests.simulator.brokers.replica_moves import DirectoryMover, Reassigner
 from tests.simulator.brokers.settled_cluster import check_work_ends
 

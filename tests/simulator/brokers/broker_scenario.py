@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import trio
 
 from quorate.simulation.cluster_run import ClusterRun
-from quorate.simulation.faults import FOLDER
+from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.violations import LivenessViolation
-from quorate.simulation.world import Scheduler
+from quorate.simulation.world.scheduler import Scheduler
 from tests.simulator.brokers.broker_admin import Administrator
 from tests.simulator.brokers.broker_clients import TOPIC, BrokerClients, BrokerClientSettings
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost

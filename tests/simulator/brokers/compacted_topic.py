@@ -9,9 +9,10 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import WireClient
+from quorate.broker.wire.kafka_client import WireClient
 from quorate.log import Log
-from quorate.log.batches import RecordContent, build_keyed_batch, read_batches, records_of
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import RecordContent, build_keyed_batch, records_of
 from quorate.simulation.patience import holds_within, must_end
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from tests.simulator.brokers.broker_cluster import BrokerCluster

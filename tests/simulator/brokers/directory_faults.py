@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from quorate.quorum_state import META_PROPERTIES
-from quorate.simulation.faults import FOLDER
+from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.violations import SafetyViolation
-from tests.simulator.administration import keep_one_of_two
+from tests.simulator.administration.replica_folders import keep_one_of_two
 from tests.simulator.brokers.broker_cluster import AGAIN, MORE, BrokerCluster, BrokerHost
 from tests.simulator.brokers.loss_budget import LossBudget
 

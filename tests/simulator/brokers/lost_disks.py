@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from quorate.simulation.faults import VoterFaults
+from quorate.simulation.faults.voter_faults import VoterFaults
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 
 _BEHIND_MAX_S: Final = 1.0

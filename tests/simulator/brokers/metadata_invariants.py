@@ -5,7 +5,8 @@ change legally."""
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from quorate.broker.controller import (
+from quorate.broker.controller.operations.directories import may_lead
+from quorate.broker.controller.state_machines import (
     PARTITION_MOVES,
     REPLICA_MOVES,
     PartitionPhase,
@@ -16,29 +17,30 @@ from quorate.broker.controller import (
     replica_changes,
     replica_phase,
 )
-from quorate.broker.controller.operations import may_lead
-from quorate.broker.metadata import (
+from quorate.broker.metadata.batch_loader import BatchLoader
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     AbortTransaction,
-    BatchLoader,
     BeginTransaction,
     BrokerRegistrationChange,
     ClientQuota,
     Config,
     EndTransaction,
     FeatureLevel,
-    MetadataImage,
     Partition,
     PartitionChange,
-    PartitionKey,
     ProducerIds,
     Record,
     Topic,
-    decode,
 )
+from quorate.broker.metadata.record_codec import decode
+from quorate.broker.metadata.states import PartitionKey
 from quorate.invariant import InvariantError
-from quorate.log.batches import read_batches, records_of
-from quorate.simulation.checkers import CommittedLog, Invariant, NodeView, RoleSeen
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import records_of
+from quorate.simulation.checkers.invariants import CommittedLog, Invariant
+from quorate.simulation.checkers.node_view import NodeView, RoleSeen
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Offset
 

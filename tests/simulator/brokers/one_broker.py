@@ -11,8 +11,10 @@ from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import AdminClient, TopicPartition, replicas
-from quorate.broker.wire import KafkaError, WireClient, open_client
+from quorate.broker.admin import replicas
+from quorate.broker.admin.admin_client import AdminClient, TopicPartition
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import Address
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 

@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
-from quorate.broker.wire.codecs import (
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchPartition,
     FetchTopic,
     KafkaFetchRequest,
+)
+from quorate.broker.wire.codecs.produce_codec import (
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
 )
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.log import Log
-from quorate.log.batches import Record, read_batches, records_of
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import Record, records_of
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset

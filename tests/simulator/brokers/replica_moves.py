@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import ApiKey, KafkaError
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import NetworkError
 from quorate.simulation.cluster_run import Clients
 from quorate.simulation.patience import holds_within

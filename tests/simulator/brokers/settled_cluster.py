@@ -5,13 +5,13 @@ left, and all nodes have the same metadata."""
 import uuid
 from collections.abc import Iterator
 
-from quorate.broker.metadata import MetadataImage
-from quorate.broker.replication import PartitionError
-from quorate.broker.replication.replica import PartitionReplica
-from quorate.broker.replication.storage import load_partition_metadata, parse_folder_name
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.storage.folders import load_partition_metadata, parse_folder_name
 from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation
-from tests.simulator.administration import Folder, stray_folders
+from tests.simulator.administration.replica_folders import Folder, stray_folders
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 
 _METADATA_TOPIC = "__cluster_metadata"

@@ -12,7 +12,7 @@ from quorate.raft.core import (
     Role,
     RoleChanged,
 )
-from quorate.simulation.histories import AppendCall, AppendOutcome, ClientRead, History
+from quorate.simulation.histories.history import AppendCall, AppendOutcome, ClientRead, History
 from quorate.types import NodeId, Offset
 from tests.simulator.core.core_node import CoreNode
 from tests.simulator.core.core_swarm import CoreSwarm

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tests.simulator.explorer import counterexample
-from tests.simulator.explorer.core_model import SUITES, CoreModel, Coverage
-from tests.simulator.explorer.isr_model import ISR_SUITES, IsrModel
+from tests.simulator.explorer.core_model.bounds import SUITES
+from tests.simulator.explorer.core_model.core_model import CoreModel
+from tests.simulator.explorer.core_model.coverage import Coverage
+from tests.simulator.explorer.isr_model.isr_bounds import ISR_SUITES
+from tests.simulator.explorer.isr_model.isr_model import IsrModel
 from tests.simulator.explorer.model import Action, Model, Violation
 from tests.simulator.explorer.search import explore
 

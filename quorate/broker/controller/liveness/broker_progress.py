@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from quorate.broker.controller.partition_walks import PartitionWalks
 from quorate.broker.controller.rpc import BrokerHeartbeatRequest
 from quorate.broker.controller.state_machines import ReplicaPhase, deletion_phase
-from quorate.broker.metadata import MetadataDelta, MetadataImage, PartitionDelta
+from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
+from quorate.broker.metadata.image import MetadataImage
 
 _WINDOW_SECONDS: Final = 0.1
 """Seconds: records committed within them have one mark."""

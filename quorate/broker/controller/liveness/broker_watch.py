@@ -18,7 +18,9 @@ from typing import Final
 import trio
 
 from quorate.broker.controller.liveness.process_evidence import ProcessEvidence
-from quorate.broker.metadata import BrokerState, MetadataDelta, MetadataImage
+from quorate.broker.metadata.delta import MetadataDelta
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.states import BrokerState
 from quorate.raft import Caller
 from quorate.runtime import Address, ConnectRefusedError, Network, NetworkError, Stream, Tasks
 

@@ -6,7 +6,7 @@ session for its first heartbeat. Times are seconds on a monotonic clock.
 
 from dataclasses import dataclass
 
-from quorate.broker.metadata import MetadataImage
+from quorate.broker.metadata.image import MetadataImage
 from quorate.runtime import WallClock
 
 

@@ -14,19 +14,12 @@ from quorate.broker.controller.rpc import (
     ConfigAlteration,
     ConfigOperation,
 )
-from quorate.broker.metadata import (
-    MAX_RESOURCE_NAME,
-    ApiError,
-    Config,
-    ConfigResource,
-    ConfigType,
-    MetadataImage,
-    check_together,
-    check_value,
-    key_of,
-    stored,
-)
-from quorate.broker.settings import ValueType, split_exactly
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.configs import check_together, check_value, key_of, stored
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import MAX_RESOURCE_NAME, Config, ConfigType
+from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.settings.config_key import ValueType, split_exactly
 from quorate.error_code import ErrorCode
 
 MAX_VALUE_LENGTH: Final = 32_767

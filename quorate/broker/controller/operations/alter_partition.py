@@ -15,17 +15,10 @@ from quorate.broker.controller.rpc import (
     AlterPartitionResult,
     IsrMember,
 )
-from quorate.broker.metadata import (
-    ApiError,
-    ChangeReason,
-    LeaderRecoveryState,
-    MetadataImage,
-    PartitionChange,
-    PartitionKey,
-    PartitionState,
-    as_eligible,
-    changed,
-)
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ChangeReason, LeaderRecoveryState, PartitionChange
+from quorate.broker.metadata.states import PartitionKey, PartitionState, as_eligible, changed
 from quorate.error_code import ErrorCode
 
 

@@ -25,15 +25,15 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from quorate.broker.metadata import (
-    ApiError,
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
-    BrokerState,
     ChangeReason,
-    MetadataImage,
     RegisterBroker,
     UnregisterBroker,
 )
+from quorate.broker.metadata.states import BrokerState
 from quorate.error_code import ErrorCode
 
 

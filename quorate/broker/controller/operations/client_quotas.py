@@ -16,7 +16,10 @@ from quorate.broker.controller.rpc import (
     QuotaEntityPart,
     QuotaOperation,
 )
-from quorate.broker.metadata import CLIENT_QUOTAS, ApiError, ClientQuota, MetadataImage, QuotaEntity, QuotaKey
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ClientQuota, QuotaEntity
+from quorate.broker.metadata.quota_precedence import CLIENT_QUOTAS, QuotaKey
 from quorate.error_code import ErrorCode
 
 _TYPES: Final[Mapping[str, str]] = MappingProxyType({"user": "user", "client-id": "client_id", "ip": "ip"})

@@ -3,15 +3,9 @@
 import uuid
 from dataclasses import dataclass
 
-from quorate.broker.metadata import (
-    LOST,
-    MIGRATING,
-    UNASSIGNED,
-    BrokerState,
-    MetadataImage,
-    PartitionState,
-    is_reserved,
-)
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import LOST, MIGRATING, UNASSIGNED, is_reserved
+from quorate.broker.metadata.states import BrokerState, PartitionState
 
 
 def directory_online(image: MetadataImage, state: PartitionState, broker_id: int) -> bool:

@@ -26,21 +26,19 @@ from quorate.broker.controller.rpc import (
     DirectoryAssignmentResult,
     RegisterBrokerRequest,
 )
-from quorate.broker.metadata import (
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     DISCARDED,
     LOST,
     NO_LEADER,
-    ApiError,
     BrokerRegistrationChange,
-    BrokerState,
     ChangeReason,
     LeaderRecoveryState,
-    MetadataImage,
     PartitionChange,
-    PartitionKey,
-    PartitionState,
     is_reserved,
 )
+from quorate.broker.metadata.states import BrokerState, PartitionKey, PartitionState
 from quorate.error_code import ErrorCode
 from quorate.types import Epoch
 

@@ -17,15 +17,13 @@ import enum
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     ChangeReason,
     LeaderRecoveryState,
     PartitionChange,
-    PartitionKey,
-    PartitionState,
-    as_eligible,
 )
+from quorate.broker.metadata.states import PartitionKey, PartitionState, as_eligible
 from quorate.runtime import WORK
 
 Acceptable = Callable[[int], bool]

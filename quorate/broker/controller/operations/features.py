@@ -7,7 +7,10 @@ from quorate.broker.controller.rpc import (
     UpdateFeaturesResponse,
     UpgradeType,
 )
-from quorate.broker.metadata import SUPPORTED_FEATURES, ApiError, FeatureLevel, FeatureRange, MetadataImage
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import FeatureLevel, FeatureRange
+from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
 from quorate.error_code import ErrorCode
 
 

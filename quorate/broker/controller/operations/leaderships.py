@@ -20,16 +20,10 @@ from quorate.broker.controller.operations.elections import (
     preferred_replica,
     reassigned_partition,
 )
-from quorate.broker.metadata import (
-    NO_LEADER,
-    ChangeReason,
-    MetadataImage,
-    PartitionChange,
-    PartitionKey,
-    PartitionState,
-    min_insync_replicas,
-    unclean_elections,
-)
+from quorate.broker.metadata.configs import min_insync_replicas, unclean_elections
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER, ChangeReason, PartitionChange
+from quorate.broker.metadata.states import PartitionKey, PartitionState
 
 Partitions = Iterable[tuple[PartitionKey, PartitionState]]
 """Some of the image's partitions as they are now."""

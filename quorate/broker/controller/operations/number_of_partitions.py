@@ -30,15 +30,10 @@ from quorate.broker.controller.rpc import (
     ShrinkTopicsResponse,
     ShrunkTopic,
 )
-from quorate.broker.metadata import (
-    MAX_FIRST_EPOCHS,
-    ApiError,
-    MetadataImage,
-    Partition,
-    Record,
-    ShrinkTopic,
-    TopicState,
-)
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import MAX_FIRST_EPOCHS, Partition, Record, ShrinkTopic
+from quorate.broker.metadata.states import TopicState
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps
 

@@ -6,7 +6,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 from quorate.broker.controller.operations.directories import Belongings
 from quorate.broker.controller.rpc import ControllerResponse
-from quorate.broker.metadata import ApiError, Record
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.metadata_records import Record
 from quorate.error_code import ErrorCode
 
 A = TypeVar("A")

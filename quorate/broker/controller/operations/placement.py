@@ -8,7 +8,10 @@ from types import MappingProxyType
 from typing import Final
 
 from quorate.broker.controller.operations.directories import default_directory
-from quorate.broker.metadata import ApiError, MetadataImage, Partition, TopicState
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Partition
+from quorate.broker.metadata.states import TopicState
 from quorate.error_code import ErrorCode
 from quorate.runtime import Steps
 

@@ -4,7 +4,8 @@ from typing import Final
 
 from quorate.broker.controller.operations.outcome import Outcome, refusal
 from quorate.broker.controller.rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from quorate.broker.metadata import MetadataImage, ProducerIds
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ProducerIds
 from quorate.error_code import ErrorCode
 
 BLOCK_SIZE: Final = 1000

@@ -19,17 +19,15 @@ from quorate.broker.controller.rpc import (
     ReassignmentItem,
     ReassignmentResult,
 )
-from quorate.broker.metadata import (
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
-    ApiError,
     ChangeReason,
     LeaderRecoveryState,
-    MetadataImage,
     PartitionChange,
-    PartitionKey,
-    PartitionState,
-    as_eligible,
 )
+from quorate.broker.metadata.states import PartitionKey, PartitionState, as_eligible
 from quorate.error_code import ErrorCode
 from quorate.types import Epoch
 

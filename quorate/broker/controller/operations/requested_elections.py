@@ -12,15 +12,10 @@ from quorate.broker.controller.rpc import (
     ElectLeadersResponse,
     ElectLeadersResult,
 )
-from quorate.broker.metadata import (
-    NO_LEADER,
-    ApiError,
-    ChangeReason,
-    MetadataImage,
-    PartitionChange,
-    PartitionKey,
-    PartitionState,
-)
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER, ChangeReason, PartitionChange
+from quorate.broker.metadata.states import PartitionKey, PartitionState
 from quorate.error_code import ErrorCode
 
 

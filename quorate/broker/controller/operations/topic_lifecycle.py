@@ -26,21 +26,12 @@ from quorate.broker.controller.rpc import (
     NewTopic,
     TopicRef,
 )
-from quorate.broker.metadata import (
-    ApiError,
-    Config,
-    ConfigType,
-    MetadataImage,
-    Partition,
-    PartitionState,
-    Record,
-    RemoveTopic,
-    Topic,
-    TopicState,
-    check_together,
-    check_value,
-)
-from quorate.broker.settings import TopicSettings
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.metadata.configs import check_together, check_value
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Config, ConfigType, Partition, Record, RemoveTopic, Topic
+from quorate.broker.metadata.states import PartitionState, TopicState
+from quorate.broker.settings.broker_settings import TopicSettings
 from quorate.error_code import ErrorCode
 from quorate.present import present
 from quorate.runtime import Steps

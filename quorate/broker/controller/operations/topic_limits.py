@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from quorate.broker.metadata import ApiError
+from quorate.broker.metadata.api_error import ApiError
 from quorate.error_code import ErrorCode
 
 MAX_NAME_LENGTH: Final = 249

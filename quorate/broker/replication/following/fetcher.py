@@ -26,25 +26,27 @@ from quorate.broker.replication.following.leader_session import (
 )
 from quorate.broker.replication.following.lost_leaders import LostLeaders
 from quorate.broker.replication.following.taking_in import Taken, asked_for, take_in
-from quorate.broker.replication.foundation import (
-    CurrentMetadata,
-    Failures,
-    ReplicaFailedError,
-    ReplicationQuotas,
-    ReplicationStats,
-)
-from quorate.broker.replication.replica import FollowerState, LogFailed, LogStarts, PartitionReplica
-from quorate.broker.replication.storage import LogManager
-from quorate.broker.settings import ReplicationConfig
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
-from quorate.broker.wire.codecs import (
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.errors import ReplicaFailedError
+from quorate.broker.replication.foundation.failures import Failures
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuotas
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.replica.log_starts import LogStarts
+from quorate.broker.replication.replica.partition_replica import LogFailed, PartitionReplica
+from quorate.broker.replication.replica.roles import FollowerState
+from quorate.broker.replication.storage.log_manager import LogManager
+from quorate.broker.settings.replication_config import ReplicationConfig
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchPartition,
     KafkaFetchRequest,
     KafkaFetchResponse,
-    MalformedError,
 )
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.error_code import ErrorCode
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.log import InvalidBatchError, LogError
 from quorate.runtime import (
     Address,

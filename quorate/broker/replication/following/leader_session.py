@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from quorate.broker.wire import SentFetch
-from quorate.broker.wire.codecs import FetchPartition, FetchTopic, ForgottenTopic
+from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, ForgottenTopic
+from quorate.broker.wire.kafka_client import SentFetch
 from quorate.error_code import ErrorCode
 from quorate.runtime import NetworkError, Steps
 

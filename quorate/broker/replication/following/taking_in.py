@@ -11,11 +11,13 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.replication.foundation import ReplicaFailedError, ReplicationQuota
-from quorate.broker.replication.replica import FollowerState, PartitionReplica
-from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
+from quorate.broker.replication.foundation.errors import ReplicaFailedError
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuota
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.replica.roles import FollowerState
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition
 from quorate.error_code import ErrorCode
-from quorate.log.batches import read_headers, runs_of
+from quorate.log.batches.batch import read_headers, runs_of
 from quorate.runtime import Buffer, Slices, get_logger
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from quorate.broker.controller.operations import may_lead
-from quorate.broker.metadata import MetadataImage, effective
-from quorate.broker.settings import TopicConfig
+from quorate.broker.controller.operations.directories import may_lead
+from quorate.broker.metadata.configs import effective
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.settings.topic_config import TopicConfig
 
 Eligible: TypeAlias = Callable[[int, int], bool]
 """(broker id, broker epoch in its fetches, -1 unknown): may it join an ISR? Registered, unfenced, not

@@ -10,7 +10,10 @@ import math
 from collections import deque
 from typing import Final
 
-from quorate.broker.metadata import ALL_BROKERS, ConfigResource, ConfigType, MetadataImage, stored
+from quorate.broker.metadata.configs import ALL_BROKERS, stored
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ConfigType
+from quorate.broker.metadata.states import ConfigResource
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"

@@ -10,9 +10,11 @@ from functools import partial
 
 import trio
 
-from quorate.broker.metadata import PartitionState, is_reserved
-from quorate.broker.replication.following import Fetchers
-from quorate.broker.replication.foundation import DamageFound, Failures, OpeningFailed, PartitionError
+from quorate.broker.metadata.metadata_records import is_reserved
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.following.fetcher import Fetchers
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.failures import DamageFound, Failures, OpeningFailed
 from quorate.broker.replication.hosting.replica_opening import ReplicaOpening, may_open
 from quorate.broker.replication.hosting.state_changes import (
     Cause,
@@ -21,18 +23,14 @@ from quorate.broker.replication.hosting.state_changes import (
     RoleLines,
     kind_of,
 )
-from quorate.broker.replication.replica import (
-    DirectoryAssignments,
-    HeldReplica,
-    Hosted,
-    HostedReplicas,
-    PartitionReplica,
-    RoleChange,
-    remedy_for,
-)
-from quorate.broker.replication.storage import LogManager, PartitionIdentity
-from quorate.broker.replication.upkeep import DirectoryMoves
-from quorate.broker.settings import ReplicationConfig
+from quorate.broker.replication.replica.directory_assignments import DirectoryAssignments
+from quorate.broker.replication.replica.disk_failures import remedy_for
+from quorate.broker.replication.replica.hosted_replicas import HeldReplica, Hosted, HostedReplicas
+from quorate.broker.replication.replica.partition_replica import PartitionReplica, RoleChange
+from quorate.broker.replication.storage.folders import PartitionIdentity
+from quorate.broker.replication.storage.log_manager import LogManager
+from quorate.broker.replication.upkeep.directory_moves import DirectoryMoves
+from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.error_code import ErrorCode
 from quorate.invariant import invariant
 from quorate.log import DamagedLogError, LogError

@@ -6,13 +6,19 @@ from typing import Final
 
 import trio
 
-from quorate.broker.metadata import ConfigResource, ConfigType, MetadataDelta, MetadataImage, PartitionDelta
-from quorate.broker.replication.foundation import CurrentMetadata, ReplicationQuotas
+from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ConfigType
+from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuotas
 from quorate.broker.replication.hosting.hosting import Hosting
 from quorate.broker.replication.hosting.state_changes import Cause, ChangeJournal, ChangeSummary
-from quorate.broker.replication.replica import HostedReplicas, configure
-from quorate.broker.replication.storage import PartitionFolders, PartitionIdentity
-from quorate.broker.settings import TopicConfig
+from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
+from quorate.broker.replication.replica.topic_settings import configure
+from quorate.broker.replication.storage.folders import PartitionIdentity
+from quorate.broker.replication.storage.partition_folders import PartitionFolders
+from quorate.broker.settings.topic_config import TopicConfig
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

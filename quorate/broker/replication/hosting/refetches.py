@@ -11,10 +11,13 @@ from typing import Final
 import trio
 
 from quorate.broker.controller.rpc import AssignReplicasToDirsRequest, DirectoryAssignment
-from quorate.broker.metadata import DISCARDED
-from quorate.broker.replication.foundation import CurrentMetadata, DamageFound, PartitionError
+from quorate.broker.metadata.metadata_records import DISCARDED
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.failures import DamageFound
 from quorate.broker.replication.hosting.hosting import Hosting
-from quorate.broker.replication.replica import AssignDirectories, HeldReplica, HostedReplicas
+from quorate.broker.replication.replica.directory_assignments import AssignDirectories
+from quorate.broker.replication.replica.hosted_replicas import HeldReplica, HostedReplicas
 from quorate.error_code import ErrorCode
 from quorate.log import TopicPartition
 from quorate.runtime import Entropy, Tasks, get_logger

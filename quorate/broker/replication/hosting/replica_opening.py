@@ -6,17 +6,19 @@ from typing import Final
 
 import trio
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.metadata_records import (
     LOST,
     MIGRATING,
     NO_LEADER,
     LeaderRecoveryState,
-    PartitionState,
     is_reserved,
 )
-from quorate.broker.replication.producing import ProduceRules
-from quorate.broker.replication.replica import PartitionReplica, ReplicaContext, configure, log_config
-from quorate.broker.replication.storage import LogManager, PartitionIdentity, folder_name
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.producing.batch_check import ProduceRules
+from quorate.broker.replication.replica.partition_replica import PartitionReplica, ReplicaContext
+from quorate.broker.replication.replica.topic_settings import configure, log_config
+from quorate.broker.replication.storage.folders import PartitionIdentity, folder_name
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.runtime import DescriptorsExhaustedError
 
 

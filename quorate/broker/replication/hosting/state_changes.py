@@ -19,8 +19,9 @@ from typing import Final, NamedTuple
 
 import trio
 
-from quorate.broker.metadata import NO_LEADER, PartitionState
-from quorate.broker.replication.replica import PartitionReplica, RoleChange
+from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.replica.partition_replica import PartitionReplica, RoleChange
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

@@ -12,10 +12,10 @@ from typing import Final
 
 from crc32c import crc32c
 
-from quorate.broker.replication.foundation import PartitionError
+from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.producing.producer_state import NO_PRODUCER
-from quorate.broker.settings import TopicConfig
-from quorate.broker.wire import Account, MemoryBudget
+from quorate.broker.settings.topic_config import TopicConfig
+from quorate.broker.wire.budget import Account, MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.log import (
     BatchTooLargeError,
@@ -28,21 +28,18 @@ from quorate.log import (
     memory_within,
     output_sizes,
 )
-from quorate.log.batches import (
+from quorate.log.batches.batch import (
     CRC_START,
     HEADER,
     HEADER_BYTES,
     MAGIC,
     BatchHeader,
-    InvalidRecordError,
-    RecordBytes,
-    RecordWalk,
     attributes_with,
     read_header,
     read_headers,
     seal,
-    timestamp_deltas,
 )
+from quorate.log.batches.record_walk import InvalidRecordError, RecordBytes, RecordWalk, timestamp_deltas
 from quorate.runtime import Buffer, Compute, Slices
 
 _CODECS: Final = MappingProxyType(

@@ -26,7 +26,7 @@ from quorate.broker.replication.producing.producer_state import (
     ProducerState,
 )
 from quorate.log import Log
-from quorate.log.batches import read_headers
+from quorate.log.batches.batch import read_headers
 from quorate.runtime import (
     Buffer,
     Disk,

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 
 import trio
 
-from quorate.broker.replication.foundation import DescribedProducer, PartitionError
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.requests import DescribedProducer
 from quorate.error_code import ErrorCode
-from quorate.log.batches import BatchHeader
+from quorate.log.batches.batch import BatchHeader
 from quorate.present import present
 from quorate.runtime import Steps
 

@@ -8,15 +8,16 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.controller.operations import MAX_ASSIGNMENTS
+from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
 from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryAssignment,
 )
-from quorate.broker.metadata import LOST, PartitionState
-from quorate.broker.replication.foundation import CurrentMetadata
-from quorate.broker.replication.storage import PartitionFolders
+from quorate.broker.metadata.metadata_records import LOST
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.storage.partition_folders import PartitionFolders
 from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 

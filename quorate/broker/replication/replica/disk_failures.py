@@ -6,10 +6,16 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from quorate.broker.replication.foundation import DamageFound, DirectoryFailed, Failures, OpeningFailed
+from quorate.broker.replication.foundation.failures import (
+    DamageFound,
+    DirectoryFailed,
+    Failures,
+    OpeningFailed,
+)
 from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
 from quorate.broker.replication.replica.partition_replica import LogFailed
-from quorate.broker.replication.storage import LogManager, failure_reason
+from quorate.broker.replication.storage.log_directory import failure_reason
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.log import DamagedLogError
 from quorate.runtime import DescriptorsExhaustedError, get_logger
 

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 
 import trio
 
-from quorate.broker.metadata import LOST, PartitionState
-from quorate.broker.replication.foundation import TopicRef, Watchers
+from quorate.broker.metadata.metadata_records import LOST
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.foundation.purgatory import Watchers
+from quorate.broker.replication.foundation.requests import TopicRef
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
-from quorate.broker.replication.storage import PartitionFolders, PartitionIdentity
+from quorate.broker.replication.storage.folders import PartitionIdentity
+from quorate.broker.replication.storage.partition_folders import PartitionFolders
 from quorate.log import DamagedRange
 from quorate.runtime import Slices
 

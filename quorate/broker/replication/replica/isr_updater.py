@@ -14,7 +14,7 @@ from quorate.broker.controller.rpc import (
     AlterPartitionResult,
     IsrMember,
 )
-from quorate.broker.replication.foundation import CurrentMetadata
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.broker.replication.replica.roles import IsrProposal
 from quorate.error_code import ErrorCode

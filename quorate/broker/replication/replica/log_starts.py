@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from functools import partial
 
-from quorate.broker.replication.foundation import Failures
+from quorate.broker.replication.foundation.failures import Failures
 from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
 from quorate.broker.replication.replica.partition_replica import LogFailed, PartitionReplica
-from quorate.broker.replication.storage import LogManager
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.log import LogError, LogInterruptedError
 from quorate.runtime import DiskError, Tasks, get_logger
 

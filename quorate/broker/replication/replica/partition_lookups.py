@@ -5,8 +5,10 @@ from collections.abc import Callable
 
 import trio
 
-from quorate.broker.metadata import PartitionState
-from quorate.broker.replication.foundation import CurrentMetadata, NotOpenedError, PartitionError, TopicRef
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.errors import NotOpenedError, PartitionError
+from quorate.broker.replication.foundation.requests import TopicRef
 from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.error_code import ErrorCode

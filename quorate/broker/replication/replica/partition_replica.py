@@ -17,16 +17,16 @@ from typing import Protocol
 import trio
 
 from quorate.broker.controller.rpc import AlterPartitionResult
-from quorate.broker.metadata import NO_LEADER, PartitionState
-from quorate.broker.replication.foundation import (
-    CurrentMetadata,
-    Failure,
-    Failures,
-    PartitionError,
-    ReplicationStats,
-    Watchers,
-)
-from quorate.broker.replication.producing import CheckedBatches, ProducerState, ProduceRules, load
+from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.failures import Failure, Failures
+from quorate.broker.replication.foundation.purgatory import Watchers
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.producing.batch_check import CheckedBatches, ProduceRules
+from quorate.broker.replication.producing.producer_snapshot import load
+from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.replica.replica_parts import CompactionGate, KnownDamage, Mirror
 from quorate.broker.replication.replica.roles import FollowerState, IsrProposal, LeaderState
 from quorate.error_code import ErrorCode

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
-from quorate.broker.settings import TopicConfig
+from quorate.broker.settings.topic_config import TopicConfig
 from quorate.log import DamagedRange, Log, LogError
-from quorate.log.batches import BatchHeader
+from quorate.log.batches.batch import BatchHeader
 from quorate.runtime import Buffer, DiskError
 from quorate.types import Epoch, Offset
 from quorate.value import value

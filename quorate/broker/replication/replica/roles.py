@@ -8,8 +8,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.broker.metadata import LeaderRecoveryState, PartitionState
-from quorate.broker.replication.foundation import Eligible
+from quorate.broker.metadata.metadata_records import LeaderRecoveryState
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.foundation.current_metadata import Eligible
 from quorate.invariant import invariant, ordered
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 

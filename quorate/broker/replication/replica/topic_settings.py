@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from quorate.broker.replication.foundation import is_throttled
-from quorate.broker.replication.producing import ProduceRules
+from quorate.broker.replication.foundation.replication_quota import is_throttled
+from quorate.broker.replication.producing.batch_check import ProduceRules
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.broker.replication.replica.replica_parts import CompactionSettings
-from quorate.broker.settings import TopicConfig
+from quorate.broker.settings.topic_config import TopicConfig
 from quorate.log import LogConfig
 
 _LARGEST_BATCH: Final = 2**31 - 1

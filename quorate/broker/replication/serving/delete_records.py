@@ -7,15 +7,12 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.replication.foundation import (
-    DeleteRecordsItem,
-    DeleteRecordsResult,
-    Failures,
-    PartitionError,
-    Purgatory,
-    TopicRef,
-)
-from quorate.broker.replication.replica import LogFailed, LogStarts, PartitionReplica
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.failures import Failures
+from quorate.broker.replication.foundation.purgatory import Purgatory
+from quorate.broker.replication.foundation.requests import DeleteRecordsItem, DeleteRecordsResult, TopicRef
+from quorate.broker.replication.replica.log_starts import LogStarts
+from quorate.broker.replication.replica.partition_replica import LogFailed, PartitionReplica
 from quorate.broker.replication.serving.parked_results import ParkedResults
 from quorate.error_code import ErrorCode
 from quorate.log import LogFailedError

@@ -12,16 +12,16 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.replication.foundation import (
+from quorate.broker.replication.foundation.purgatory import Waiter, Watchers
+from quorate.broker.replication.foundation.requests import (
     FetchItem,
     FetchOptions,
     FetchResult,
     SessionRef,
     TopicRef,
-    Waiter,
-    Watchers,
 )
-from quorate.broker.replication.replica import FetchClock, PartitionReplica
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.replica.roles import FetchClock
 from quorate.broker.replication.serving.partition_fetch import leave_session
 from quorate.error_code import ErrorCode
 from quorate.runtime import Entropy, Slices

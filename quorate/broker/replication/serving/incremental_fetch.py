@@ -7,13 +7,9 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.foundation import (
-    FetchOptions,
-    FetchResult,
-    PartitionError,
-    Purgatory,
-    SessionRef,
-)
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.purgatory import Purgatory
+from quorate.broker.replication.foundation.requests import FetchOptions, FetchResult, SessionRef
 from quorate.broker.replication.serving.fetch_sessions import (
     FetchSession,
     FetchSessionError,

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from quorate.broker.replication.foundation import (
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.failures import Failures
+from quorate.broker.replication.foundation.requests import (
     DescribedProducer,
     EpochEndResult,
-    Failures,
     OffsetResult,
-    PartitionError,
     TopicRef,
 )
-from quorate.broker.replication.replica import DamageRead, LogFailed, PartitionLookups, PartitionReplica
+from quorate.broker.replication.replica.partition_lookups import PartitionLookups
+from quorate.broker.replication.replica.partition_replica import DamageRead, LogFailed, PartitionReplica
 from quorate.error_code import ErrorCode
 from quorate.log import (
     Codec,
@@ -22,7 +23,9 @@ from quorate.log import (
     OffsetOutOfRangeError,
     decompress,
 )
-from quorate.log.batches import HEADER_BYTES, Batch, RecordBytes, read_batches, stamps_of
+from quorate.log.batches.batch import HEADER_BYTES, Batch, read_batches
+from quorate.log.batches.record_walk import RecordBytes
+from quorate.log.batches.records import stamps_of
 from quorate.runtime import Compute, DiskError, Slices
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 

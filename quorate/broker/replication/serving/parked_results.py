@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import Generic, TypeVar
 
-from quorate.broker.replication.foundation import ParkedBatch, Waiter
-from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.foundation.purgatory import ParkedBatch, Waiter
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.error_code import ErrorCode
 from quorate.types import Offset
 

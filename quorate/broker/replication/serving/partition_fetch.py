@@ -3,8 +3,10 @@ it."""
 
 import trio
 
-from quorate.broker.replication.foundation import FetchItem, PartitionError
-from quorate.broker.replication.replica import FetchClock, FollowerState, PartitionReplica
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.requests import FetchItem
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.replica.roles import FetchClock, FollowerState
 from quorate.error_code import ErrorCode
 from quorate.types import Epoch, Offset
 from quorate.value import value

@@ -6,25 +6,19 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.metadata import MetadataImage
-from quorate.broker.replication.foundation import (
-    CurrentMetadata,
-    Failures,
-    FetchItem,
-    FetchOptions,
-    FetchResult,
-    NotOpenedError,
-    PartitionError,
-    ReplicationQuotas,
-    ReplicationStats,
-    TopicRef,
-    Watchers,
-)
-from quorate.broker.replication.replica import DamageRead, LogFailed, PartitionReplica
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.errors import NotOpenedError, PartitionError
+from quorate.broker.replication.foundation.failures import Failures
+from quorate.broker.replication.foundation.purgatory import Watchers
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuotas
+from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, FetchResult, TopicRef
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.replica.partition_replica import DamageRead, LogFailed, PartitionReplica
 from quorate.broker.replication.serving.partition_fetch import readable
 from quorate.error_code import ErrorCode
 from quorate.log import Codec, DamagedLogError, Log, LogError, OffsetOutOfRangeError
-from quorate.log.batches import peek
+from quorate.log.batches.batch import peek
 from quorate.runtime import DiskError, Slices
 from quorate.types import Offset
 

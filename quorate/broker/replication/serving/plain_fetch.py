@@ -5,15 +5,10 @@ from dataclasses import dataclass, field
 
 import trio
 
-from quorate.broker.replication.foundation import (
-    FetchItem,
-    FetchOptions,
-    FetchResult,
-    PartitionError,
-    Purgatory,
-    Waiter,
-)
-from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.purgatory import Purgatory, Waiter
+from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, FetchResult
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.broker.replication.serving.partition_fetch import take_in_fetch
 from quorate.broker.replication.serving.partition_reader import (
     PartitionReader,

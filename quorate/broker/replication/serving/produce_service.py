@@ -6,18 +6,14 @@ from typing import TypeAlias
 
 import trio
 
-from quorate.broker.replication.foundation import (
-    PartitionError,
-    ProduceItem,
-    ProduceResult,
-    Purgatory,
-    ReplicationStats,
-    TopicRef,
-)
-from quorate.broker.replication.producing import BatchChecker, CheckedBatches, read_unchecked
-from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.purgatory import Purgatory
+from quorate.broker.replication.foundation.requests import ProduceItem, ProduceResult, TopicRef
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches, read_unchecked
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.broker.replication.serving.parked_results import ParkedResults
-from quorate.broker.wire import MemoryBudget
+from quorate.broker.wire.budget import MemoryBudget
 from quorate.error_code import ErrorCode
 from quorate.runtime import Slices
 from quorate.types import Offset

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from quorate.broker.metadata import UNASSIGNED
-from quorate.broker.replication.foundation import AllDirectoriesFailedError
+from quorate.broker.metadata.metadata_records import UNASSIGNED
+from quorate.broker.replication.foundation.errors import AllDirectoriesFailedError
 from quorate.broker.replication.storage.folders import PartitionIdentity, folder_name
 from quorate.broker.replication.storage.future_logs import FutureLogs
 from quorate.broker.replication.storage.log_directory import (

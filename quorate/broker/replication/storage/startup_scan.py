@@ -4,7 +4,7 @@ is its replica. Work that a crash interrupted is finished."""
 from collections.abc import Sequence
 from typing import Final
 
-from quorate.broker.replication.foundation import DuplicateReplicaError
+from quorate.broker.replication.foundation.errors import DuplicateReplicaError
 from quorate.broker.replication.storage.folders import (
     DELETED_MARK,
     MOVED_MARK,

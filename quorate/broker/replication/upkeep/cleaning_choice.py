@@ -3,9 +3,11 @@ metrics."""
 
 from dataclasses import dataclass, field
 
-from quorate.broker.replication.replica import CompactionSettings, PartitionReplica
-from quorate.broker.settings import LONG_MAX
-from quorate.log.compaction import CompactionBounds, CompactionResult, DirtySurvey, compactable_end, survey
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.replica.replica_parts import CompactionSettings
+from quorate.broker.settings.config_key import LONG_MAX
+from quorate.log.compaction.dirty import DirtySurvey, compactable_end, survey
+from quorate.log.compaction.terms import CompactionBounds, CompactionResult
 from quorate.types import Offset
 
 

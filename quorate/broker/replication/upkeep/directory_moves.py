@@ -8,10 +8,15 @@ from typing import Final
 
 import trio
 
-from quorate.broker.metadata import is_reserved
-from quorate.broker.replication.foundation import DirectoryFailed, Failures, PartitionError
-from quorate.broker.replication.replica import PartitionLookups, PartitionReplica, log_config
-from quorate.broker.replication.storage import FutureLogs, LogManager, PartitionIdentity, fits_future_name
+from quorate.broker.metadata.metadata_records import is_reserved
+from quorate.broker.replication.foundation.errors import PartitionError
+from quorate.broker.replication.foundation.failures import DirectoryFailed, Failures
+from quorate.broker.replication.replica.partition_lookups import PartitionLookups
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.replica.topic_settings import log_config
+from quorate.broker.replication.storage.folders import PartitionIdentity, fits_future_name
+from quorate.broker.replication.storage.future_logs import FutureLogs
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.upkeep.replica_move import MoveContext, ReplicaMove
 from quorate.error_code import ErrorCode
 from quorate.log import LogConfig, LogError, TopicPartition

@@ -9,9 +9,9 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from quorate.broker.replication.foundation import ReplicationQuota
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuota
 from quorate.log import Log, OffsetOutOfRangeError
-from quorate.log.batches import read_headers, runs_of
+from quorate.log.batches.batch import read_headers, runs_of
 from quorate.runtime import Slices
 from quorate.types import EpochEnd, EpochStart, Offset
 

@@ -7,16 +7,15 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.foundation import Failures
-from quorate.broker.replication.replica import (
+from quorate.broker.replication.foundation.failures import Failures
+from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
+from quorate.broker.replication.replica.partition_replica import LogFailed, PartitionReplica
+from quorate.broker.replication.replica.replica_parts import (
     CompactionPass,
     CompactionSettings,
     CompactionStoppedError,
-    HostedReplicas,
-    LogFailed,
-    PartitionReplica,
 )
-from quorate.broker.replication.storage import LogManager
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.upkeep.cleaning_choice import (
     CleaningState,
     CleaningStats,
@@ -24,10 +23,11 @@ from quorate.broker.replication.upkeep.cleaning_choice import (
     is_due,
     look_at,
 )
-from quorate.broker.settings import ReplicationConfig
+from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.log import CompactionAbandonedError, LogError, LogFailedError
-from quorate.log.batches import BatchHeader
-from quorate.log.compaction import CompactionResult, CompactionRules, compact
+from quorate.log.batches.batch import BatchHeader
+from quorate.log.compaction.compactor import compact
+from quorate.log.compaction.terms import CompactionResult, CompactionRules
 from quorate.runtime import (
     Compute,
     DescriptorsExhaustedError,

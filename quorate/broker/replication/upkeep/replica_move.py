@@ -14,17 +14,16 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.foundation import CurrentMetadata, DirectoryFailed, Failures, ReplicationQuota
-from quorate.broker.replication.producing import store, take
-from quorate.broker.replication.replica import (
-    DirectoryAssignments,
-    HostedReplicas,
-    LogFailed,
-    Mirror,
-    PartitionReplica,
-    configure,
-)
-from quorate.broker.replication.storage import FutureLogs
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.failures import DirectoryFailed, Failures
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuota
+from quorate.broker.replication.producing.producer_snapshot import store, take
+from quorate.broker.replication.replica.directory_assignments import DirectoryAssignments
+from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
+from quorate.broker.replication.replica.partition_replica import LogFailed, PartitionReplica
+from quorate.broker.replication.replica.replica_parts import Mirror
+from quorate.broker.replication.replica.topic_settings import configure
+from quorate.broker.replication.storage.future_logs import FutureLogs
 from quorate.broker.replication.upkeep.future_copy import FutureCopy
 from quorate.invariant import invariant
 from quorate.log import DamagedLogError, InvalidBatchError, Log, LogError, TopicPartition

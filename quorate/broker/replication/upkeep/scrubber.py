@@ -11,9 +11,13 @@ from typing import Final, NamedTuple
 
 import trio
 
-from quorate.broker.replication.foundation import DamageFound, Failures, ReplicationStats
-from quorate.broker.replication.replica import DamageRead, HostedReplicas, PartitionReplica, remedy_for
-from quorate.broker.replication.storage import LogDirectory, LogManager
+from quorate.broker.replication.foundation.failures import DamageFound, Failures
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.replica.disk_failures import remedy_for
+from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
+from quorate.broker.replication.replica.partition_replica import DamageRead, PartitionReplica
+from quorate.broker.replication.storage.log_directory import LogDirectory
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.log import (
     DamagedRange,
     Log,

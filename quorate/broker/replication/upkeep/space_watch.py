@@ -4,8 +4,8 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.foundation import ReplicationStats
-from quorate.broker.replication.storage import LogManager
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.runtime import Disk, DiskError, DiskSpace, get_logger
 
 log = get_logger(__name__)

@@ -4,11 +4,13 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from quorate.broker.replication.foundation import CurrentMetadata, Failures
-from quorate.broker.replication.producing import store, take
-from quorate.broker.replication.replica import HostedReplicas, LogFailed, PartitionReplica
-from quorate.broker.replication.storage import LogManager
-from quorate.broker.settings import ReplicationConfig
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.failures import Failures
+from quorate.broker.replication.producing.producer_snapshot import store, take
+from quorate.broker.replication.replica.hosted_replicas import HostedReplicas
+from quorate.broker.replication.replica.partition_replica import LogFailed, PartitionReplica
+from quorate.broker.replication.storage.log_manager import LogManager
+from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.log import LogError, LogInterruptedError, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Slices, get_logger, in_slices
 from quorate.types import Offset

@@ -14,7 +14,8 @@ from kio.static.protocol import Entity, Payload, RequestPayload, ResponsePayload
 
 from quorate.broker.wire.api import APIS, Api
 from quorate.broker.wire.codecs import guard
-from quorate.kafka_bytes import MalformedError, Pieces
+from quorate.kafka_bytes.primitives import Pieces
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Buffer
 
 E = TypeVar("E", bound=Entity)

@@ -19,7 +19,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_node_endpoints,
     read_error,
 )
-from quorate.kafka_bytes import Cursor, Pieces
+from quorate.kafka_bytes.primitives import Cursor, Pieces
 from quorate.runtime import Buffer, Steps, at_once, let_go
 from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
 from quorate.value import value

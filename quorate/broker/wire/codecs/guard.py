@@ -15,14 +15,8 @@ from typing import Any, Final, get_args, get_origin
 
 from kio.static.protocol import Entity
 
-from quorate.kafka_bytes import (
-    MAX_ELEMENTS,
-    MAX_STRING_BYTES,
-    MAX_TAGS,
-    MalformedError,
-    read_uvarint,
-    uvarint,
-)
+from quorate.kafka_bytes.primitives import MAX_ELEMENTS, MAX_STRING_BYTES, MAX_TAGS
+from quorate.kafka_bytes.varints import MalformedError, read_uvarint, uvarint
 from quorate.runtime import Buffer
 
 _FIXED: Final = {

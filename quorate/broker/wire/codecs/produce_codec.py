@@ -11,7 +11,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.codecs.entities import cut_message
-from quorate.kafka_bytes import Cursor, Pieces
+from quorate.kafka_bytes.primitives import Cursor, Pieces
 from quorate.runtime import Buffer, Steps, at_once, let_go
 from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
 from quorate.value import value

@@ -13,7 +13,8 @@ from kio.static.protocol import Entity
 
 from quorate.broker.wire.codecs import guard
 from quorate.broker.wire.codecs.guard import ArrayField
-from quorate.kafka_bytes import MAX_ELEMENTS, Cursor, MalformedError
+from quorate.kafka_bytes.primitives import MAX_ELEMENTS, Cursor
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import WORK, Steps
 
 E = TypeVar("E", bound=Entity)

@@ -10,7 +10,7 @@ from kio.serial import entity_writer
 from kio.static.protocol import Entity
 
 from quorate.broker.wire.codecs.entities import build
-from quorate.kafka_bytes import Pieces
+from quorate.kafka_bytes.primitives import Pieces
 from quorate.runtime import Buffer, Slices
 
 Struct: TypeAlias = Mapping[str, object]

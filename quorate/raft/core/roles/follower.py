@@ -15,7 +15,7 @@ from quorate.raft.core.effects import (
 )
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import FetchResponse, FetchSnapshotResponse, Response, VoteRequest
-from quorate.raft.core.replica_log import Arrival, IncomingSnapshot
+from quorate.raft.core.replica_log.incoming_snapshot import Arrival, IncomingSnapshot
 from quorate.raft.core.roles.role import RoleState
 from quorate.raft.core.roles.transitions import ToProspective, ToUnattached, Transition
 from quorate.raft.core.shared_state import FETCH, NodeState

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import trio
 
 from quorate.broker.admin import brokers
-from quorate.broker.metadata import PartitionState
-from tests.simulator.administration import Answer, reassign, unregister_broker
+from quorate.broker.metadata.states import PartitionState
+from tests.simulator.administration.admin_history import Answer
+from tests.simulator.administration.intents import reassign, unregister_broker
 from tests.simulator.brokers.one_broker import reassign_partition
 from tests.simulator.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic
 

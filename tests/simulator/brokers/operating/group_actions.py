@@ -6,10 +6,12 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import AdminClient, TopicPartition, groups
-from quorate.broker.wire import KafkaError
+from quorate.broker.admin import groups
+from quorate.broker.admin.admin_client import AdminClient, TopicPartition
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.simulation.violations import SafetyViolation
-from tests.simulator.administration import Answer, GroupOffset
+from tests.simulator.administration.admin_history import Answer
+from tests.simulator.administration.answered_state import GroupOffset
 from tests.simulator.brokers.broker_clients import TOPIC
 from tests.simulator.brokers.broker_cluster import BrokerHost
 from tests.simulator.brokers.one_broker import code_of

@@ -12,13 +12,15 @@ from typing import Final, TypeVar
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import AdminClient
-from quorate.broker.metadata import QuotaEntity
-from quorate.broker.wire import KafkaError
+from quorate.broker.admin.admin_client import AdminClient
+from quorate.broker.metadata.metadata_records import QuotaEntity
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.raft import OutcomeUnknownError
 from quorate.runtime import NetworkError
 from quorate.simulation.violations import SafetyViolation
-from tests.simulator.administration import AdminHistory, Answer, GroupOffset, Intent, KeptRecords
+from tests.simulator.administration.admin_history import AdminHistory, Answer
+from tests.simulator.administration.answered_state import GroupOffset, KeptRecords
+from tests.simulator.administration.intents import Intent
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 from tests.simulator.brokers.loss_budget import LossBudget
 from tests.simulator.brokers.one_broker import code_of, open_one

@@ -7,22 +7,15 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import (
-    AdminClient,
-    Controllers,
-    TopicPartition,
-    brokers,
-    configs,
-    groups,
-    quotas,
-    records,
-    replicas,
-    topics,
-)
+from quorate.broker.admin import brokers, configs, groups, quotas, records, replicas, topics
+from quorate.broker.admin.admin_client import AdminClient, TopicPartition
+from quorate.broker.admin.controllers import Controllers
 from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
-from quorate.broker.metadata import ConfigResource, QuotaEntity
-from quorate.broker.wire import ApiKey, KafkaError, wire_code
-from quorate.log.batches import build_batch
+from quorate.broker.metadata.metadata_records import QuotaEntity
+from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
+from quorate.log.batches.records import build_batch
 from quorate.runtime import Address, Network
 from tests.simulator.brokers import partition_clients
 

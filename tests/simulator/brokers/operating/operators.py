@@ -10,13 +10,13 @@ import trio
 
 from quorate.simulation.cluster_run import Clients
 from quorate.simulation.violations import SafetyViolation
-from tests.simulator.administration import (
-    AdminHistory,
-    Held,
+from tests.simulator.administration.admin_history import AdminHistory
+from tests.simulator.administration.answered_state import Held
+from tests.simulator.administration.committed_rules import (
     RemovedTopicsStayRemoved,
     UnregisteredBrokersStayOut,
-    still_there,
 )
+from tests.simulator.administration.replica_folders import still_there
 from tests.simulator.brokers.broker_clients import everything_of
 from tests.simulator.brokers.broker_cluster import BrokerCluster, BrokerHost
 from tests.simulator.brokers.loss_budget import LossBudget

@@ -6,18 +6,16 @@ none for as long as a run is patient.
 
 from typing import Final
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.metadata_records import ConfigType, QuotaEntity
+from quorate.broker.metadata.quota_precedence import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
-    LATEST_METADATA_VERSION,
-    METADATA_VERSION,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    ConfigResource,
-    ConfigType,
-    QuotaEntity,
 )
-from tests.simulator.administration import alter_config, alter_quota, update_feature
+from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.metadata.supported_features import LATEST_METADATA_VERSION, METADATA_VERSION
+from tests.simulator.administration.intents import alter_config, alter_quota, update_feature
 from tests.simulator.brokers.broker_cluster import BrokerHost
 from tests.simulator.brokers.operating import operator_requests as requests
 from tests.simulator.brokers.operating.operator_client import OperatorClient

@@ -10,13 +10,14 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import AdminClient, TopicPartition, topics
+from quorate.broker.admin import topics
+from quorate.broker.admin.admin_client import AdminClient, TopicPartition
 from quorate.broker.admin.topics import NewTopic
-from quorate.broker.wire import KafkaError
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.raft import OutcomeUnknownError
 from quorate.runtime import Address, NetworkError
-from tests.simulator.administration import (
-    Answer,
+from tests.simulator.administration.admin_history import Answer
+from tests.simulator.administration.intents import (
     Intent,
     create_topic,
     delete_topic,

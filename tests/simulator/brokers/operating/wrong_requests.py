@@ -9,18 +9,16 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.admin import AdminClient, brokers, topics
+from quorate.broker.admin import brokers, topics
+from quorate.broker.admin.admin_client import AdminClient
 from quorate.broker.admin.topics import NewTopic
-from quorate.broker.metadata import (
-    KRAFT_VERSION,
-    METADATA_VERSION,
-    PRODUCER_BYTE_RATE,
-    ConfigResource,
-    ConfigType,
-    QuotaEntity,
-)
+from quorate.broker.metadata.metadata_records import ConfigType, QuotaEntity
+from quorate.broker.metadata.quota_precedence import PRODUCER_BYTE_RATE
+from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.metadata.supported_features import KRAFT_VERSION, METADATA_VERSION
 from quorate.simulation.violations import SafetyViolation
-from tests.simulator.administration import Answer, nothing
+from tests.simulator.administration.admin_history import Answer
+from tests.simulator.administration.intents import nothing
 from tests.simulator.brokers.one_broker import reassign_partition
 from tests.simulator.brokers.operating import operator_requests as requests
 from tests.simulator.brokers.operating.operator_client import Counted, OperatorClient, OwnTopic

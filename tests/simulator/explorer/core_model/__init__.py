@@ -3,9 +3,3 @@
 `interpreter` carries out one node's effects, `actions` and `in_flight` say what comes of an event, `world`
 says what may happen next, and `symmetry` says which states stand for others.
 """
-
-from tests.simulator.explorer.core_model.bounds import SUITES
-from tests.simulator.explorer.core_model.core_model import CoreModel
-from tests.simulator.explorer.core_model.coverage import Coverage
-
-__all__ = ["SUITES", "CoreModel", "Coverage"]

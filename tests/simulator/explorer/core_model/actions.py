@@ -30,7 +30,7 @@ from quorate.raft.core import (
     Unreachable,
 )
 from quorate.types import Endpoint, EpochEnd, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
-from tests.simulator.core import CoreFactory
+from tests.simulator.core.core_node import CoreFactory
 from tests.simulator.explorer.core_model import canonical, steps
 from tests.simulator.explorer.core_model import explored_invariants as invariants
 from tests.simulator.explorer.core_model.bounds import Bound, Budget

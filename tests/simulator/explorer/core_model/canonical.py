@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from quorate.raft.core import Core, Durable, EndQuorumEpochRequest, Generation, Message, Request
-from quorate.raft.core.roles import Leader, Resigned
+from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.resigned import Resigned
 from quorate.types import NodeId
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from quorate.raft.core import Core, Request, RequestFailed, Response
 from quorate.types import NodeId
-from tests.simulator.core import CoreFactory
+from tests.simulator.core.core_node import CoreFactory
 from tests.simulator.explorer.core_model import canonical
 from tests.simulator.explorer.core_model.actions import Action, Transitions
 from tests.simulator.explorer.core_model.bounds import Bound

@@ -6,18 +6,16 @@ as its namesake does is another question, which `symmetry` asks of every step.
 """
 
 from quorate.raft.core import Core, NodeState
-from quorate.raft.core.replica_log import VoterHistory
-from quorate.raft.core.roles import (
-    Ballot,
-    Candidate,
-    Follower,
-    Leader,
-    Prospective,
-    ReplicaProgress,
-    Replicas,
-    Resigned,
-    Unattached,
-)
+from quorate.raft.core.replica_log.voter_history import VoterHistory
+from quorate.raft.core.roles.ballot import Ballot
+from quorate.raft.core.roles.candidate import Candidate
+from quorate.raft.core.roles.follower import Follower
+from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.prospective import Prospective
+from quorate.raft.core.roles.replica_progress import ReplicaProgress
+from quorate.raft.core.roles.resigned import Resigned
+from quorate.raft.core.roles.tracker import Replicas
+from quorate.raft.core.roles.unattached import Unattached
 from tests.simulator.explorer.core_model.renaming import Renaming
 
 

@@ -24,7 +24,7 @@ from quorate.raft.core import (
 )
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import ReplicaKey
-from tests.simulator.core import CoreFactory
+from tests.simulator.core.core_node import CoreFactory
 from tests.simulator.explorer.core_model import explored_invariants as invariants
 from tests.simulator.explorer.core_model.actions import DIRECTORY, FREE, REQUEST, Action, Transition
 from tests.simulator.explorer.core_model.bounds import Bound, Budget

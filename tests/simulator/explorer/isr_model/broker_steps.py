@@ -13,41 +13,31 @@ from typing import Final
 import trio
 
 from quorate.broker.controller.rpc import AlterPartitionItem, AlterPartitionResult
-from quorate.broker.metadata import MetadataImage, PartitionState, effective, is_reserved
-from quorate.broker.replication import (
-    FetchItem,
-    FetchOptions,
-    PartitionError,
-    Purgatory,
-    ReplicaFailedError,
-    ReplicationStats,
-)
-from quorate.broker.replication.following import asked_for, take_in
-from quorate.broker.replication.foundation import (
-    CurrentMetadata,
-    Failure,
-    Failures,
-    ReplicationQuota,
-    ReplicationQuotas,
-)
-from quorate.broker.replication.hosting import may_open
-from quorate.broker.replication.producing import CheckedBatches, ProduceRules
-from quorate.broker.replication.replica import (
-    FollowerState,
-    IsrProposal,
-    PartitionReplica,
-    ReplicaContext,
-    RoleChange,
-    isr_question,
-    settle_isr,
-)
-from quorate.broker.replication.serving import FetchService, PartitionReader
-from quorate.broker.replication.storage import NO_PROOF, Proof, newest_proof
-from quorate.broker.wire import wire_code
-from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
+from quorate.broker.metadata.configs import effective
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import is_reserved
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.following.taking_in import asked_for, take_in
+from quorate.broker.replication.foundation.current_metadata import CurrentMetadata
+from quorate.broker.replication.foundation.errors import PartitionError, ReplicaFailedError
+from quorate.broker.replication.foundation.failures import Failure, Failures
+from quorate.broker.replication.foundation.purgatory import Purgatory
+from quorate.broker.replication.foundation.replication_quota import ReplicationQuota, ReplicationQuotas
+from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions
+from quorate.broker.replication.foundation.stats import ReplicationStats
+from quorate.broker.replication.hosting.replica_opening import may_open
+from quorate.broker.replication.producing.batch_check import CheckedBatches, ProduceRules
+from quorate.broker.replication.replica.isr_updater import isr_question, settle_isr
+from quorate.broker.replication.replica.partition_replica import PartitionReplica, ReplicaContext, RoleChange
+from quorate.broker.replication.replica.roles import FollowerState, IsrProposal
+from quorate.broker.replication.serving.partition_reader import PartitionReader
+from quorate.broker.replication.serving.plain_fetch import FetchService
+from quorate.broker.replication.storage.proofs import NO_PROOF, Proof, newest_proof
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition
+from quorate.broker.wire.wire_errors import wire_code
 from quorate.error_code import ErrorCode
 from quorate.simulation.violations import SafetyViolation
-from quorate.simulation.world import SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset
 from tests.simulator.explorer.isr_model.explored_broker import (
     LAG_SECONDS,

@@ -8,18 +8,17 @@ What is committed is so at once: the core's explorer has the quorum. What an ope
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from quorate.broker.controller import Chore, Chores
-from quorate.broker.controller.operations import (
-    Departure,
-    Groups,
-    alter_partition,
-    alter_partition_reassignments,
-    assign_replicas_to_dirs,
+from quorate.broker.controller.chores import Chore, Chores
+from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.brokers import (
     fence_broker,
     heartbeat,
     register_broker,
     unregister_broker,
 )
+from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs
+from quorate.broker.controller.operations.outcome import Departure, Groups
+from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
 from quorate.broker.controller.rpc import (
     AlterPartitionItem,
     AlterPartitionReassignmentsRequest,
@@ -33,7 +32,9 @@ from quorate.broker.controller.rpc import (
     RegisterBrokerRequest,
     UnregisterBrokerRequest,
 )
-from quorate.broker.metadata import ChangeReason, MetadataImage, PartitionState, RegisterBroker
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ChangeReason, RegisterBroker
+from quorate.broker.metadata.states import PartitionState
 from quorate.error_code import ErrorCode
 from tests.simulator.explorer.isr_model.explored_images import (
     CLUSTER,

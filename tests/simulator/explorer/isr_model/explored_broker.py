@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from quorate.broker.metadata import PartitionState
-from quorate.broker.replication.replica import FollowerState, IsrProposal, LeaderState
-from quorate.broker.replication.storage import Proof
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.replica.roles import FollowerState, IsrProposal, LeaderState
+from quorate.broker.replication.storage.proofs import Proof
 from tests.simulator.explorer.isr_model.memory_log import MemoryLog, Values
 
 LAG_SECONDS: Final = 10.0

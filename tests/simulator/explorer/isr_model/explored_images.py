@@ -3,17 +3,16 @@
 import uuid
 from typing import Final, TypeAlias
 
-from quorate.broker.metadata import (
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     BrokerEndpoint,
     Config,
-    ConfigResource,
     ConfigType,
-    MetadataImage,
     Partition,
-    PartitionState,
     RegisterBroker,
     Topic,
 )
+from quorate.broker.metadata.states import ConfigResource, PartitionState
 from tests.simulator.explorer.model import Table
 
 CLUSTER: Final = "explored"

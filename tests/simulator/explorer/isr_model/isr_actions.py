@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from quorate.broker.replication.replica import FollowerState, LeaderState
+from quorate.broker.replication.replica.roles import FollowerState, LeaderState
 from tests.simulator.explorer.isr_model.explored_broker import ExploredBroker, Process
 from tests.simulator.explorer.isr_model.explored_images import incarnation_id
 from tests.simulator.explorer.isr_model.isr_bounds import Budget

@@ -1,7 +1,8 @@
 """The ISR protocol's model in words."""
 
-from quorate.broker.metadata import LeaderRecoveryState, PartitionState
-from quorate.broker.replication.replica import LeaderState
+from quorate.broker.metadata.metadata_records import LeaderRecoveryState
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.replica.roles import LeaderState
 from tests.simulator.explorer.isr_model.explored_broker import ExploredBroker
 from tests.simulator.explorer.isr_model.isr_actions import IsrAction
 from tests.simulator.explorer.isr_model.isr_packets import (

@@ -7,8 +7,9 @@ answered for it.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from quorate.broker.metadata import NO_LEADER, LeaderRecoveryState, PartitionState
-from quorate.broker.replication.replica import LeaderState
+from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.replica.roles import LeaderState
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.explorer.isr_model.controller_steps import CommittedChange
 from tests.simulator.explorer.isr_model.explored_broker import ExploredBroker

@@ -4,8 +4,8 @@ of each action."""
 from collections.abc import Iterator
 
 from quorate.broker.controller.rpc import DirectoryAssignment
-from quorate.broker.metadata import BrokerState
-from quorate.broker.replication.storage import NO_PROOF, Proof
+from quorate.broker.metadata.states import BrokerState
+from quorate.broker.replication.storage.proofs import NO_PROOF, Proof
 from quorate.simulation.violations import SafetyViolation
 from tests.simulator.explorer.isr_model.broker_lives import (
     decide_registration,

@@ -3,7 +3,7 @@
 from typing import NamedTuple, TypeAlias
 
 from quorate.broker.controller.rpc import AlterPartitionItem, AlterPartitionResult, RegisterBrokerRequest
-from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition
 
 
 class FetchUnderWay(NamedTuple):

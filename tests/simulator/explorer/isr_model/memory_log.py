@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from quorate.log import AppendInfo, EpochCache, Log, LogError
-from quorate.log.batches import BatchHeader, build_batch, read_header, read_headers
+from quorate.log.batches.batch import BatchHeader, read_header, read_headers
+from quorate.log.batches.records import build_batch
 from quorate.runtime import Buffer
 from quorate.types import Offset
 

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
-from quorate.broker.metadata import MetadataImage, PartitionState
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.states import PartitionState
 from tests.simulator.explorer.isr_model.broker_steps import BrokerSteps, StepClock
 from tests.simulator.explorer.isr_model.controller_steps import ControllerSteps, ControlState, Decision
 from tests.simulator.explorer.isr_model.explored_broker import ExploredBroker, Process
