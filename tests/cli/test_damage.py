@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from quorate.cli.node.local_cluster import LocalCluster
 from tests.cli.command import Quorate
-from tests.kit.full_disk import wait_until
+from tests.kit.waiting import wait_until
 
 RECORDS = 400
 

@@ -16,7 +16,7 @@ from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.local_cluster import LocalCluster
 from tests.cli.command import COMMAND, SECONDS, Quorate
 from tests.kit.clusters import running_cluster
-from tests.kit.full_disk import wait_until
+from tests.kit.waiting import wait_until
 
 
 def create(ask: Quorate, topic: str) -> None:

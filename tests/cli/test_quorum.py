@@ -13,7 +13,7 @@ from quorate.cli.node.free_ports import free_ports
 from quorate.cli.node.local_cluster import LocalCluster
 from tests.cli.command import Quorate
 from tests.kit.clusters import running_cluster
-from tests.kit.full_disk import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.system
 

@@ -21,7 +21,8 @@ from quorate.raft import NodeId, Quorum, QuorumConfig, parse_voters
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.simulation.quorum.quorum_cluster import Journal
 from tests.cli.command import Node, Processes, Quorate, first_line
-from tests.kit.full_disk import fill, wait_until
+from tests.kit.full_disk import fill
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.system
 

@@ -16,7 +16,7 @@ from quorate.cli.state_changes.change_requests import ChangeRequest
 from quorate.cli.state_changes.cluster_reports import BrokerJournal, ClusterReports
 from quorate.cli.state_changes.lives import Life, join, narrow
 from tests.cli.command import Quorate
-from tests.kit.full_disk import wait_until
+from tests.kit.waiting import wait_until
 
 TOPIC = uuid.UUID(int=7)
 

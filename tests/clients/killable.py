@@ -12,7 +12,7 @@ from quorate.broker.wire.api import ApiKey
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
 from tests.kit.clusters import wait_in_sync
-from tests.kit.full_disk import wait_until
+from tests.kit.waiting import wait_until
 
 ACK_TIMEOUT_MS = 700
 """The time that clients let a leader wait for its followers. It is much shorter than `FROZEN_SECONDS`."""

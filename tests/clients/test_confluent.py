@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from tests.clients.killable import ACK_TIMEOUT_MS, Killable, check, values
 from tests.kit.clusters import wait_in_sync
-from tests.kit.full_disk import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.clients
 

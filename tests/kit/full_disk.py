@@ -1,20 +1,14 @@
-"""Small disks for real nodes, full disks, and waiting for the consequence."""
+"""Small disks for real nodes, and full ones."""
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-
-def wait_until(reached: Callable[[], object], what: str, *, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
+from tests.kit.waiting import wait_until
 
 
 def fill(disk: Path) -> Path:

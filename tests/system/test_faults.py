@@ -19,7 +19,8 @@ from quorate.runtime.entropy import uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import NodeId
 from tests.kit.clusters import running_cluster, wait_in_sync
-from tests.kit.full_disk import fill, wait_until
+from tests.kit.full_disk import fill
+from tests.kit.waiting import wait_until
 from tests.system.loads import Load
 
 pytestmark = pytest.mark.system

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.kit.full_disk import wait_until
+from tests.kit.waiting import wait_until
 
 NEMESIS = Path(__file__).parents[2] / "scripts" / "nemesis"
 QUORUM, BROKERS = NEMESIS, NEMESIS / "brokers.py"

@@ -9,8 +9,8 @@ import pytest
 
 from quorate.broker.admin.topics import create_topic
 from quorate.cli.console.connections import ask_cluster
-from tests.kit.full_disk import wait_until
 from tests.kit.namespaces import NODES, Namespaces
+from tests.kit.waiting import wait_until
 from tests.system.loads import Load
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

@@ -37,7 +37,7 @@ from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
 from tests.kit.clusters import wait_in_sync
-from tests.kit.full_disk import wait_until
+from tests.kit.waiting import wait_until
 from tests.system.loads import Load, freeze, read_partition
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

@@ -13,7 +13,7 @@ import pytest
 
 from quorate.cli.node.local_cluster import LocalCluster
 from tests.kit.clusters import running_cluster, wait_in_sync
-from tests.kit.full_disk import wait_until
+from tests.kit.waiting import wait_until
 from tests.system.loads import Load
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
