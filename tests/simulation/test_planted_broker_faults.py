@@ -76,7 +76,7 @@ def a_repeated_batch_is_appended_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_append_is_acknowledged_by_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LeaderState, "high_watermark", lambda self, *, log_end_offset, min_isr, now: log_end_offset)
+    patch.setattr(LeaderState, "high_watermark", lambda self, *, log_end_offset, **_: log_end_offset)
 
 
 def a_vote_of_the_quorum_is_not_stored(patch: pytest.MonkeyPatch) -> None:

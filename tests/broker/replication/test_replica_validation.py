@@ -119,7 +119,7 @@ async def test_a_disorder_in_a_leaders_state_is_found(replicas, autojump_clock, 
 
 
 async def test_a_low_watermark_above_the_durable_log_start_is_found(replicas, autojump_clock, monkeypatch):
-    monkeypatch.setattr(LeaderState, "low_watermark", lambda self, _: Offset(1))
+    monkeypatch.setattr(LeaderState, "low_watermark", lambda self, **_: Offset(1))
     with pytest.raises(InvariantError, match="low watermark <= durable log start"):
         replicas[0].validate()
 

@@ -12,7 +12,7 @@ import enum
 import uuid
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
 
@@ -147,6 +147,8 @@ class PartitionReplica:
         """The future replica in another directory, while it has everything. Dropped before a cut."""
         self.stats = context.stats
         self._context = context
+        self.eligible: Final = context.metadata.eligible(topic_id, partition_id)
+        """The rule for joining the ISR."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition_id}"
@@ -224,7 +226,6 @@ class PartitionReplica:
                 epoch_start_offset=self.log.end_offset,
                 now=now,
                 lag_s=self._context.lag_s,
-                eligible=self._context.metadata.eligible(self.topic_id, self.partition_id),
             )
             change = RoleChange.LEADER
         elif state.leader != NO_LEADER:
@@ -283,7 +284,9 @@ class PartitionReplica:
             ordered(epoch_start=log.epochs[-1].start_offset, log_end=log.end_offset)
         if isinstance(role, LeaderState):
             role.validate(log_end_offset=log.end_offset)
-            low = role.low_watermark(log.durable_log_start_offset)
+            low = role.low_watermark(
+                durable_log_start_offset=log.durable_log_start_offset, eligible=self.eligible
+            )
             ordered(low_watermark=low, durable_log_start=log.durable_log_start_offset)
         if self.mirror is not None:
             invariant(
@@ -372,7 +375,10 @@ class PartitionReplica:
         if leader is None:
             return False
         found = leader.high_watermark(
-            log_end_offset=self.log.end_offset, min_isr=self.min_isr, now=trio.current_time()
+            log_end_offset=self.log.end_offset,
+            min_isr=self.min_isr,
+            now=trio.current_time(),
+            eligible=self.eligible,
         )
         if found is None or found <= self.log.high_watermark:
             return False
@@ -384,7 +390,11 @@ class PartitionReplica:
     def low_watermark(self) -> Offset | None:
         """Return the low watermark, `LeaderState.low_watermark`. None unless this broker leads."""
         leader = self.leading
-        return None if leader is None else leader.low_watermark(self.log.durable_log_start_offset)
+        if leader is None:
+            return None
+        return leader.low_watermark(
+            durable_log_start_offset=self.log.durable_log_start_offset, eligible=self.eligible
+        )
 
     def settle_deletions(self) -> None:
         """Complete the deletions that every replica has, after a change of one of them."""

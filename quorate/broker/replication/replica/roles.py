@@ -173,7 +173,6 @@ class LeaderState:
     end when it began: a replica that joins the ISR must have everything below it (KAFKA-7128)."""
 
     __slots__ = (
-        "_eligible",
         "_known_from",
         "_known_to",
         "_lag_s",
@@ -194,10 +193,8 @@ class LeaderState:
         epoch_start_offset: Offset,
         now: float,
         lag_s: float,
-        eligible: Eligible,
     ) -> None:
         self._lag_s = lag_s
-        self._eligible = eligible
         self.broker_id = broker_id
         self.leader_epoch = state.leader_epoch
         self.epoch_start_offset = epoch_start_offset
@@ -247,7 +244,9 @@ class LeaderState:
         controller may have decided by another min.insync.replicas than ours."""
         return bool(self.isr.elr) or len(self.isr.committed) < self.effective_min_isr(min_isr)
 
-    def high_watermark(self, *, log_end_offset: Offset, min_isr: int, now: float) -> Offset | None:
+    def high_watermark(
+        self, *, log_end_offset: Offset, min_isr: int, now: float, eligible: Eligible
+    ) -> Offset | None:
         """Return the end of the exposed records: the least log end of the maximal ISR and of those about to
         join it. It is UNKNOWN_OFFSET, below any other, while a member has not fetched in this epoch; None
         while the ISR is too small (KAFKA-15583)."""
@@ -257,12 +256,13 @@ class LeaderState:
         for remote in self.remotes.values():
             end = remote.log_end_offset
             if end < least and (
-                remote.broker_id in self.isr.maximal or self._about_to_join(remote, log_end_offset, now)
+                remote.broker_id in self.isr.maximal
+                or self._about_to_join(remote, log_end_offset, now, eligible)
             ):
                 least = end
         return least
 
-    def low_watermark(self, durable_log_start_offset: Offset) -> Offset:
+    def low_watermark(self, *, durable_log_start_offset: Offset, eligible: Eligible) -> Offset:
         """Return the least durable log start of this leader and of the followers that may lead next: those
         that are live, in the ISR, or eligible leader replicas. Kafka asks the live ones alone, so that a
         member of the ELR could bring deleted records back. -1 while one has not fetched in this epoch."""
@@ -271,7 +271,7 @@ class LeaderState:
             if remote.log_start_offset < least and (
                 remote.broker_id in self.isr.maximal
                 or remote.broker_id in self.isr.elr
-                or self._eligible(remote.broker_id, _UNKNOWN_BROKER_EPOCH)
+                or eligible(remote.broker_id, _UNKNOWN_BROKER_EPOCH)
             ):
                 least = remote.log_start_offset
         return least
@@ -282,12 +282,14 @@ class LeaderState:
         others = [remote for remote in self.remotes.values() if remote.broker_id in self.isr.maximal]
         return bool(others) and all(now - remote.heard_at >= after_s for remote in others)
 
-    def _about_to_join(self, remote: RemoteReplica, log_end_offset: Offset, now: float) -> bool:
+    def _about_to_join(
+        self, remote: RemoteReplica, log_end_offset: Offset, now: float, eligible: Eligible
+    ) -> bool:
         # Otherwise a follower that is right behind might never find itself above a running high watermark.
         return (
             remote.log_end_offset >= 0
             and remote.caught_up(leader_end_offset=log_end_offset, now=now, lag_s=self._lag_s)
-            and self._eligible(remote.broker_id, remote.broker_epoch)
+            and eligible(remote.broker_id, remote.broker_epoch)
         )
 
     def validate(self, *, log_end_offset: Offset) -> None:
@@ -321,7 +323,9 @@ class LeaderState:
             return None
         return self._propose(self.isr.committed)
 
-    def propose_expand(self, remote: RemoteReplica, *, high_watermark: Offset) -> IsrProposal | None:
+    def propose_expand(
+        self, remote: RemoteReplica, *, high_watermark: Offset, eligible: Eligible
+    ) -> IsrProposal | None:
         """Return the proposal that adds `remote`, which has just fetched, if it may join."""
         if (
             self.isr.pending is not None
@@ -330,7 +334,7 @@ class LeaderState:
             or remote.broker_id in self.isr.maximal
             or remote.log_end_offset < high_watermark
             or remote.log_end_offset < self.epoch_start_offset
-            or not self._eligible(remote.broker_id, remote.broker_epoch)
+            or not eligible(remote.broker_id, remote.broker_epoch)
         ):
             return None
         return self._propose(

@@ -98,7 +98,11 @@ def take_in_fetch(
     )
     partition.settle_deletions()
     if replica_id not in leader.isr.maximal:
-        partition.propose(leader.propose_expand(remote, high_watermark=partition.high_watermark))
+        partition.propose(
+            leader.propose_expand(
+                remote, high_watermark=partition.high_watermark, eligible=partition.eligible
+            )
+        )
     if item.fetch_offset > partition.high_watermark:
         # The follower's log end may have been the least in the ISR: produces wait for it.
         partition.advance_high_watermark()

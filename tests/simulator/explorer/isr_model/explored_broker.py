@@ -189,6 +189,9 @@ def _values_of(state: object, name: object, now: float, *, but: tuple[str, ...] 
         if slot in but:
             continue
         held = getattr(state, slot)
+        assert not callable(held), (
+            f"{slot} of {type(state).__name__} is no value: no two states would be equal"
+        )
         if slot.endswith("_at"):
             held = not math.isinf(held) and now - held <= LAG_SECONDS
         found.append(held)
