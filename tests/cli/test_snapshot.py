@@ -28,20 +28,23 @@ def folder(tmp_path: Path) -> Path:
     """Return a node's folder, with the snapshot that names the first voters and two that were taken."""
     home = tmp_path / "data" / "__cluster_metadata-0"
     home.mkdir(parents=True)
+    write_snapshot(home, 10, 1, STATE[:1], timestamp_ms=1_700_000_000_010)
+    write_snapshot(home, 25, 3, STATE, timestamp_ms=1_700_000_000_025)
+    return home.parent
 
+
+def write_snapshot(home: Path, end: int, epoch: int, state: tuple[bytes, ...], *, timestamp_ms: int) -> None:
     async def write() -> None:
         store = await SnapshotStore.open(real_runtime(sync=SyncStrategy.INLINE).disk, str(home))
         await store.write_bootstrap(VOTERS)
-        for end, epoch, state in ((10, 1, STATE[:1]), (25, 3, STATE)):
-            snapshot = SnapshotId(Offset(end), Epoch(epoch))
-            writer = store.write(snapshot, last_timestamp_ms=1_700_000_000_000 + end, voters=VOTERS)
-            for chunk in state:
-                writer.append(chunk)
-            await writer.freeze()
+        snapshot = SnapshotId(Offset(end), Epoch(epoch))
+        writer = store.write(snapshot, last_timestamp_ms=timestamp_ms, voters=VOTERS)
+        for chunk in state:
+            writer.append(chunk)
+        await writer.freeze()
         store.close()
 
     trio.run(write)
-    return home.parent
 
 
 def file_of(folder: Path, end: int, epoch: int) -> Path:
@@ -70,6 +73,11 @@ def test_snapshots_are_listed_oldest_first(quorate: Quorate, folder: Path, withi
     ]
     table = quorate("snapshot", "list", folder).output
     assert table.count("whole") == 3
+
+
+def test_a_time_that_no_calendar_has_is_listed_in_ms(quorate: Quorate, folder: Path) -> None:
+    write_snapshot(folder / "__cluster_metadata-0", 30, 3, STATE, timestamp_ms=1 << 56)
+    assert f"{1 << 56} ms" in quorate.output("snapshot", "list", folder)
 
 
 def test_listing_leaves_the_folder_of_a_running_node_as_it_is(quorate: Quorate, folder: Path) -> None:

@@ -1,6 +1,5 @@
 """`quorate quorum`: the leader of the metadata quorum, its voters, and their progress."""
 
-import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,7 @@ import typer
 from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonOption, TimeoutOption
 from quorate.cli.console.cli_errors import CommandError, user_errors, wrong_usage
 from quorate.cli.console.connections import ask_quorum
-from quorate.cli.console.output import print_json, print_table
+from quorate.cli.console.output import print_json, print_table, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,7 +65,7 @@ def quorum_table(quorum: "QuorumDescription") -> "Table":
 def _time(timestamp_ms: int | None) -> str:
     if timestamp_ms is None:
         return "-"
-    return datetime.datetime.fromtimestamp(timestamp_ms / 1000).strftime("%H:%M:%S")
+    return time_text(timestamp_ms, lambda at: at.strftime("%H:%M:%S"))
 
 
 @app.command(epilog="Example: quorate quorum describe -b localhost:9092 --json")

@@ -17,7 +17,7 @@ from quorate.cli.commands.options import (
 )
 from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, user_errors
 from quorate.cli.console.connections import ask_quorum
-from quorate.cli.console.output import print_json
+from quorate.cli.console.output import print_json, time_text
 
 if TYPE_CHECKING:
     from quorate.broker.admin.controllers import Controllers
@@ -148,7 +148,6 @@ def _survey(folder: Path) -> list[_Found]:
 
 
 def _print_table(found: list[_Found]) -> None:
-    import datetime
 
     from rich.console import Console
     from rich.table import Table
@@ -164,7 +163,7 @@ def _print_table(found: list[_Found]) -> None:
             str(each.file.stat().st_size),
             "-"
             if contents is None or not contents.last_timestamp_ms
-            else datetime.datetime.fromtimestamp(contents.last_timestamp_ms / 1000).isoformat(" ", "seconds"),
+            else time_text(contents.last_timestamp_ms, lambda at: at.isoformat(" ", "seconds")),
             "-"
             if contents is None or contents.voters is None
             else ",".join(str(voter.key.id) for voter in contents.voters),

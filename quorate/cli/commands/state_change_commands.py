@@ -10,7 +10,7 @@ import typer
 from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonOption
 from quorate.cli.console.cli_errors import user_errors, wrong_usage
 from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, parse_addresses
-from quorate.cli.console.output import print_json, print_rows
+from quorate.cli.console.output import print_json, print_rows, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,9 +213,7 @@ def _cells(part: "BrokerPart") -> tuple[str, ...]:
 
 
 def _clock(time_ms: int) -> str:
-    import datetime
-
-    return datetime.datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "milliseconds")
+    return time_text(time_ms, lambda at: at.isoformat(" ", "milliseconds"))
 
 
 def _duration(milliseconds: float) -> str:

@@ -1,11 +1,21 @@
 """Tables and JSON on standard output."""
 
+import datetime
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+def time_text(timestamp_ms: int, show: Callable[[datetime.datetime], str]) -> str:
+    """Return a time of this machine's clock as `show` writes it. A damaged or hostile file may have one that
+    no calendar has, which is shown in ms."""
+    try:
+        return show(datetime.datetime.fromtimestamp(timestamp_ms / 1000))
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
 
 
 def print_json(value: object) -> None:

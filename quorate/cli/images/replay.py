@@ -1,6 +1,5 @@
 """Earlier images: the last snapshot before a moment, and the log replayed up to it."""
 
-import datetime
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +8,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.record_codec import RecordDecodeError, decode
 from quorate.broker.metadata.states import ImageError
 from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.console.output import time_text
 from quorate.cli.images.histories import HistoryError, MetadataHistory, StoredSnapshot, Warn
 from quorate.log import DamagedSnapshotError, InvalidBatchError
 from quorate.log.batches.batch import Batch
@@ -37,12 +37,7 @@ LATEST: Final = Moment()
 def shown_time(timestamp_ms: int) -> str:
     """A time as this machine's clock on the wall shows it, with its zone, such as
     2026-11-22T17:40:00.250+01:00."""
-    try:
-        return (
-            datetime.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat("T", "milliseconds")
-        )
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"
+    return time_text(timestamp_ms, lambda at: at.astimezone().isoformat("T", "milliseconds"))
 
 
 class Replay:
