@@ -7,9 +7,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from quorate.cli.node.local_cluster import LocalCluster
 from quorate.raft.transport.frames import PREFACE
 from quorate.runtime.network import Address
 from quorate.runtime.real import RealNetwork
+from tests.kit.own_thread import running
 
 pytestmark = pytest.mark.system
 
@@ -101,26 +100,15 @@ class Bystander:
         self.answers = 0
         self.slowest = 0.0
         self._address = address
-        self._stop = threading.Event()
 
-    async def _main(self) -> None:
+    async def run(self, stop: threading.Event) -> None:
         async with open_client(RealNetwork(), self._address, timeout_s=10) as client:
-            while not self._stop.is_set():
+            while not stop.is_set():
                 started = time.monotonic()
                 await client.call(ApiKey.METADATA, topics=())
                 self.slowest = max(self.slowest, time.monotonic() - started)
                 self.answers += 1
                 await trio.sleep(0.01)
-
-    @contextmanager
-    def running(self) -> Iterator["Bystander"]:
-        with ThreadPoolExecutor(1) as pool:
-            end = pool.submit(trio.run, self._main)
-            try:
-                yield self
-            finally:
-                self._stop.set()
-                end.result()
 
 
 def resident_mib(pid: int) -> float:
@@ -169,7 +157,8 @@ def test_bad_input_closes_its_connection_with_one_log_line_and_nobody_else_notic
     before = cluster.describe_quorum()
     target = int(str(before["leaderId"]))  # the most that there is to disturb
     node = cluster.node(target)
-    with Bystander(Address(cluster.host, node.client_port)).running() as bystander:
+    bystander = Bystander(Address(cluster.host, node.client_port))
+    with running(bystander.run):
         for bad in (*ON_CLIENTS, *ON_CONTROLLERS):  # what is allocated once is allocated now
             send_bad(node.client_port if bad in ON_CLIENTS else node.controller_port, bad)
         memory = resident_mib(cluster.pid(target))

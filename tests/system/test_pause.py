@@ -7,9 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +35,7 @@ from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
 from tests.kit.clusters import wait_in_sync
+from tests.kit.own_thread import running
 from tests.kit.waiting import wait_until
 from tests.system.loads import Load, freeze, read_partition
 
@@ -59,9 +58,7 @@ class Straight:
     acknowledged: dict[int, object] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
 
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    async def _main(self) -> None:
+    async def run(self, stop: threading.Event) -> None:
         async with trio.open_nursery() as background:
             send = await self.connect(background)
 
@@ -73,7 +70,7 @@ class Straight:
 
             async with trio.open_nursery() as requests:
                 number = 0
-                while not self._stop.is_set():
+                while not stop.is_set():
                     self.sent_at[number] = time.monotonic()
                     requests.start_soon(one, number)
                     number += 1
@@ -81,16 +78,6 @@ class Straight:
                 # Answers to all that was sent, in what time it takes.
                 requests.cancel_scope.deadline = trio.current_time() + 30
             background.cancel_scope.cancel()
-
-    @contextmanager
-    def running(self) -> Iterator["Straight"]:
-        with ThreadPoolExecutor(1) as pool:
-            end = pool.submit(trio.run, self._main)
-            try:
-                yield self
-            finally:
-                self._stop.set()
-                end.result()
 
     def wait_acknowledged(self, more: int, *, seconds: float = 20) -> None:
         wanted, deadline = len(self.acknowledged) + more, time.monotonic() + seconds
@@ -202,25 +189,25 @@ def test_a_paused_partition_leader_acknowledges_nothing_that_was_sent_after_the_
         )
         wait_in_sync(cluster, topic)
     straight = straight_to_broker(client_address(cluster, paused), "straight")
-    with Load(cluster.bootstrap, "load", per_second=500.0).running() as running, straight.running():
-        running.wait_acknowledged(500)
+    with Load(cluster.bootstrap, "load", per_second=500.0).running() as load, running(straight.run):
+        load.wait_acknowledged(500)
         straight.wait_acknowledged(100)
         paused_at = freeze(cluster, paused)
         try:
-            gap = running.gap_after(paused_at)
+            gap = load.gap_after(paused_at)
             print(f"the others acknowledge again {gap:.2f} s after the pause began")
             assert gap < PAUSE_SECONDS, "the others elect and go on while the leader stands still"
-            running.wait_acknowledged(500)
+            load.wait_acknowledged(500)
             time.sleep(max(0.0, paused_at + PAUSE_SECONDS - time.monotonic()))
         finally:
             cluster.signal(paused, signal.SIGCONT)
-        running.wait_acknowledged(500)
+        load.wait_acknowledged(500)
     straight.check_nothing_after(paused_at)
     wait_in_sync(cluster, "straight")
     lives_on = dict(read_partition(cluster.bootstrap, "straight", 0))
     for number, offset in straight.acknowledged.items():
         assert lives_on.get(offset) == b"%d" % number, f"{number} was acknowledged at {offset} and is gone"
-    running.check()
+    load.check()
 
 
 def test_a_paused_active_controller_acknowledges_nothing_that_was_sent_after_the_pause_began(
@@ -234,7 +221,7 @@ def test_a_paused_active_controller_acknowledges_nothing_that_was_sent_after_the
     cluster_id = load_meta_properties(real_runtime(sync=SyncStrategy.INLINE).disk, folder).cluster_id
     straight = straight_to_controller(Address(cluster.host, cluster.node(paused).controller_port), cluster_id)
     through_others: list[str] = []
-    with straight.running():
+    with running(straight.run):
         straight.wait_acknowledged(50)
         paused_at = freeze(cluster, paused)
         try:
@@ -287,7 +274,7 @@ def test_a_paused_leader_of_an_embedded_quorum_acknowledges_nothing_sent_after_t
     try:
         leader, _ = find_leader(ports, set())
         straight = straight_to_quorum(Address("127.0.0.1", ports[leader]), "benchmark")
-        with straight.running():
+        with running(straight.run):
             straight.wait_acknowledged(200)
             os.kill(processes[leader].pid, signal.SIGSTOP)
             paused_at = time.monotonic() + 0.05
