@@ -205,9 +205,10 @@ def test_the_profile_counts_calls_of_leader_and_follower(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     heads = [line for line in done.stdout.splitlines() if "under cProfile" in line]
     assert [head.split()[0] for head in heads] == ["leader", "follower"]
-    for head in heads:
+    # A follower that falls behind the other one fetches several commits at once, and syncs once for all.
+    for head, least in zip(heads, (0.5, 0), strict=True):
         syncs = next(float(part.split()[-2]) for part in head.split(",") if part.endswith("syncs"))
-        assert 0.5 < syncs < 3, f"one sync a commit, or a little more: {head}"
+        assert least < syncs < 3, f"one sync a commit, or a little more: {head}"
 
 
 @pytest.mark.system
