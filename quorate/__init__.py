@@ -3,4 +3,4 @@
 The quorum to embed is `quorate.raft`; `__version__` is the installed version.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
