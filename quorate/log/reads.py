@@ -7,9 +7,10 @@ from quorate.log.batches.batch import Batch, read_header
 from quorate.log.batches.control import voters_in
 from quorate.log.log_errors import DamagedLogError, InvalidBatchError
 from quorate.log.open_log import OpenLog, base_of
+from quorate.log.segments.cold_reads import read_cold
 from quorate.log.segments.segment import Segment
 from quorate.log.segments.segment_check import Pace, SegmentCheck, SegmentFindings
-from quorate.log.segments.walk import HeaderWalk, ReadRequest, Steps, read_cold, read_now
+from quorate.log.segments.walk import HeaderWalk, ReadRequest, Steps, read_now
 from quorate.runtime import DescriptorsExhaustedError, DiskError, File
 from quorate.types import Offset, VotersAt
 

@@ -20,11 +20,12 @@ from quorate.log.epoch_cache import EpochCache, load_epochs
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError, IncompleteLogError
 from quorate.log.segments.batch_reader import BatchReader
+from quorate.log.segments.cold_reads import read_cold
 from quorate.log.segments.segment import CLEANED, DELETED, LOG_SUFFIX, Segment
 from quorate.log.segments.segment_files import bases_among, finish_swaps
 from quorate.log.segments.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from quorate.log.segments.torn_append import is_torn_append
-from quorate.log.segments.walk import HeaderWalk, Steps, read_cold
+from quorate.log.segments.walk import HeaderWalk, Steps
 from quorate.runtime import Disk, Slices, get_logger
 from quorate.types import EpochStart, Offset
 

@@ -11,8 +11,8 @@ from quorate.invariant import invariant
 from quorate.log.durability import Durability
 from quorate.log.log_errors import CompactionAbandonedError, LogError, OffsetOutOfRangeError
 from quorate.log.open_log import base_of
+from quorate.log.segments.cold_reads import read_cold
 from quorate.log.segments.segment import CLEANED, DELETED, SWAP, Segment
-from quorate.log.segments.walk import read_cold
 from quorate.runtime import DescriptorsExhaustedError, DiskError
 from quorate.types import EpochEnd, Offset
 

@@ -47,8 +47,8 @@ class DiskSpace:
     """The part that is free for this user."""
 
 
-class File(Protocol):
-    """One open file. Positions and sizes are in bytes."""
+class ReadableFile(Protocol):
+    """One open file, as its readers use it. Positions and sizes are in bytes."""
 
     @property
     def path(self) -> str:
@@ -59,6 +59,23 @@ class File(Protocol):
     def size(self) -> int:
         """The size of the file with its unsynced bytes, and without reserved space."""
         ...
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return `size` bytes from `position`, fewer only at the end of the file. It may wait for the device,
+        so use `read` on hot paths. Raises `DiskError`."""
+        ...
+
+    async def read(self, position: int, size: int) -> bytes:
+        """Do the same as `read_at`, but fetch uncached bytes without blocking the event loop."""
+        ...
+
+    def close(self) -> None:
+        """Close the file. Reads and syncs in progress finish first. Idempotent."""
+        ...
+
+
+class File(ReadableFile, Protocol):
+    """One open file that can be written too."""
 
     def reserve(self, size_bytes: int) -> None:
         """Allocate space up to `size_bytes`. A sync of an append within it commits no new file size, which
@@ -82,15 +99,6 @@ class File(Protocol):
         `DiskError`."""
         ...
 
-    def read_at(self, position: int, size: int) -> bytes:
-        """Return `size` bytes from `position`, fewer only at the end of the file. It may wait for the device,
-        so use `read` on hot paths. Raises `DiskError`."""
-        ...
-
-    async def read(self, position: int, size: int) -> bytes:
-        """Do the same as `read_at`, but fetch uncached bytes without blocking the event loop."""
-        ...
-
     async def read_once(self, position: int, size: int) -> bytes:
         """Do the same as `read`, for bytes that are read once: they leave the page cache as it was, as far as
         the operating system helps. Meant for a handle of its own."""
@@ -111,10 +119,6 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes. The cut is durable after the next `sync`."""
-        ...
-
-    def close(self) -> None:
-        """Close the file. Reads and syncs in progress finish first. Idempotent."""
         ...
 
 

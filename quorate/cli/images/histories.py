@@ -16,8 +16,7 @@ from quorate.cli.console.cli_errors import CommandError, ExitCode
 from quorate.cli.console.connections import ask_cluster
 from quorate.error_code import ErrorCode
 from quorate.log import HIGH_WATERMARKS, DamagedSnapshotError
-from quorate.log.snapshots.snapshot_file import SnapshotReader, name_of, parse_name
-from quorate.log.snapshots.snapshot_survey import BOOTSTRAP
+from quorate.log.snapshots.snapshot_file import BOOTSTRAP, SnapshotReader, name_of, parse_name
 from quorate.raft import OutcomeUnknownError, RequestRefusedError
 from quorate.raft.storage.skipped_batches import SkippedBatches, load_skipped
 from quorate.raft.storage.storage import LOG_FOLDER

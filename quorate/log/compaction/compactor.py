@@ -29,8 +29,8 @@ from quorate.log.compaction.terms import (
 from quorate.log.log import Log
 from quorate.log.log_errors import CompactionAbandonedError, DamagedLogError, LogError
 from quorate.log.segments.batch_reader import BatchReader
+from quorate.log.segments.cold_reads import read_cold
 from quorate.log.segments.segment import Segment
-from quorate.log.segments.walk import read_cold
 from quorate.runtime import Compute, DiskError, Slices, in_slices
 from quorate.types import Offset
 

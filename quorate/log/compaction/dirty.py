@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from quorate.log.log import Log
+from quorate.log.segments.cold_reads import read_cold
 from quorate.log.segments.segment import Segment
-from quorate.log.segments.walk import HeaderWalk, Steps, read_cold
+from quorate.log.segments.walk import HeaderWalk, Steps
 from quorate.types import Offset
 
 

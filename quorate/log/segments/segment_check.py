@@ -11,9 +11,9 @@ from crc32c import crc32c
 
 from quorate.log.batches.batch import CRC_START, HEADER_BYTES, BatchHeader, read_header, stated_size
 from quorate.log.log_errors import InvalidBatchError
+from quorate.log.segments.cold_reads import read_cold
 from quorate.log.segments.segment import DamagedPart, Segment
 from quorate.log.segments.time_index import TimeEntry
-from quorate.log.segments.walk import read_cold
 from quorate.runtime import DiskError, File, Slices
 from quorate.types import Epoch, Offset
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import DamagedLogError
+from quorate.log.segments.cold_reads import read_cold
 from quorate.log.segments.segment import LOG_SUFFIX, SWAP, Segment
 from quorate.log.segments.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from quorate.log.segments.walk import read_cold
 from quorate.runtime import Disk, get_logger
 
 log = get_logger(__name__)

@@ -1,8 +1,8 @@
 """Batches of a file by their headers alone.
 
 A walk is a generator that asks for bytes, so the caller chooses how they are read: by `read_now`, which may
-hold up the event loop and is for a few reads, or by `read_cold`, which lets others run every few
-milliseconds. So a walk does only a little between two reads.
+hold up the event loop and is for a few reads, or by `read_cold` (`cold_reads`), which lets others run every
+few milliseconds. So a walk does only a little between two reads.
 """
 
 import struct
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from quorate.log.batches.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, first_timestamp_of, is_control
 from quorate.log.log_errors import DamagedLogError
-from quorate.runtime import WORK, File, Slices
+from quorate.runtime import WORK, ReadableFile
 from quorate.value import value
 
 _CHUNK_BYTES = 8192
@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 
 
 class ReadRequest(NamedTuple):
-    file: File
+    file: ReadableFile
     position: int
     size: int
 
@@ -39,22 +39,6 @@ def read_now(steps: Steps[_Result]) -> _Result:
     except StopIteration as done:
         result: _Result = done.value
         return result
-
-
-async def read_cold(steps: Steps[_Result]) -> _Result:
-    """Run `steps` with awaited reads, in slices of time. No checkpoint if it is short and need not wait."""
-    try:
-        file, position, size = next(steps)
-        slices = Slices()
-        while True:
-            data = await file.read(position, size)
-            await slices.pause()
-            file, position, size = steps.send(data)
-    except StopIteration as done:
-        result: _Result = done.value
-        return result
-    finally:
-        steps.close()
 
 
 @value(frozen=True, slots=True)
@@ -77,7 +61,7 @@ class HeaderWalk:
 
     __slots__ = ("_chunk", "_chunk_start", "_file", "_position", "end")
 
-    def __init__(self, file: File, position: int, end: int) -> None:
+    def __init__(self, file: ReadableFile, position: int, end: int) -> None:
         self._file = file
         self._position = self._chunk_start = position
         self._chunk = b""
@@ -115,7 +99,7 @@ class HeaderWalk:
         )
 
 
-def is_batch(file: File, position: int, *, last_offset: int) -> Steps[bool]:
+def is_batch(file: ReadableFile, position: int, *, last_offset: int) -> Steps[bool]:
     """Return whether a batch that ends with `last_offset` (inclusive) seems to start there."""
     data = yield ReadRequest(file, position, _HEAD.size)
     if len(data) < _HEAD.size:

@@ -21,8 +21,8 @@ from quorate.log.batches.control import (
 )
 from quorate.log.batches.records import Record, records_of
 from quorate.log.log_errors import DamagedSnapshotError, InvalidBatchError
-from quorate.log.segments.walk import ReadRequest, Steps, read_cold, read_now
-from quorate.runtime import File, Slices
+from quorate.log.segments.walk import ReadRequest, Steps, read_now
+from quorate.runtime import ReadableFile
 from quorate.types import Epoch, Offset, SnapshotId, VoterSet
 
 SUFFIX = ".checkpoint"
@@ -32,6 +32,8 @@ MAX_BATCH_BYTES = MAX_CHUNK_BYTES + 1024
 """The maximum size of a batch, and so of the memory for reading a snapshot."""
 _READ_BYTES = 1024 * 1024
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+BOOTSTRAP = SnapshotId(Offset(0), Epoch(0))
+"""The snapshot of the first voters, without any record of the log."""
 
 
 def name_of(snapshot: SnapshotId) -> str:
@@ -72,7 +74,7 @@ class SnapshotScan:
         "_voters",
     )
 
-    def __init__(self, file: File, snapshot: SnapshotId) -> None:
+    def __init__(self, file: ReadableFile, snapshot: SnapshotId) -> None:
         self._file = file
         self._snapshot = snapshot
         self._size = file.size
@@ -177,21 +179,10 @@ class SnapshotScan:
             raise self.damaged(str(error)) from error
 
 
-def read_head(file: File, snapshot: SnapshotId) -> SnapshotContents:
+def read_head(file: ReadableFile, snapshot: SnapshotId) -> SnapshotContents:
     """Read the first batches, which describe the snapshot. Raises `DamagedSnapshotError`."""
     scan = SnapshotScan(file, snapshot)
     read_now(scan.next())
-    return scan.contents
-
-
-async def verify(file: File, snapshot: SnapshotId) -> SnapshotContents:
-    """Read it all, letting others run in between. Raises `DamagedSnapshotError`, `DiskError`."""
-    scan = SnapshotScan(file, snapshot)
-    slices = Slices()
-    while (batch := await read_cold(scan.next())) is not None:
-        # Another writer's batch may have a good CRC over invalid records. An accepted one can be read.
-        scan.records(batch)
-        await slices.pause()
     return scan.contents
 
 
@@ -202,7 +193,7 @@ class SnapshotReader:
     chunks.
     """
 
-    def __init__(self, file: File, snapshot: SnapshotId) -> None:
+    def __init__(self, file: ReadableFile, snapshot: SnapshotId) -> None:
         """Raises `DamagedSnapshotError`, `DiskError`; `file` is then closed."""
         self._file = file
         self._scan = SnapshotScan(file, snapshot)

@@ -5,21 +5,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from quorate.log.log_errors import DamagedSnapshotError
+from quorate.log.segments.cold_reads import read_cold
 from quorate.log.snapshots.snapshot_file import (
+    BOOTSTRAP,
     SUFFIX,
     SnapshotContents,
+    SnapshotScan,
     name_of,
     parse_name,
     read_head,
-    verify,
 )
 from quorate.log.snapshots.snapshot_writer import PART_SUFFIX
-from quorate.runtime import Disk, get_logger
-from quorate.types import Epoch, Offset, SnapshotId
+from quorate.runtime import Disk, File, Slices, get_logger
+from quorate.types import SnapshotId
 
 log = get_logger(__name__)
 
-BOOTSTRAP = SnapshotId(Offset(0), Epoch(0))
 DELETED_SUFFIX = ".deleted"
 DAMAGED_SUFFIX = ".damaged"
 
@@ -88,6 +89,17 @@ async def _check_whole(disk: Disk, folder: str, snapshot: SnapshotId) -> Damaged
     except DamagedSnapshotError as error:
         return error
     return None
+
+
+async def verify(file: File, snapshot: SnapshotId) -> SnapshotContents:
+    """Read it all, letting others run in between. Raises `DamagedSnapshotError`, `DiskError`."""
+    scan = SnapshotScan(file, snapshot)
+    slices = Slices()
+    while (batch := await read_cold(scan.next())) is not None:
+        # Another writer's batch may have a good CRC over invalid records. An accepted one can be read.
+        scan.records(batch)
+        await slices.pause()
+    return scan.contents
 
 
 def set_aside(disk: Disk, damaged: Iterable[DamagedSnapshotError]) -> None:

@@ -10,8 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from quorate.log.log_errors import DamagedSnapshotError, PositionOutOfRangeError, SnapshotMissingError
-from quorate.log.snapshots.snapshot_file import SnapshotContents, SnapshotReader, name_of, verify
-from quorate.log.snapshots.snapshot_survey import BOOTSTRAP, DELETED_SUFFIX, set_aside, survey
+from quorate.log.snapshots.snapshot_file import BOOTSTRAP, SnapshotContents, SnapshotReader, name_of
+from quorate.log.snapshots.snapshot_survey import DELETED_SUFFIX, set_aside, survey, verify
 from quorate.log.snapshots.snapshot_writer import PART_SUFFIX, SnapshotWriter
 from quorate.runtime import Buffer, Disk, DiskError, File, get_logger
 from quorate.types import Offset, SnapshotId, VotersAt, VoterSet

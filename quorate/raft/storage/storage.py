@@ -4,8 +4,7 @@ import uuid
 from dataclasses import dataclass
 
 from quorate.log import Log, LogConfig, open_metadata_log, recovered_log
-from quorate.log.snapshots.snapshot_file import name_of
-from quorate.log.snapshots.snapshot_survey import BOOTSTRAP
+from quorate.log.snapshots.snapshot_file import BOOTSTRAP, name_of
 from quorate.log.snapshots.snapshot_writer import PART_SUFFIX
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.quorum_state import MetaProperties, QuorumStateFile, load_meta_properties, store_meta_properties

@@ -1,50 +1,36 @@
-"""The real disk, network, clock and entropy."""
+"""The real disk, network, clock and entropy.
 
-import random
-import time
-import uuid
-from typing import Final
+Names are imported at their first use, because a program that only reads files needs no event loop.
+"""
 
-from quorate.runtime import Runtime
-from quorate.runtime.entropy import Entropy
-from quorate.runtime.real.descriptors import raise_soft_limit
-from quorate.runtime.real.freed_memory import give_back_freed_memory
-from quorate.runtime.real.garbage import short_collections
-from quorate.runtime.real.real_compute import ThreadCompute
-from quorate.runtime.real.real_disk import RealDisk, SyncStrategy, open_read_only
-from quorate.runtime.real.real_network import RealNetwork
-from quorate.runtime.real.slow_steps import watch_slow_steps
+from typing import TYPE_CHECKING
 
+from quorate.lazy_names import lazily
 
-class RealWallClock:
-    __slots__ = ()
+if TYPE_CHECKING:
+    from quorate.runtime.real.descriptors import raise_soft_limit
+    from quorate.runtime.real.freed_memory import give_back_freed_memory
+    from quorate.runtime.real.garbage import short_collections
+    from quorate.runtime.real.host_runtime import RealWallClock, real_runtime
+    from quorate.runtime.real.read_only_file import open_read_only
+    from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
+    from quorate.runtime.real.real_network import RealNetwork
+    from quorate.runtime.real.slow_steps import watch_slow_steps
 
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+_HOMES = {
+    "raise_soft_limit": "quorate.runtime.real.descriptors",
+    "give_back_freed_memory": "quorate.runtime.real.freed_memory",
+    "short_collections": "quorate.runtime.real.garbage",
+    "open_read_only": "quorate.runtime.real.read_only_file",
+    "RealDisk": "quorate.runtime.real.real_disk",
+    "SyncStrategy": "quorate.runtime.real.real_disk",
+    "RealNetwork": "quorate.runtime.real.real_network",
+    "RealWallClock": "quorate.runtime.real.host_runtime",
+    "real_runtime": "quorate.runtime.real.host_runtime",
+    "watch_slow_steps": "quorate.runtime.real.slow_steps",
+}
 
-
-_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-
-
-def _boot_id() -> str:
-    try:
-        with open(_BOOT_ID, encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        # Not Linux: each process takes the host for freshly booted, which is never wrong, only cautious.
-        return str(uuid.uuid4())
-
-
-def real_runtime(*, sync: SyncStrategy) -> Runtime:
-    """The operating system's disk, network, clock and entropy."""
-    return Runtime(
-        disk=RealDisk(sync=sync),
-        network=RealNetwork(),
-        wall_clock=RealWallClock(),
-        entropy=Entropy(random.SystemRandom()),
-        compute=ThreadCompute(),
-        boot_id=_boot_id(),
-    )
+__getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [

@@ -17,15 +17,9 @@ from typing import Final, TypeVar
 
 import trio
 
-from quorate.runtime.disk import (
-    Buffer,
-    DescriptorsExhaustedError,
-    DiskError,
-    DiskFullError,
-    DiskLockedError,
-    DiskSpace,
-)
+from quorate.runtime.disk import Buffer, DiskLockedError, DiskSpace
 from quorate.runtime.real import descriptors
+from quorate.runtime.real.disk_errors import disk_error
 from quorate.runtime.real.disk_threads import DiskThreads
 
 _IOV_MAX = 1024
@@ -43,14 +37,6 @@ class SyncStrategy(enum.Enum):
 
     THREAD = "thread"
     """A thread waits. Syncs of several files may be under way together."""
-
-
-def _disk_error(error: OSError, path: str) -> DiskError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError("no space left on the device", path=path)
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return DescriptorsExhaustedError(descriptors.exhausted_message(), path=path)
-    return DiskError(error.strerror or str(error), path=path)
 
 
 _Result = TypeVar("_Result")
@@ -83,8 +69,8 @@ class RealFile:
         "_syncs",
     )
 
-    def __init__(self, path: str, fd: int, syncs: DiskThreads | None, reads: DiskThreads | None) -> None:
-        """`syncs`, `reads`: the threads for syncs and cold reads. None: the event loop."""
+    def __init__(self, path: str, fd: int, syncs: DiskThreads | None, reads: DiskThreads) -> None:
+        """`syncs`, `reads`: the threads for syncs and cold reads. None: the event loop syncs."""
         self._path = path
         self._fd = fd
         self._size = os.fstat(fd).st_size
@@ -113,7 +99,7 @@ class RealFile:
             if written != total:
                 self._append_rest(b"".join(buffers)[written:], position + written)
         except OSError as error:
-            raise _disk_error(error, self._path) from error
+            raise disk_error(error, self._path) from error
         self._size = position + total
         return position
 
@@ -124,7 +110,7 @@ class RealFile:
             os.posix_fallocate(self._fd, self._size, size_bytes - self._size)
         except OSError as error:
             if error.errno not in _NO_RESERVE:
-                raise _disk_error(error, self._path) from error
+                raise disk_error(error, self._path) from error
             # The space allocated before the device was full is given back.
             self.truncate(self._size)
 
@@ -138,14 +124,14 @@ class RealFile:
         try:
             self._append_rest(bytes(data), position)
         except OSError as error:
-            raise _disk_error(error, self._path) from error
+            raise disk_error(error, self._path) from error
         self._size = max(self._size, position + len(data))
 
     def read_at(self, position: int, size: int) -> bytes:
         try:
             return os.pread(self._fd, min(size, max(0, self._size - position)), position)
         except OSError as error:
-            raise _disk_error(error, self._path) from error
+            raise disk_error(error, self._path) from error
 
     async def read(self, position: int, size: int) -> bytes:
         size = min(size, max(0, self._size - position))
@@ -167,7 +153,7 @@ class RealFile:
         try:
             return os.pread(self._fd, size, position)
         except OSError as error:
-            raise _disk_error(error, self._path) from error
+            raise disk_error(error, self._path) from error
 
     def _read_cached(self, buffers: Sequence[bytearray | memoryview], position: int) -> int:
         """Return how many bytes were read without a wait for the device."""
@@ -177,7 +163,7 @@ class RealFile:
             return 0
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
-                raise _disk_error(error, self._path) from error
+                raise disk_error(error, self._path) from error
             return 0
 
     async def read_once(self, position: int, size: int) -> bytes:
@@ -219,7 +205,7 @@ class RealFile:
         try:
             self._fdatasync()
         except OSError as error:
-            raise _disk_error(error, self._path) from error
+            raise disk_error(error, self._path) from error
         return True
 
     def _fdatasync(self) -> None:
@@ -237,7 +223,7 @@ class RealFile:
             try:
                 return await _run_on(threads, function)
             except OSError as error:
-                raise _disk_error(error, self._path) from error
+                raise disk_error(error, self._path) from error
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
@@ -254,7 +240,7 @@ class RealFile:
         try:
             os.ftruncate(self._fd, size)
         except OSError as error:
-            raise _disk_error(error, self._path) from error
+            raise disk_error(error, self._path) from error
         self._size = size
 
     def close(self) -> None:
@@ -295,17 +281,6 @@ class RealLock:
             self._fd = -1
 
 
-def open_read_only(path: str) -> RealFile:
-    """Open a file for reading alone, as one of another user. Close it. Raises `FileNotFoundError`,
-    `DiskError`."""
-    try:
-        return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), None, None)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise _disk_error(error, path) from error
-
-
 class RealDisk:
     """`quorate.runtime.disk.Disk` over the operating system's files."""
 
@@ -329,7 +304,7 @@ class RealDisk:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise _disk_error(error, path) from error
+            raise disk_error(error, path) from error
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -340,19 +315,19 @@ class RealDisk:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise _disk_error(error, path) from error
+            raise disk_error(error, path) from error
 
     def make_folder(self, path: str) -> None:
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
-            raise _disk_error(error, path) from error
+            raise disk_error(error, path) from error
 
     def rename(self, old: str, new: str) -> None:
         try:
             os.rename(old, new)
         except OSError as error:
-            raise _disk_error(error, old) from error
+            raise disk_error(error, old) from error
 
     def remove(self, path: str) -> None:
         with self._freed_later([path]):
@@ -361,7 +336,7 @@ class RealDisk:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                raise _disk_error(error, path) from error
+                raise disk_error(error, path) from error
 
     def remove_folder(self, path: str) -> None:
         with self._freed_later(
@@ -372,7 +347,7 @@ class RealDisk:
             except FileNotFoundError:
                 pass
             except OSError as error:
-                raise _disk_error(error, path) from error
+                raise disk_error(error, path) from error
 
     @contextlib.contextmanager
     def _freed_later(self, paths: Iterable[str]) -> Iterator[None]:
@@ -404,13 +379,13 @@ class RealDisk:
         try:
             await _run_on(self._syncs, sync)
         except OSError as error:
-            raise _disk_error(error, path) from error
+            raise disk_error(error, path) from error
 
     def space(self, path: str) -> DiskSpace:
         try:
             found = os.statvfs(path)
         except OSError as error:
-            raise _disk_error(error, path) from error
+            raise disk_error(error, path) from error
         return DiskSpace(total=found.f_blocks * found.f_frsize, usable=found.f_bavail * found.f_frsize)
 
     def descriptors_left(self) -> int:
@@ -422,4 +397,4 @@ class RealDisk:
         except DiskLockedError:
             raise
         except OSError as error:
-            raise _disk_error(error, path) from error
+            raise disk_error(error, path) from error
