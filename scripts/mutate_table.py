@@ -822,7 +822,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a skip leaves out another epoch's batch",
-        "raft/storage/skipped_batches.py",
+        "quorum_state/skipped_batches.py",
         "        if named != epoch:\n",
         "        if named is None:\n",
         "a slip: an offset is no batch",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
+    from quorate.quorum_state import SkippedBatch
     from quorate.raft.core import CoreConfig, Role
     from quorate.raft.leadership import Leadership
     from quorate.raft.quorum import PendingAppend, Quorum
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
         SnapshotLoader,
         StateMachine,
     )
-    from quorate.raft.storage.skipped_batches import SkippedBatch
     from quorate.raft.storage.skipping import skip_batch
     from quorate.raft.storage.storage import format_folder
     from quorate.raft.telemetry import NoTelemetry, Telemetry
@@ -77,7 +77,7 @@ _HOMES = {
     "CommittedBatch": "quorate.raft.state_machine.interface",
     "SnapshotLoader": "quorate.raft.state_machine.interface",
     "StateMachine": "quorate.raft.state_machine.interface",
-    "SkippedBatch": "quorate.raft.storage.skipped_batches",
+    "SkippedBatch": "quorate.quorum_state",
     "format_folder": "quorate.raft.storage.storage",
     "skip_batch": "quorate.raft.storage.skipping",
     "NoTelemetry": "quorate.raft.telemetry",

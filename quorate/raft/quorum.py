@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import trio
 
 from quorate.log import Log
+from quorate.quorum_state import SkippedBatch
 from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter
 from quorate.raft.assembly import Node
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, Role, UpdateVoter
@@ -28,7 +29,6 @@ from quorate.raft.quorum_errors import (
 from quorate.raft.state_machine.append_queue import QueuedAppend
 from quorate.raft.state_machine.interface import Appended, StateMachine
 from quorate.raft.state_machine.shape import check_shape
-from quorate.raft.storage.skipped_batches import SkippedBatch
 from quorate.raft.storage.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.raft.transport.append_frames import size_of

@@ -5,9 +5,9 @@ import json
 import pytest
 import trio
 
+from quorate.quorum_state import SKIPPED_BATCHES, SkippedBatch
 from quorate.quorum_state.quorum_state_errors import UnreadableStateError
 from quorate.raft.quorum_errors import QuorumError, SkipRefusedError, StateMachineError
-from quorate.raft.storage.skipped_batches import SKIPPED_BATCHES, SkippedBatch
 from quorate.raft.storage.skipping import skip_batch
 from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.runtime.disk import DiskLockedError, read_file, write_file_atomically

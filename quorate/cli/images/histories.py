@@ -17,8 +17,8 @@ from quorate.cli.console.connections import ask_cluster
 from quorate.error_code import ErrorCode
 from quorate.log import HIGH_WATERMARKS, DamagedSnapshotError
 from quorate.log.snapshots.snapshot_file import BOOTSTRAP, SnapshotReader, name_of, parse_name
+from quorate.quorum_state import SkippedBatches, load_skipped
 from quorate.raft import OutcomeUnknownError, RequestRefusedError
-from quorate.raft.storage.skipped_batches import SkippedBatches, load_skipped
 from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, open_read_only, real_runtime

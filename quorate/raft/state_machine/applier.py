@@ -12,10 +12,10 @@ import trio
 from quorate.log import Log, OffsetOutOfRangeError
 from quorate.log.batches.batch import Batch, read_batches
 from quorate.log.batches.records import values_of
+from quorate.quorum_state import SkippedBatches
 from quorate.raft.quorum_errors import StateMachineError
 from quorate.raft.state_machine.append_queue import AppendQueue, Proposal
 from quorate.raft.state_machine.interface import CommittedBatch, StateMachine
-from quorate.raft.storage.skipped_batches import SkippedBatches
 from quorate.runtime import SLICE_SECONDS, WORK, Slices
 from quorate.types import Epoch, Offset
 

@@ -1,10 +1,9 @@
 """The way past a committed batch that no version of the state machine can apply."""
 
 from quorate.log.batches.batch import Batch, read_batches
-from quorate.quorum_state import load_meta_properties
+from quorate.quorum_state import SkippedBatch, load_meta_properties, store_skipped
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_errors import SkipRefusedError
-from quorate.raft.storage.skipped_batches import SkippedBatch, store_skipped
 from quorate.raft.storage.storage import LOG_FOLDER, Storage, open_storage
 from quorate.runtime import Runtime, get_logger
 from quorate.types import Epoch, NodeId, Offset

@@ -7,10 +7,16 @@ from quorate.log import Log, LogConfig, open_metadata_log, recovered_log
 from quorate.log.snapshots.snapshot_file import BOOTSTRAP, name_of
 from quorate.log.snapshots.snapshot_writer import PART_SUFFIX
 from quorate.log.snapshots.snapshots import SnapshotStore
-from quorate.quorum_state import MetaProperties, QuorumStateFile, load_meta_properties, store_meta_properties
+from quorate.quorum_state import (
+    MetaProperties,
+    QuorumStateFile,
+    SkippedBatches,
+    load_meta_properties,
+    load_skipped,
+    store_meta_properties,
+)
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_errors import QuorumConfigError
-from quorate.raft.storage.skipped_batches import SkippedBatches, load_skipped
 from quorate.raft.storage.watermark import WatermarkCheckpoint
 from quorate.runtime import DiskLock, Runtime, parse_uuid, uuid_text
 from quorate.types import ElectionState, Epoch, NodeId, RecoveredLog, ReplicaKey, Voter, VoterSet

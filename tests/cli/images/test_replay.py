@@ -11,7 +11,7 @@ from quorate.broker.metadata.metadata_records import FeatureLevel, Topic
 from quorate.cli.images.histories import FileHistory, FolderHistory, HistoryError
 from quorate.cli.images.replay import LATEST, Moment, Replay
 from quorate.log.batches.batch import Batch
-from quorate.raft.storage.skipped_batches import SKIPPED_BATCHES
+from quorate.quorum_state import SKIPPED_BATCHES
 from tests.cli.images.conftest import LOGS, ORDERS, T0, MetadataFolder, partition
 
 

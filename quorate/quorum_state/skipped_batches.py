@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.quorum_state import UnreadableStateError
+from quorate.quorum_state.quorum_state_errors import UnreadableStateError
 from quorate.runtime import Disk, get_logger, read_file, write_file_atomically
 from quorate.types import Epoch, Offset
 
@@ -28,7 +28,7 @@ class SkippedBatch:
 
 
 class SkippedBatches:
-    """The skipped batches of one node."""
+    """The committed batches that one node skips."""
 
     __slots__ = ("_epochs",)
 
@@ -58,12 +58,18 @@ class SkippedBatches:
 
 
 def load_skipped(disk: Disk, log_folder: str) -> SkippedBatches:
-    """Read the skipped batches: none if there is no file. Raises `UnreadableStateError`."""
+    """Read the skipped batches of the node whose log is in `log_folder`: none if there is no file. Raises
+    `UnreadableStateError`."""
     path = f"{log_folder}/{SKIPPED_BATCHES}"
     try:
         data = read_file(disk, path)
     except FileNotFoundError:
         return SkippedBatches()
+    return parse_skipped(path, data)
+
+
+def parse_skipped(path: str, data: bytes) -> SkippedBatches:
+    """Decode the content of the file at `path`. Raises `UnreadableStateError`."""
     try:
         content = json.loads(data)
         if content["version"] != _VERSION:
@@ -86,7 +92,7 @@ def _whole_number(value: object) -> int:
 
 
 async def store_skipped(disk: Disk, log_folder: str, skipped: tuple[SkippedBatch, ...]) -> None:
-    """Write the skipped batches. They are durable when this returns."""
+    """Write the skipped batches of a node. They are durable when this returns."""
     content = {
         "version": _VERSION,
         "skipped": [{"offset": each.offset, "epoch": each.epoch} for each in skipped],
