@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metadata_folder import DISKS, LOGS, ORDERS, STORY, MetadataFolder, partition
 
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
@@ -29,7 +30,6 @@ from quorate.cli.images.image_tree import (
 )
 from quorate.cli.images.tree_shell import NoSuchPathError, TreeShell, absolute, find_node
 from quorate.runtime import uuid_text
-from tests.cli.images.conftest import DISKS, LOGS, ORDERS, STORY, MetadataFolder, partition
 
 
 @pytest.fixture

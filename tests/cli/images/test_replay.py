@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from metadata_folder import LOGS, ORDERS, T0, MetadataFolder, partition
 
 from quorate.broker.metadata.metadata_records import FeatureLevel, Topic
 from quorate.cli.images.histories import FileHistory, FolderHistory, HistoryError
 from quorate.cli.images.replay import LATEST, Moment, Replay
 from quorate.log.batches.batch import Batch
 from quorate.quorum_state import SKIPPED_BATCHES
-from tests.cli.images.conftest import LOGS, ORDERS, T0, MetadataFolder, partition
 
 
 def replay_of(path: Path, said: list[str] | None = None) -> Replay:
