@@ -28,6 +28,7 @@ REAL_TIME = tuple(
         "clients/",
         "docs/",
         "examples/",
+        "history/test_cluster.py",
         "log/test_gaps.py",
         "metrics/",
         "packaging/",

@@ -8,63 +8,51 @@
 
 In a session of your own: `register(spark)`.
 
-Names are imported when they are first used: `quorate log dump` reads the log with this package's modules, and
-must not need PySpark for it.
+`quorate.history` reads the log without Spark. Names are imported when they are first used, because only some
+of them need PySpark.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from quorate.lazy_names import lazily
 from quorate.runtime import need
 
 if TYPE_CHECKING:
-    from quorate.spark_source.cluster import ClusterLog
-    from quorate.spark_source.entries import Entry, entries_of, record_json
-    from quorate.spark_source.folder import FolderLog
+    from quorate.history import DamagedRecordError, LogUnavailableError
     from quorate.spark_source.java import NoJavaError
     from quorate.spark_source.leadership_view import leadership_history
     from quorate.spark_source.session import spark_session
     from quorate.spark_source.source import MetadataLogSource, register
-    from quorate.spark_source.spark_errors import DamagedRecordError, LogUnavailableError, SourceError
+    from quorate.spark_source.spark_errors import SourceError
 
 _HOMES = {
-    "ClusterLog": "cluster",
-    "Entry": "entries",
-    "FolderLog": "folder",
-    "entries_of": "entries",
-    "record_json": "entries",
-    "DamagedRecordError": "spark_errors",
-    "LogUnavailableError": "spark_errors",
-    "SourceError": "spark_errors",
-    "leadership_history": "leadership_view",
-    "NoJavaError": "java",
-    "spark_session": "session",
-    "MetadataLogSource": "source",
-    "register": "source",
+    "DamagedRecordError": "quorate.history",
+    "LogUnavailableError": "quorate.history",
+    "SourceError": "quorate.spark_source.spark_errors",
+    "leadership_history": "quorate.spark_source.leadership_view",
+    "NoJavaError": "quorate.spark_source.java",
+    "spark_session": "quorate.spark_source.session",
+    "MetadataLogSource": "quorate.spark_source.source",
+    "register": "quorate.spark_source.source",
 }
-_ON_PYSPARK = ("leadership_view", "session", "source")
+_ON_PYSPARK = ("leadership_history", "spark_session", "MetadataLogSource", "register")
+
+_find = lazily(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if _HOMES[name] in _ON_PYSPARK:
+    if name in _ON_PYSPARK:
         need(f"quorate.spark_source.{name}", "pyspark", "pyarrow", "pandas", extra="spark")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return _find(name)
 
 
 __all__ = [
-    "ClusterLog",
     "DamagedRecordError",
-    "Entry",
-    "FolderLog",
     "LogUnavailableError",
     "MetadataLogSource",
     "NoJavaError",
     "SourceError",
-    "entries_of",
     "leadership_history",
-    "record_json",
     "register",
     "spark_session",
 ]

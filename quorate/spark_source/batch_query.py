@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from quorate.spark_source.access import Extent, LogAccess, offset_for_timestamp
+from quorate.history import Extent, MetadataHistory, offset_for_timestamp
 from quorate.spark_source.scan import LogRange, Scan, log_access
 from quorate.spark_source.source_options import AtOffset, AtTimestamp, Bound, Edge, SourceOptions, for_batch
 from quorate.spark_source.spark_errors import OptionError
@@ -59,7 +59,7 @@ def starting_offset(options: SourceOptions, scan: Scan, extent: Extent, *, defau
     return start
 
 
-def _resolve(name: str, bound: Bound, access: LogAccess, extent: Extent) -> int | None:
+def _resolve(name: str, bound: Bound, access: MetadataHistory, extent: Extent) -> int | None:
     """None: nothing is as late as the timestamp."""
     match bound:
         case Edge.EARLIEST:

@@ -10,10 +10,8 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from quorate.history import Entry, FolderLog, MetadataHistory, entries_of, head_of
 from quorate.log.batches.batch import Batch
-from quorate.spark_source.access import LogAccess
-from quorate.spark_source.entries import Entry, entries_of, head_of
-from quorate.spark_source.folder import FolderLog
 from quorate.spark_source.source_options import SourceOptions
 from quorate.spark_source.spark_errors import DataLossError, LaterVersionError
 from quorate.spark_source.views.registry import new_view
@@ -28,13 +26,18 @@ _DEFAULT_TASKS: Final = 2
 log = get_logger(__name__)
 
 
-def log_access(options: SourceOptions) -> LogAccess:
+def log_access(options: SourceOptions) -> MetadataHistory:
     if options.path is not None:
         return FolderLog(path=options.path, read_uncommitted=options.read_uncommitted)
     # A folder's reader needs neither trio nor a client.
-    from quorate.spark_source.cluster import ClusterLog
+    from quorate.history import ClusterLog
 
-    return ClusterLog.of(options)
+    return ClusterLog(
+        bootstrap_servers=options.bootstrap_servers,
+        retries=options.retries,
+        retry_interval_ms=options.retry_interval_ms,
+        request_timeout_ms=options.request_timeout_ms,
+    )
 
 
 @dataclass
@@ -50,7 +53,7 @@ class LogRange(InputPartition):
 class Scan:
     """A reading of the log for a view. Picklable, because its access is."""
 
-    access: LogAccess
+    access: MetadataHistory
     fail_on_data_loss: bool
 
     def lost(self, problem: str, *, remedy: str | None = None) -> None:

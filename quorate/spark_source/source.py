@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from quorate.history import LogUnavailableError, UnknownHighWatermarkError
 from quorate.spark_source.batch_query import MetadataBatchReader
 from quorate.spark_source.scan import log_access
 from quorate.spark_source.source_options import parse_options
@@ -28,7 +29,10 @@ class MetadataLogSource(DataSource):
         super().__init__(options)
         self._options = parse_options(dict(options))
         self._schema = new_view(self._options).schema
-        self._extent = log_access(self._options).extent()
+        try:
+            self._extent = log_access(self._options).extent()
+        except UnknownHighWatermarkError as error:
+            raise LogUnavailableError(f"{error}; or set readUncommitted=true to read all there is") from error
 
     @classmethod
     def name(cls) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from quorate.history import METADATA_TOPIC
 from quorate.runtime import Address
 from quorate.spark_source.spark_errors import OptionError
-
-TOPIC: Final = "__cluster_metadata"
 
 
 class Edge(enum.Enum):
@@ -268,7 +267,7 @@ def _parse_offset(name: str, text: str) -> Bound:
         return Edge(lowered)
     problem = (
         f"{name} is {text!r}; it must be earliest, latest, an offset, or "
-        f'{{"{TOPIC}": {{"0": OFFSET}}}} with -2 for earliest and -1 for latest'
+        f'{{"{METADATA_TOPIC}": {{"0": OFFSET}}}} with -2 for earliest and -1 for latest'
     )
     if text.isascii() and text.isdigit():
         return AtOffset(int(text))
@@ -277,8 +276,8 @@ def _parse_offset(name: str, text: str) -> Bound:
     except ValueError:
         raise OptionError(problem) from None
     match raw:
-        case {**topics} if list(topics) == [TOPIC]:
-            match topics[TOPIC]:
+        case {**topics} if list(topics) == [METADATA_TOPIC]:
+            match topics[METADATA_TOPIC]:
                 case {**partitions} if list(partitions) == ["0"]:
                     match partitions["0"]:
                         case -2:

@@ -1,8 +1,9 @@
-"""The errors of the data source, grouped by the party that can act on them."""
+"""The errors of the data source, grouped by the party that can act on them. A log that can't be read raises
+those of `quorate.history`."""
 
 
 class SourceError(Exception):
-    """The root of the errors of this package."""
+    """The root of the errors that only this package raises."""
 
 
 class OptionError(SourceError):
@@ -22,13 +23,5 @@ class DataLossError(SourceError):
         super().__init__(f"{problem}. {remedy}")
 
 
-class LogUnavailableError(SourceError):
-    """No broker answered, or the folder can't be read."""
-
-
 class LaterVersionError(SourceError):
     """A record that a later version of quorate wrote, where rows after it depend on what it says."""
-
-
-class DamagedRecordError(SourceError):
-    """Bytes in the log are not a record, because of a disk fault or of a fault in quorate."""

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from quorate.spark_source.access import NO_EPOCH, Extent, epoch_before
+from quorate.history import NO_EPOCH, Extent, epoch_before
 from quorate.spark_source.batch_query import starting_offset
 from quorate.spark_source.position import Position
 from quorate.spark_source.scan import LogRange, Scan, log_access

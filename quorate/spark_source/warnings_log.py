@@ -1,6 +1,10 @@
-"""Warnings of the source on standard error, because a Spark worker does not configure `logging`."""
+"""Warnings on standard error, because a Spark worker does not configure `logging`."""
 
 import logging
+from typing import Final
+
+_ROOMS: Final = ("quorate.spark_source", "quorate.history")
+"""The loggers above those of the source and of the history that it reads."""
 
 
 class _LastResort(logging.Handler):
@@ -12,7 +16,7 @@ class _LastResort(logging.Handler):
 
 
 def get_logger(name: str) -> logging.Logger:
-    logger = logging.getLogger("quorate.spark_source")
-    if not any(isinstance(handler, _LastResort) for handler in logger.handlers):
-        logger.addHandler(_LastResort(logging.WARNING))
+    for room in map(logging.getLogger, _ROOMS):
+        if not any(isinstance(handler, _LastResort) for handler in room.handlers):
+            room.addHandler(_LastResort(logging.WARNING))
     return logging.getLogger(name)

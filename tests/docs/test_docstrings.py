@@ -13,6 +13,7 @@ from quorate.raft import Telemetry
 from quorate.runtime import Disk
 
 PACKAGES = [
+    "quorate.history",
     "quorate.log",
     "quorate.metrics",
     "quorate.quorum_state",

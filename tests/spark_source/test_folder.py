@@ -1,7 +1,6 @@
 """Reading a node's folder, without Spark."""
 
 import json
-import struct
 import subprocess
 import sys
 import uuid
@@ -21,17 +20,12 @@ from pyspark.sql.datasource import InputPartition
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import NoOp, PartitionChange
 from quorate.broker.metadata.record_codec import decode, encode
+from quorate.history import DamagedRecordError, LogUnavailableError
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.scan import Scan, arrow_schema, log_access
 from quorate.spark_source.source_options import parse_options
-from quorate.spark_source.spark_errors import (
-    DamagedRecordError,
-    DataLossError,
-    LaterVersionError,
-    LogUnavailableError,
-    OptionError,
-)
+from quorate.spark_source.spark_errors import DataLossError, LaterVersionError, OptionError
 from quorate.spark_source.views.registry import new_view
 from tests.spark_source.conftest import read_rows
 
@@ -243,17 +237,6 @@ def test_an_empty_log_has_no_rows(new_log: Callable[..., Any]) -> None:
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_the_logs_own_folder_may_be_given(sample: Any) -> None:
-    assert read(sample.log_folder) == read(sample.folder)
-
-
-def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LogUnavailableError, match="not a folder"):
-        read(tmp_path / "nowhere")
-    with pytest.raises(LogUnavailableError, match="no segment"):
-        read(tmp_path)
-
-
 def test_one_data_frame_shows_one_log_however_it_grows(sample: Any) -> None:
     source = MetadataLogSource({"path": str(sample.folder)})
     before = [part.end for part in source.reader(source.schema()).partitions()]
@@ -282,15 +265,6 @@ def test_an_end_before_the_start_is_refused(sample: Any) -> None:
         read(sample.folder, startingOffsets=5, endingOffsets=3)
 
 
-def test_a_flipped_bit_is_found_and_named(sample: Any) -> None:
-    file = next(iter(sample.log_folder.glob("*.log")))
-    damaged = bytearray(file.read_bytes())
-    damaged[300] ^= 4
-    file.write_bytes(damaged)
-    with pytest.raises(DamagedRecordError, match=r"\.log, byte \d+"):
-        read(sample.folder)
-
-
 def test_a_record_of_a_later_version_is_shown_as_it_is(new_log: Callable[..., Any]) -> None:
     log = new_log()
     log.new_epoch(1)
@@ -298,15 +272,6 @@ def test_a_record_of_a_later_version_is_shown_as_it_is(new_log: Callable[..., An
     rows = read(log.write())
     assert [(row["type"], row["version"]) for row in rows] == [("Unknown", 3), ("Unknown", 200)]
     assert json.loads(rows[0]["record"]) == {"type": 99, "fields": {"0": "x", "1": "01"}}
-
-
-@pytest.mark.parametrize("value", [b"", b"\xff\xff", cbor2.dumps([4, 0, {0: 1}]), cbor2.dumps([1, 2])])
-def test_bytes_that_are_no_record_are_named_by_offset(new_log: Callable[..., Any], value: bytes) -> None:
-    log = new_log()
-    log.new_epoch(1)
-    log.append_raw(value)
-    with pytest.raises(DamagedRecordError, match="offset 1"):
-        read(log.write())
 
 
 @pytest.fixture
@@ -384,19 +349,6 @@ def test_damage_below_the_high_watermark_is_no_end_of_an_uncommitted_read(sample
         read(sample.folder, readUncommitted=True)
 
 
-def test_damage_above_the_high_watermark_ends_an_uncommitted_read(new_log: Callable[..., Any]) -> None:
-    log = new_log()
-    log.new_epoch(1)
-    log.append(NoOp())
-    log.append(NoOp())
-    log.write(committed=2)
-    file = next(iter(log.log_folder.glob("*.log")))
-    damaged = bytearray(file.read_bytes())
-    damaged[-3] ^= 4
-    file.write_bytes(damaged)
-    assert [row["offset"] for row in read(log.folder, readUncommitted=True)] == [1]
-
-
 def test_reading_a_folder_imports_no_client(sample: Any) -> None:
     """Spark starts several Python processes for an action, and gives each about ten seconds."""
     program = """
@@ -421,17 +373,3 @@ def test_a_missing_segment_in_the_middle_is_data_loss(new_log: Callable[..., Any
     with pytest.raises(DataLossError, match="are gone"):
         read(log.folder)
     assert read(log.folder, failOnDataLoss=False)
-
-
-def test_a_wrong_index_misleads_nobody(new_log: Callable[..., Any], tell: Any) -> None:
-    log = new_log(index_interval_bytes=64)
-    tell(log)
-    log.write()
-    expected = read(log.folder, startingOffsets=20)
-    index = next(iter(log.log_folder.glob("*.index")))
-    entries = list(struct.iter_unpack(">ii", index.read_bytes()))
-    assert len(entries) > 2
-    index.write_bytes(b"".join(struct.pack(">ii", last, position + 8) for last, position in entries))
-    assert read(log.folder, startingOffsets=20) == expected
-    index.unlink()
-    assert read(log.folder, startingOffsets=20) == expected

@@ -79,9 +79,9 @@ def _all_zeros(view: memoryview) -> bool:
 
 def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | None:
     """Return the records, or None for compressed ones, which are not decoded."""
+    from quorate.history import DamagedRecordError, entries_of, record_json
     from quorate.log import InvalidBatchError
     from quorate.log.batches.records import records_of
-    from quorate.spark_source import DamagedRecordError, entries_of, record_json
 
     header = batch.header
     if header.codec:

@@ -15,10 +15,10 @@ from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, parse_addresses
 from quorate.cli.console.output import print_json
 
 if TYPE_CHECKING:
-    from quorate.cli.images.histories import MetadataHistory
     from quorate.cli.images.image_tree import Json, TreeDirectory
     from quorate.cli.images.replay import Moment, Replay
     from quorate.cli.images.tree_shell import TreeShell
+    from quorate.history import MetadataHistory
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -162,16 +162,16 @@ def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Rep
             if snapshot is not None
             else "give --bootstrap-server or --data, not both"
         )
-    from quorate.cli.images.histories import ClusterHistory, FileHistory, FolderHistory
     from quorate.cli.images.replay import Replay
+    from quorate.history import ClusterLog, FolderLog, SnapshotFile
 
     history: MetadataHistory
     if snapshot is not None:
-        history = FileHistory(snapshot)
+        history = SnapshotFile(path=str(snapshot))
     elif data is not None:
-        history = FolderHistory(data)
+        history = FolderLog(path=str(data))
     else:
-        history = ClusterHistory(tuple(parse_addresses(brokers or DEFAULT_BOOTSTRAP)))
+        history = ClusterLog(bootstrap_servers=tuple(parse_addresses(brokers or DEFAULT_BOOTSTRAP)))
     return Replay(history, warn=lambda text: typer.echo(f"quorate: {text}", err=True))
 
 

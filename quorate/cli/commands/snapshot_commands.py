@@ -187,9 +187,9 @@ def dump(
     shown in hexadecimal.
     """
     with user_errors():
-        from quorate.cli.images.histories import snapshot_of
+        from quorate.history import snapshot_of
 
-        snapshot_of(file)
+        snapshot_of(str(file))
         ended = False
         with damage_reported(file, "the rest is damaged"):
             for batch in batches_of(map_file(file)):
@@ -210,7 +210,7 @@ def _is_footer(batch: "Batch") -> bool:
 
 def _holds_metadata(batch: "Batch") -> bool:
     """Return whether all records are metadata's, or Raft's own."""
-    from quorate.spark_source import DamagedRecordError, entries_of
+    from quorate.history import DamagedRecordError, entries_of
 
     header = batch.header
     if header.is_control:

@@ -114,9 +114,9 @@ def _read_reports(
     import trio
 
     from quorate.broker.admin.admin_client import open_admin
-    from quorate.cli.images.histories import ClusterHistory
     from quorate.cli.images.replay import LATEST, Replay
     from quorate.cli.state_changes.cluster_reports import read_reports, read_reports_by_image
+    from quorate.history import ClusterLog
     from quorate.runtime.real import RealNetwork
 
     async def ask_brokers() -> "ClusterReports":
@@ -125,9 +125,8 @@ def _read_reports(
 
     if not at_controllers:
         return trio.run(ask_brokers)
-    replay = Replay(
-        ClusterHistory(tuple(addresses), controllers=True), warn=lambda line: typer.echo(line, err=True)
-    )
+    history = ClusterLog(bootstrap_servers=tuple(addresses), controllers=True)
+    replay = Replay(history, warn=lambda line: typer.echo(line, err=True))
     replay.move_to(LATEST)
     return trio.run(partial(read_reports_by_image, replay.image, request, timeout_s=timeout_s))
 

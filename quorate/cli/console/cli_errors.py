@@ -127,6 +127,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
         UnreadablePartitionMetadataError,
     )
     from quorate.broker.wire.wire_errors import KafkaError
+    from quorate.history import HistoryError, LogUnavailableError, SnapshotNameError, UnreadableFilesError
     from quorate.kafka_bytes.varints import MalformedError
     from quorate.log import LogError
     from quorate.quorum_state import QuorumStateError
@@ -138,15 +139,16 @@ def _code_of(error: BaseException) -> ExitCode | None:
         StateMachineError,
     )
     from quorate.runtime import AddressInUseError, DescriptorsExhaustedError, DiskError, NetworkError
-    from quorate.spark_source import LogUnavailableError, SourceError
 
     match error:
         case CommandError():
             return error.code
-        case ServerConfigError() | QuorumConfigError():
+        case ServerConfigError() | QuorumConfigError() | SnapshotNameError():
             return ExitCode.USAGE
         case AddressInUseError() | BrokerRegistrationError() | DescriptorsExhaustedError():
             return ExitCode.FAILED
+        case UnreadableFilesError():
+            return ExitCode.STORAGE
         case (
             NetworkError()
             | MalformedError()
@@ -160,7 +162,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
             | LogError()
             | DiskError()
             | AllDirectoriesFailedError()
-            | SourceError()
+            | HistoryError()
             | UnreadablePartitionMetadataError()
             | UnreadableMovedMarkError()
             | ForeignFolderError()
@@ -181,9 +183,12 @@ def _code_of(error: BaseException) -> ExitCode | None:
 
 
 def _message_of(error: BaseException) -> str:
+    from quorate.history import UnknownHighWatermarkError
     from quorate.kafka_bytes.varints import MalformedError
 
     match error:
+        case UnknownHighWatermarkError():
+            return f"{error}. --snapshot reads a snapshot without it"
         case MalformedError():
             return (
                 f"what answered does not speak Kafka's protocol ({error}); give the address of a broker's "

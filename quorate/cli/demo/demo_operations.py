@@ -12,7 +12,6 @@ from quorate.broker.admin.topics import topic_names
 from quorate.broker.metadata.states import PartitionState
 from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.console.connections import ask_cluster, parse_addresses
-from quorate.cli.images.histories import ClusterHistory
 from quorate.cli.images.replay import Moment, Replay
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.cli.reassigning.draining import Drain
@@ -20,6 +19,7 @@ from quorate.cli.reassigning.moves import begin_moves
 from quorate.cli.state_changes.change_requests import read_requests
 from quorate.cli.state_changes.cluster_reports import changes_request, read_reports
 from quorate.cli.state_changes.lives import Life, join, narrow
+from quorate.history import ClusterLog
 
 _SECONDS = 30.0
 _POLL_SECONDS = 0.1
@@ -96,7 +96,7 @@ class DemoPartition:
 
     def metadata_offset(self) -> int:
         """Return the offset of the last committed record of the metadata."""
-        _, end = self._history().bounds()
+        end = self._history().extent().end_offset
         return end - 1
 
     def state_changes(self) -> list[Life]:
@@ -121,8 +121,8 @@ class DemoPartition:
         lives = join(read.requests, reports, names=read.names, now_ms=int(time.time() * 1000))
         return narrow(lives, topic=self._topic, partition=0, broker=None, pending=False)
 
-    def _history(self) -> ClusterHistory:
-        return ClusterHistory(tuple(parse_addresses(self._cluster.bootstrap)))
+    def _history(self) -> ClusterLog:
+        return ClusterLog(bootstrap_servers=tuple(parse_addresses(self._cluster.bootstrap)))
 
     def _ids(self, name: str) -> list[int]:
         partitions = self._cluster.describe_topic(self._topic)["partitions"]

@@ -1,5 +1,6 @@
 """Earlier images: the last snapshot before a moment, and the log replayed up to it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,13 +8,17 @@ from quorate.broker.metadata.batch_loader import BatchLoader, ImageLoader
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.record_codec import RecordDecodeError, decode
 from quorate.broker.metadata.states import ImageError
-from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.console.cli_errors import CommandError, ExitCode
 from quorate.cli.console.output import time_text
-from quorate.cli.images.histories import HistoryError, MetadataHistory, StoredSnapshot, Warn
+from quorate.history import MetadataHistory, StoredSnapshot
 from quorate.log import DamagedSnapshotError, InvalidBatchError
 from quorate.log.batches.batch import Batch
 from quorate.log.batches.records import records_of
 from quorate.types import Epoch, Offset
+
+
+class ReplayError(CommandError):
+    """The history has no image of this moment. The message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ def shown_time(timestamp_ms: int) -> str:
 class Replay:
     """The image at `end_offset` of a history, which can be moved forward."""
 
-    def __init__(self, history: MetadataHistory, *, warn: Warn) -> None:
+    def __init__(self, history: MetadataHistory, *, warn: Callable[[str], None]) -> None:
         """Begin at offset 0, with an empty image. `warn` gets problems that are no obstacle."""
         self._history = history
         self._warn = warn
@@ -71,11 +76,12 @@ class Replay:
         return self._loader.in_transaction
 
     def move_to(self, moment: Moment) -> None:
-        """Be at `moment`. Raises `HistoryError` if that is before what this is at, or where the history does
-        not reach; `SourceError`, `LogError`, `DiskError`."""
+        """Be at `moment`. Raises `ReplayError` if that is before what this is at, or where the history does
+        not reach; `HistoryError`, `LogError`."""
         self._check_forward(moment)
-        start, end = self._history.bounds()
-        target = self._target(moment, end)
+        extent = self._history.extent()
+        start = extent.start_offset
+        target = self._target(moment, extent.end_offset)
         # The log leads on from here, unless this is the beginning, from where a snapshot leads on faster.
         if not self.end_offset or self.end_offset < start:
             self._load_best(moment, start)
@@ -89,7 +95,7 @@ class Replay:
             timestamp_ms is not None and self.timestamp_ms is not None and timestamp_ms < self.timestamp_ms
         ):
             at = "" if self.timestamp_ms is None else f", of {shown_time(self.timestamp_ms)}"
-            raise HistoryError(
+            raise ReplayError(
                 f"{moment} is before offset {self.end_offset - 1}{at}: give the earlier one first",
                 ExitCode.USAGE,
             )
@@ -98,7 +104,7 @@ class Replay:
         if moment.last_offset is None:
             return end
         if moment.last_offset >= end:
-            raise HistoryError(
+            raise ReplayError(
                 f"offset {moment.last_offset} is not there yet: the last that is known to be committed in "
                 f"{self._history.place} is {end - 1}"
             )
@@ -117,7 +123,7 @@ class Replay:
                 continue
             return
         if start and damaged:
-            raise HistoryError(
+            raise ReplayError(
                 f"no snapshot in {self._history.place} that is early enough is whole, and its log begins at "
                 f"offset {start}; read another node",
                 ExitCode.STORAGE,
@@ -133,7 +139,7 @@ class Replay:
                 filling.add(chunk)
             filling.install()
         except (RecordDecodeError, ImageError) as error:
-            raise HistoryError(
+            raise ReplayError(
                 f"the snapshot at {stored.end_offset} in {self._history.place} holds no metadata of a broker "
                 f"cluster, or that of a later version of quorate: {error}",
                 ExitCode.STORAGE,
@@ -147,14 +153,14 @@ class Replay:
         for batch in self._history.batches(self.end_offset, end):
             header = batch.header
             if header.base_offset > self.end_offset:
-                raise HistoryError(
+                raise ReplayError(
                     f"{self._history.place} has no records {self.end_offset} to {header.base_offset - 1}: "
                     "they were deleted meanwhile, or their file is gone; try again, or read another node"
                 )
             if not self._apply(batch, end, latest_ms):
                 return
         if self.end_offset < end:
-            raise HistoryError(
+            raise ReplayError(
                 f"{self._history.place} ends at offset {self.end_offset - 1}, where {end - 1} is committed; "
                 "try again, or read another node",
                 ExitCode.STORAGE,
@@ -174,7 +180,7 @@ class Replay:
                     epoch=header.leader_epoch,
                 )
         except (RecordDecodeError, ImageError, InvalidBatchError) as error:
-            raise HistoryError(
+            raise ReplayError(
                 f"the batch at offset {header.base_offset} in {self._history.place} can't be applied: {error}"
                 ". It was written by a later version of quorate, or is damaged. An offset below can be read",
                 ExitCode.STORAGE,
@@ -191,13 +197,14 @@ class Replay:
             Offset(header.base_offset), Epoch(header.leader_epoch)
         )
 
-    def _too_early(self, moment: Moment) -> HistoryError:
-        return HistoryError(f"{moment} is before all that {self._history.place} has: {self._earliest()}")
+    def _too_early(self, moment: Moment) -> ReplayError:
+        return ReplayError(f"{moment} is before all that {self._history.place} has: {self._earliest()}")
 
     def _earliest(self) -> str:
-        start, end = self._history.bounds()
+        extent = self._history.extent()
+        start = extent.start_offset
         if not start:
-            first = next(self._history.batches(0, end), None)
+            first = next(self._history.batches(0, extent.end_offset), None)
             if first is None:
                 return "it has no records"
             return f"the earliest is offset 0, of {shown_time(first.header.base_timestamp)}"

@@ -15,9 +15,9 @@ from quorate.broker.metadata.metadata_records import (
     ShrinkTopic,
     Topic,
 )
+from quorate.history import ClusterLog, Entry, entries_of
 from quorate.log.batches.control import LeaderChange
 from quorate.runtime import Address
-from quorate.spark_source import ClusterLog, Entry, entries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,7 @@ def read_requests(
     """Read the log from the first record that is not older than `since_ms` (since the Unix epoch) on; None:
     from its start. `controllers`: the addresses are of controllers. Raises `LogUnavailableError`."""
     log = ClusterLog(
-        bootstrap_servers=tuple(addresses),
-        retries=2,
-        retry_interval_ms=200,
-        request_timeout_ms=timeout_ms,
-        controllers=controllers,
+        bootstrap_servers=tuple(addresses), request_timeout_ms=timeout_ms, controllers=controllers
     )
     extent = log.extent()
     start = extent.start_offset if since_ms is None else log.offset_at(since_ms)

@@ -11,8 +11,8 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     UnregisterBroker,
 )
+from quorate.history import Entry
 from quorate.runtime import uuid_text
-from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.typed_view import BOUNDS, TypedView
 from quorate.spark_source.views.view import (
     BOOLEAN,

@@ -14,8 +14,8 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
 )
 from quorate.broker.metadata.states import PartitionState, changed, placed
+from quorate.history import Entry
 from quorate.runtime import uuid_text
-from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.typed_view import BOUNDS, TypedView
 from quorate.spark_source.views.view import (
     BOOLEAN,

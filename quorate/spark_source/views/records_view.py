@@ -19,8 +19,8 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.history import Entry, record_json
 from quorate.runtime import uuid_text
-from quorate.spark_source.entries import Entry, record_json
 from quorate.spark_source.views.view import (
     BOOLEAN,
     INTEGER,

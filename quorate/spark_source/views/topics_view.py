@@ -6,8 +6,8 @@ from typing import ClassVar
 from pyspark.sql.types import StructType
 
 from quorate.broker.metadata.metadata_records import Config, ConfigType, RemoveTopic, Topic
+from quorate.history import Entry
 from quorate.runtime import uuid_text
-from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.typed_view import BOUNDS, TypedView
 from quorate.spark_source.views.view import CONFIG, REMOVE_TOPIC, TEXT, TOPIC, Row, TopicNames, common, schema
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from quorate.broker.metadata.metadata_records import AbortTransaction, BeginTransaction, EndTransaction
-from quorate.spark_source.entries import Entry, type_number
+from quorate.history import Entry, type_number
 from quorate.spark_source.views.view import Row
 
 BOUNDS: Final = frozenset(

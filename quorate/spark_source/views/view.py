@@ -32,7 +32,7 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
-from quorate.spark_source.entries import Entry, type_number
+from quorate.history import Entry, type_number
 
 Row: TypeAlias = tuple[object, ...]
 

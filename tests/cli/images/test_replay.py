@@ -9,14 +9,14 @@ import pytest
 from metadata_folder import LOGS, ORDERS, T0, MetadataFolder, partition
 
 from quorate.broker.metadata.metadata_records import FeatureLevel, Topic
-from quorate.cli.images.histories import FileHistory, FolderHistory, HistoryError
-from quorate.cli.images.replay import LATEST, Moment, Replay
+from quorate.cli.images.replay import LATEST, Moment, Replay, ReplayError
+from quorate.history import FolderLog, SnapshotFile
 from quorate.log.batches.batch import Batch
 from quorate.quorum_state import SKIPPED_BATCHES
 
 
 def replay_of(path: Path, said: list[str] | None = None) -> Replay:
-    return Replay(FolderHistory(path), warn=([] if said is None else said).append)
+    return Replay(FolderLog(path=str(path)), warn=([] if said is None else said).append)
 
 
 def at(path: Path, moment: Moment) -> Replay:
@@ -71,7 +71,7 @@ def test_a_clock_that_went_back_does_not_lead_past_a_later_record(written: Metad
 def test_a_moment_before_the_first_record_is_refused_with_the_earliest(written: MetadataFolder) -> None:
     path = written.write()
     with pytest.raises(
-        HistoryError, match=r"is before all that .* has: the earliest is offset 0, of 2023-11-1"
+        ReplayError, match=r"is before all that .* has: the earliest is offset 0, of 2023-11-1"
     ):
         at(path, Moment(timestamp_ms=T0 - 1))
 
@@ -82,7 +82,7 @@ def test_a_history_that_is_gone_is_refused_with_the_oldest_snapshot(written: Met
     written.snapshot(14)
     for moment in (Moment(last_offset=7), Moment(timestamp_ms=written.time_of(8) - 1)):
         with pytest.raises(
-            HistoryError, match=r"the earliest is offset 8, of 2023-11-1.* \(the oldest snapshot\)"
+            ReplayError, match=r"the earliest is offset 8, of 2023-11-1.* \(the oldest snapshot\)"
         ):
             at(path, moment)
     for offset in range(8, written.end):
@@ -95,13 +95,13 @@ def test_a_snapshot_spares_the_log_before_it(
     path = written.write()
     written.snapshot(14)
     asked: list[int] = []
-    read = FolderHistory.batches
+    read = FolderLog.batches
 
-    def batches(history: FolderHistory, start: int, end: int) -> Iterator[Batch]:
+    def batches(history: FolderLog, start: int, end: int) -> Iterator[Batch]:
         asked.append(start)
         return read(history, start, end)
 
-    monkeypatch.setattr(FolderHistory, "batches", batches)
+    monkeypatch.setattr(FolderLog, "batches", batches)
     at(path, Moment(last_offset=15))
     assert asked == [14]
     at(path, Moment(last_offset=12))
@@ -141,7 +141,7 @@ def test_damage_far_back_in_a_snapshot_leaves_nothing_of_it_in_the_image(written
 def test_a_record_that_is_not_committed_is_not_shown(written: MetadataFolder) -> None:
     path = written.write(committed=11)
     assert at(path, LATEST).end_offset == 11
-    with pytest.raises(HistoryError, match=r"offset 11 is not there yet: the last that is known .* is 10"):
+    with pytest.raises(ReplayError, match=r"offset 11 is not there yet: the last that is known .* is 10"):
         at(path, Moment(last_offset=11))
 
 
@@ -176,7 +176,7 @@ def test_an_image_that_fell_behind_the_log_goes_on_from_a_snapshot(written: Meta
 def test_an_image_does_not_go_back(written: MetadataFolder) -> None:
     replay = at(written.write(), Moment(last_offset=9))
     for moment in (Moment(last_offset=8), Moment(timestamp_ms=written.time_of(8))):
-        with pytest.raises(HistoryError, match=r"is before offset 9, of .*: give the earlier one first"):
+        with pytest.raises(ReplayError, match=r"is before offset 9, of .*: give the earlier one first"):
             replay.move_to(moment)
 
 
@@ -185,7 +185,7 @@ def test_a_batch_that_the_node_skips_is_left_out(written: MetadataFolder) -> Non
     written.append(Topic(name="orders", topic_id=ORDERS))
     written.append(FeatureLevel(name="group.version", level=1))
     path = written.write()
-    with pytest.raises(HistoryError, match=f"the batch at offset {written.end - 2} .* can't be applied"):
+    with pytest.raises(ReplayError, match=f"the batch at offset {written.end - 2} .* can't be applied"):
         at(path, LATEST)
     skipped = {"version": 1, "skipped": [{"offset": written.end - 2, "epoch": 1}]}
     (written.home / SKIPPED_BATCHES).write_text(json.dumps(skipped))
@@ -196,7 +196,7 @@ def test_a_snapshot_file_is_an_image_by_itself(written: MetadataFolder, tmp_path
     copied = tmp_path / written.snapshot(14).name
     (written.home / copied.name).rename(copied)
     copied.chmod(0o400)
-    replay = Replay(FileHistory(copied), warn=pytest.fail)
+    replay = Replay(SnapshotFile(path=str(copied)), warn=pytest.fail)
     replay.move_to(LATEST)
     assert replay.image == written.loader_at(14).image
     assert (replay.end_offset, replay.timestamp_ms) == (14, written.time_of(13))

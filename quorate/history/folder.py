@@ -1,4 +1,4 @@
-"""The metadata log in a folder, read with plain files while its node runs or not.
+"""The metadata log and the snapshots in a folder, read with plain files while its node runs or not.
 
 Nothing is written and nothing locked. What a live node appends or cuts meanwhile is above the high watermark.
 """
@@ -6,18 +6,38 @@ Nothing is written and nothing locked. What a live node appends or cuts meanwhil
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.log import HIGH_WATERMARKS, InvalidBatchError, UnreadableCheckpointError, decode_lines, is_number
+from quorate.history.history_errors import (
+    DamagedRecordError,
+    UnknownHighWatermarkError,
+    UnreadableFilesError,
+)
+from quorate.history.metadata_history import METADATA_TOPIC, Extent, StoredSnapshot
+from quorate.history.snapshot_file import read_chunks, read_stored
+from quorate.log import (
+    HIGH_WATERMARKS,
+    DamagedSnapshotError,
+    InvalidBatchError,
+    UnreadableCheckpointError,
+    decode_lines,
+    is_number,
+)
 from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
-from quorate.spark_source.access import Extent
-from quorate.spark_source.source_options import TOPIC
-from quorate.spark_source.spark_errors import DamagedRecordError, LogUnavailableError
-from quorate.spark_source.warnings_log import get_logger
+from quorate.log.snapshots.snapshot_file import BOOTSTRAP, name_of, parse_name
+from quorate.quorum_state import (
+    META_PROPERTIES,
+    SKIPPED_BATCHES,
+    SkippedBatches,
+    UnreadableStateError,
+    parse_skipped,
+)
+from quorate.runtime import get_logger
+from quorate.types import SnapshotId
 
-LOG_FOLDER: Final = f"{TOPIC}-0"
+_LOG_FOLDER: Final = f"{METADATA_TOPIC}-0"
 _LOG_SUFFIX: Final = ".log"
 _CHUNK_BYTES: Final = 1024 * 1024
 _HEAD = struct.Struct(">qiibIhi")
@@ -29,11 +49,13 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderLog:
-    """A `LogAccess` to the metadata log in a node's folder."""
+    """A `MetadataHistory` in a node's folder. The node may be running: its high watermark is read from the
+    file that it writes now and then."""
 
     path: str
     """The node's folder, or the log's folder in it."""
     read_uncommitted: bool = False
+    """True: read beyond the high watermark. Records there may still be truncated."""
 
     @property
     def place(self) -> str:
@@ -42,54 +64,61 @@ class FolderLog:
 
     @property
     def _folder(self) -> str:
-        inside = os.path.join(self.path, LOG_FOLDER)
+        inside = os.path.join(self.path, _LOG_FOLDER)
         folder = inside if os.path.isdir(inside) else self.path
         if not os.path.isdir(folder):
-            raise LogUnavailableError(
+            raise UnreadableFilesError(
                 f"{self.path} is not a folder on this machine; path must be a node's folder "
                 "(metadata.log.dir)"
             )
         return folder
 
     def extent(self, *, at_least: int = 0) -> Extent:
-        """Return what may be read now. See `LogAccess.extent`."""
+        """Return what may be read now. See `MetadataHistory.extent`. Raises also
+        `UnknownHighWatermarkError`."""
         folder = self._folder
-        bases = _segment_bases(folder)
+        names = _names(folder)
+        bases = _segment_bases(names)
         if not bases:
-            raise LogUnavailableError(
+            raise UnreadableFilesError(
                 f"{folder} has no segment of a metadata log; path must be a node's folder "
-                f"(metadata.log.dir) or the {LOG_FOLDER} in it"
+                f"(metadata.log.dir) or the {_LOG_FOLDER} in it"
             )
-        end = (
-            self._written_end(folder, bases) if self.read_uncommitted else self._high_watermark(folder, bases)
+        # A snapshot holds what is committed, and the high watermark's file may be older than it.
+        known = max((each.end_offset for each in _snapshot_ids(names)), default=bases[0])
+        if self.read_uncommitted:
+            end = self._written_end(folder, bases)
+        else:
+            end = self._high_watermark(folder, bases)
+        return Extent(
+            cluster=_cluster_id(folder), start_offset=bases[0], end_offset=max(bases[0], known, end)
         )
-        return Extent(cluster=_cluster_id(folder), start_offset=bases[0], end_offset=max(bases[0], end))
 
     def _high_watermark(self, folder: str, bases: Sequence[int]) -> int:
         path = os.path.join(folder, HIGH_WATERMARKS)
-        try:
-            with open(path, "rb") as file:
-                lines = decode_lines(path, file.read())
-        except FileNotFoundError:
+        data = _content(path)
+        if data is None:
             if self._log_end(folder, bases) == bases[0]:
                 return bases[0]
-            raise LogUnavailableError(
+            raise UnknownHighWatermarkError(
                 f"{path} is missing, so that it is not known which records are committed. The node writes it "
-                "while it runs and when it stops; or set readUncommitted=true to read all there is"
-            ) from None
-        except (UnreadableCheckpointError, OSError) as error:
-            raise LogUnavailableError(str(error)) from error
+                "while it runs and when it stops"
+            )
+        try:
+            lines = decode_lines(path, data)
+        except UnreadableCheckpointError as error:
+            raise UnreadableFilesError(str(error)) from error
         for line in lines:
             match line.split(" "):
-                case [topic, "0", offset] if topic == TOPIC and is_number(offset):
+                case [topic, "0", offset] if topic == METADATA_TOPIC and is_number(offset):
                     return int(offset)
-        raise LogUnavailableError(f"{path} does not say how far {TOPIC} 0 is committed")
+        raise UnreadableFilesError(f"{path} does not say how far {METADATA_TOPIC} 0 is committed")
 
     def _written_end(self, folder: str, bases: Sequence[int]) -> int:
         """Never below the high watermark, as far as that is known: damage to what is committed is no end."""
         try:
             committed = self._high_watermark(folder, bases)
-        except LogUnavailableError:
+        except UnreadableFilesError:
             committed = 0
         return max(self._log_end(folder, bases), committed)
 
@@ -100,14 +129,39 @@ class FolderLog:
         return end
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:
-        """Yield the batches that hold [start, end). See `LogAccess.batches`."""
+        """Yield the batches that hold [start, end). See `MetadataHistory.batches`."""
         folder = self._folder
-        bases = _segment_bases(folder)
+        bases = _segment_bases(_names(folder))
         first = max(0, bisect_right(bases, start) - 1)
         for base in bases[first:]:
             if base >= end:
                 return
             yield from _Segment(folder, base).batches(start, end)
+
+    def snapshots(self, warn: Callable[[str], None]) -> Sequence[StoredSnapshot]:
+        """Return the snapshots in the folder. See `MetadataHistory.snapshots`."""
+        folder = self._folder
+        found = []
+        for snapshot in _snapshot_ids(_names(folder)):
+            try:
+                found.append(read_stored(os.path.join(folder, name_of(snapshot)), snapshot))
+            except DamagedSnapshotError as error:
+                warn(str(error))
+        # The node may have deleted one since.
+        return [each for each in found if each is not None]
+
+    def chunks(self, snapshot: SnapshotId) -> Iterator[bytes]:
+        """Yield the records in a snapshot. See `MetadataHistory.chunks`."""
+        return read_chunks(os.path.join(self._folder, name_of(snapshot)), snapshot)
+
+    def skipped(self) -> SkippedBatches:
+        """Return the batches that `quorate log skip` had this node leave out."""
+        path = os.path.join(self._folder, SKIPPED_BATCHES)
+        data = _content(path)
+        try:
+            return SkippedBatches() if data is None else parse_skipped(path, data)
+        except UnreadableStateError as error:
+            raise UnreadableFilesError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +195,11 @@ class _Segment:
                         return
                     position += used
         except OSError as error:
-            raise LogUnavailableError(f"{path}: {error.strerror}") from error
+            raise UnreadableFilesError(f"{path}: {error.strerror}") from error
 
     def _position_near(self, offset: int, fd: int) -> int:
         """Return the position of a batch. All batches before it end at or below `offset`."""
-        try:
-            with open(self._stem + ".index", "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
-            return 0
+        data = _content(self._stem + ".index") or b""
         entries = list(_INDEX_ENTRY.iter_unpack(data[: len(data) // _INDEX_ENTRY.size * _INDEX_ENTRY.size]))
         index = bisect_right([last for last, _ in entries], offset - self.base_offset)
         if not index:
@@ -189,32 +239,55 @@ def _whole_batches(buffer: bytes, path: str, position: int, end: int | None) -> 
             header = read_header(buffer, at, dense=False)
         except InvalidBatchError as error:
             if end is None:
-                log.warning("%s, byte %d: the log ends here: %s", path, position + at, error.problem)
+                log.warning(
+                    "damage is taken for the end of the log",
+                    path=path,
+                    position=position + at,
+                    problem=error.problem,
+                )
                 return
             raise DamagedRecordError(f"{path}, byte {position + at}: {error.problem}") from error
         at += size
         yield Batch(header, view[header.position : at])
 
 
-def _segment_bases(folder: str) -> list[int]:
+def _content(path: str) -> bytes | None:
+    """Return the content of a small file. None: there is no such file."""
     try:
-        names = os.listdir(folder)
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
     except OSError as error:
-        raise LogUnavailableError(f"{folder}: {error.strerror}") from error
+        raise UnreadableFilesError(f"{path}: {error.strerror}") from error
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError as error:
+        raise UnreadableFilesError(f"{folder}: {error.strerror}") from error
+
+
+def _segment_bases(names: Sequence[str]) -> list[int]:
     stems = (name.removesuffix(_LOG_SUFFIX) for name in names if name.endswith(_LOG_SUFFIX))
     return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
 
 
+def _snapshot_ids(names: Sequence[str]) -> list[SnapshotId]:
+    found = (parse_name(name) for name in names)
+    return sorted(each for each in found if each is not None and each != BOOTSTRAP)
+
+
 def _cluster_id(folder: str) -> str:
     """Return the cluster id in the node's `meta.properties`. Empty: there is no such file, only the log."""
+    path = os.path.join(folder, os.pardir, META_PROPERTIES)
     try:
-        with open(os.path.join(folder, os.pardir, "meta.properties"), encoding="ascii") as file:
-            for line in file:
-                key, _, value = line.partition("=")
-                if key.strip() == "cluster.id":
-                    return value.strip()
-    except FileNotFoundError:
-        pass
-    except (OSError, UnicodeDecodeError) as error:
-        raise LogUnavailableError(f"meta.properties beside {folder}: {error}") from error
+        text = (_content(path) or b"").decode("ascii")
+    except UnicodeDecodeError as error:
+        raise UnreadableFilesError(f"{path}: {error}") from error
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "cluster.id":
+            return value.strip()
     return ""

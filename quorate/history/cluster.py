@@ -1,14 +1,16 @@
 """The metadata log of a live cluster, read as a Kafka consumer would: any broker serves it, up to its high
-watermark.
+watermark. The reader is no replica of the quorum, which never waits for it.
 
 Each call is a trio run of its own with one connection at a time. What breaks (a broker gone, one that lags,
 a leader change) is met by asking the next broker, again and again within bounds.
 """
 
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 
 import trio
@@ -23,16 +25,18 @@ from quorate.broker.wire.codecs.fetch_codec import (
 )
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.wire_errors import KafkaError
+from quorate.history.cluster_snapshots import CLIENT_ID, download_snapshot, find_snapshots
+from quorate.history.history_errors import LogUnavailableError
+from quorate.history.metadata_history import METADATA_TOPIC, Extent, StoredSnapshot
+from quorate.history.snapshot_file import read_chunks
 from quorate.kafka_bytes.varints import MalformedError
 from quorate.log import InvalidBatchError
 from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
+from quorate.log.snapshots.snapshot_file import name_of
+from quorate.quorum_state import SkippedBatches
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
-from quorate.spark_source.access import Extent
-from quorate.spark_source.source_options import TOPIC, SourceOptions
-from quorate.spark_source.spark_errors import LogUnavailableError
-from quorate.spark_source.warnings_log import get_logger
-from quorate.types import Offset
+from quorate.types import Offset, SnapshotId
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -46,8 +50,6 @@ _CONTROLLERS: Final = 2
 _CONSUMER: Final = -1
 _MAX_WAIT_MS: Final = 500
 
-log = get_logger(__name__)
-
 T = TypeVar("T")
 
 
@@ -60,24 +62,18 @@ _RETRIABLE = (NetworkError, KafkaError, MalformedError, InvalidBatchError, _Behi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLog:
-    """A `LogAccess` to the metadata log that brokers serve."""
+    """A `MetadataHistory` in a live cluster: the log that a broker serves to any consumer, and the snapshots
+    of all controllers that answer."""
 
     bootstrap_servers: tuple[Address, ...]
-    retries: int
-    retry_interval_ms: int
-    request_timeout_ms: int
+    """The listeners of brokers, or with `controllers` those of controllers."""
+    retries: int = 2
+    """The number of further tries of all servers before a read fails."""
+    retry_interval_ms: int = 200
+    request_timeout_ms: int = 10_000
+    """The time for each answer."""
     controllers: bool = False
     """True if the servers are controllers, at their controller listeners."""
-
-    @classmethod
-    def of(cls, options: SourceOptions) -> "ClusterLog":
-        """Return the log that the options name."""
-        return cls(
-            bootstrap_servers=options.bootstrap_servers,
-            retries=options.retries,
-            retry_interval_ms=options.retry_interval_ms,
-            request_timeout_ms=options.request_timeout_ms,
-        )
 
     @property
     def place(self) -> str:
@@ -85,7 +81,7 @@ class ClusterLog:
         return f"the cluster at {','.join(map(str, self.bootstrap_servers))}"
 
     def extent(self, *, at_least: int = 0) -> Extent:
-        """Return what may be read now. See `LogAccess.extent`."""
+        """Return what may be read now. See `MetadataHistory.extent`."""
         return trio.run(self._extent, at_least)
 
     async def _extent(self, at_least: int) -> Extent:
@@ -124,7 +120,7 @@ class ClusterLog:
             return await caller.call(request)
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:
-        """Yield the batches that hold [start, end). See `LogAccess.batches`."""
+        """Yield the batches that hold [start, end). See `MetadataHistory.batches`."""
         offset = start
         while offset < end:
             batches = trio.run(self._fetch, offset, end)
@@ -150,6 +146,36 @@ class ClusterLog:
                 size += sum(batch.header.size for batch in batches)
                 offset = batches[-1].header.end_offset
         return fetched
+
+    def snapshots(self, warn: Callable[[str], None]) -> Sequence[StoredSnapshot]:
+        """Return the snapshots of the controllers. See `MetadataHistory.snapshots`. A controller lists those
+        only that it can read."""
+        try:
+            found = self._held()
+        except LogUnavailableError:
+            if self.extent().start_offset:
+                raise
+            # The log has it all, only slower.
+            return ()
+        return sorted({each.snapshot: each for each, _ in found}.values())
+
+    def chunks(self, snapshot: SnapshotId) -> Iterator[bytes]:
+        """Yield the records in a snapshot, once a controller has sent all of it. See
+        `MetadataHistory.chunks`."""
+        holders = [holder for each, holder in self._held() if each.snapshot == snapshot]
+        with tempfile.TemporaryDirectory(prefix="quorate-snapshot-") as folder:
+            file = Path(folder) / name_of(snapshot)
+            download_snapshot(holders, snapshot, file, timeout_ms=self.request_timeout_ms)
+            yield from read_chunks(str(file), snapshot)
+
+    def _held(self) -> list[tuple[StoredSnapshot, Address]]:
+        return find_snapshots(
+            self.bootstrap_servers, controllers=self.controllers, timeout_ms=self.request_timeout_ms
+        )
+
+    def skipped(self) -> SkippedBatches:
+        """Return none: no node is asked for its own. An image can't take a batch that the nodes left out."""
+        return SkippedBatches()
 
 
 @dataclass(slots=True)
@@ -189,8 +215,8 @@ class _Caller:
                     await trio.sleep(self.cluster.retry_interval_ms / 1000)
         listed = "; ".join(f"{address}: {problem}" for address, problem in problems.items())
         raise LogUnavailableError(
-            f"no broker could serve {TOPIC} within {self.cluster.retries + 1} rounds: {listed}. Check that "
-            "the brokers run and that bootstrapServers names their client listeners"
+            f"no broker could serve {METADATA_TOPIC} within {self.cluster.retries + 1} rounds: {listed}. "
+            "Check that the brokers run and that these are their client listeners"
         )
 
     async def _connect(self, address: Address) -> WireClient:
@@ -198,7 +224,7 @@ class _Caller:
             open_client(
                 RealNetwork(),
                 address,
-                client_id="quorate-spark",
+                client_id=CLIENT_ID,
                 timeout_s=self.cluster.request_timeout_ms / 1000,
             )
         )
@@ -252,7 +278,7 @@ async def _list_offset(client: WireClient, timestamp: int) -> int:
         isolation_level=0,
         topics=[
             {
-                "name": TOPIC,
+                "name": METADATA_TOPIC,
                 "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}],
             }
         ],
@@ -260,9 +286,11 @@ async def _list_offset(client: WireClient, timestamp: int) -> int:
     for topic in getattr(response, "topics", ()):
         for partition in topic.partitions:
             if partition.error_code is not ErrorCode.none:
-                raise KafkaError(partition.error_code, f"ListOffsets of {TOPIC}: {partition.error_code.name}")
+                raise KafkaError(
+                    partition.error_code, f"ListOffsets of {METADATA_TOPIC}: {partition.error_code.name}"
+                )
             return int(partition.offset)
-    raise MalformedError(f"ListOffsets did not answer for {TOPIC}")
+    raise MalformedError(f"ListOffsets did not answer for {METADATA_TOPIC}")
 
 
 async def _epoch_end(client: WireClient, epoch: int) -> int:
@@ -271,7 +299,7 @@ async def _epoch_end(client: WireClient, epoch: int) -> int:
         replica_id=_CONSUMER,
         topics=[
             {
-                "topic": TOPIC,
+                "topic": METADATA_TOPIC,
                 "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}],
             }
         ],
@@ -279,7 +307,7 @@ async def _epoch_end(client: WireClient, epoch: int) -> int:
     for topic in getattr(response, "topics", ()):
         for partition in topic.partitions:
             return int(partition.end_offset)
-    raise MalformedError(f"OffsetForLeaderEpoch did not answer for {TOPIC}")
+    raise MalformedError(f"OffsetForLeaderEpoch did not answer for {METADATA_TOPIC}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +324,7 @@ class _Fetch:
                 max_wait_ms=_MAX_WAIT_MS,
                 min_bytes=1,
                 max_bytes=_FETCH_BYTES,
-                topics=[FetchTopic(TOPIC, None, [partition])],
+                topics=[FetchTopic(METADATA_TOPIC, None, [partition])],
             )
         )
         if response.error is not ErrorCode.none:
@@ -304,7 +332,7 @@ class _Fetch:
         for topic in response.topics:
             for fetched in topic.partitions:
                 return await self._batches(client, fetched)
-        raise MalformedError(f"Fetch did not answer for {TOPIC}")
+        raise MalformedError(f"Fetch did not answer for {METADATA_TOPIC}")
 
     async def _batches(self, client: WireClient, fetched: FetchedPartition) -> list[Batch]:
         if fetched.error is ErrorCode.offset_out_of_range:
@@ -312,7 +340,7 @@ class _Fetch:
                 return []
             raise _BehindError(f"has nothing at offset {self.offset} yet")
         if fetched.error is not ErrorCode.none:
-            raise KafkaError(fetched.error, f"Fetch of {TOPIC}: {fetched.error.name}")
+            raise KafkaError(fetched.error, f"Fetch of {METADATA_TOPIC}: {fetched.error.name}")
         # A broker may begin before the batch that was asked for.
         decoded = _decode(b"".join(fetched.records))
         batches = [batch for batch in decoded if batch.header.end_offset > self.offset]

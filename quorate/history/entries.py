@@ -17,6 +17,7 @@ from quorate.broker.metadata.record_codec import (
     encode,
 )
 from quorate.cbor import SchemaError, load
+from quorate.history.history_errors import DamagedRecordError
 from quorate.log import InvalidBatchError
 from quorate.log.batches.batch import Batch, BatchHeader
 from quorate.log.batches.control import (
@@ -31,7 +32,6 @@ from quorate.log.batches.control import (
 from quorate.log.batches.records import Record as LogRecord
 from quorate.log.batches.records import records_of
 from quorate.runtime import uuid_text
-from quorate.spark_source.spark_errors import DamagedRecordError
 from quorate.types import VoterSet
 
 if TYPE_CHECKING:

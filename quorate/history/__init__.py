@@ -1,0 +1,88 @@
+"""The history of a cluster's metadata, read from outside: from a folder, a snapshot file or a live cluster.
+
+`FolderLog`, `SnapshotFile` and `ClusterLog` are the places, each a `MetadataHistory`: batches of the log from
+some offset on, and snapshots in place of the records before that. `entries_of` takes a batch apart.
+
+Nothing is written and nothing locked. Names are imported at their first use: a folder is read without the
+client, and without the event loop, of a live cluster.
+"""
+
+from typing import TYPE_CHECKING
+
+from quorate.lazy_names import lazily
+
+if TYPE_CHECKING:
+    from quorate.history.cluster import ClusterLog
+    from quorate.history.entries import Entry, entries_of, head_of, record_json, type_number
+    from quorate.history.folder import FolderLog
+    from quorate.history.history_errors import (
+        DamagedRecordError,
+        HistoryError,
+        LogUnavailableError,
+        SnapshotNameError,
+        UnknownHighWatermarkError,
+        UnreadableFilesError,
+    )
+    from quorate.history.metadata_history import (
+        METADATA_TOPIC,
+        NO_EPOCH,
+        Extent,
+        MetadataHistory,
+        StoredSnapshot,
+        epoch_before,
+        offset_for_timestamp,
+    )
+    from quorate.history.snapshot_file import SnapshotFile, snapshot_of
+
+_HOMES = {
+    "ClusterLog": "quorate.history.cluster",
+    "Entry": "quorate.history.entries",
+    "entries_of": "quorate.history.entries",
+    "head_of": "quorate.history.entries",
+    "record_json": "quorate.history.entries",
+    "type_number": "quorate.history.entries",
+    "FolderLog": "quorate.history.folder",
+    "DamagedRecordError": "quorate.history.history_errors",
+    "HistoryError": "quorate.history.history_errors",
+    "LogUnavailableError": "quorate.history.history_errors",
+    "SnapshotNameError": "quorate.history.history_errors",
+    "UnknownHighWatermarkError": "quorate.history.history_errors",
+    "UnreadableFilesError": "quorate.history.history_errors",
+    "METADATA_TOPIC": "quorate.history.metadata_history",
+    "NO_EPOCH": "quorate.history.metadata_history",
+    "Extent": "quorate.history.metadata_history",
+    "MetadataHistory": "quorate.history.metadata_history",
+    "StoredSnapshot": "quorate.history.metadata_history",
+    "epoch_before": "quorate.history.metadata_history",
+    "offset_for_timestamp": "quorate.history.metadata_history",
+    "SnapshotFile": "quorate.history.snapshot_file",
+    "snapshot_of": "quorate.history.snapshot_file",
+}
+
+__getattr__ = lazily(__name__, _HOMES)
+
+
+__all__ = [
+    "METADATA_TOPIC",
+    "NO_EPOCH",
+    "ClusterLog",
+    "DamagedRecordError",
+    "Entry",
+    "Extent",
+    "FolderLog",
+    "HistoryError",
+    "LogUnavailableError",
+    "MetadataHistory",
+    "SnapshotFile",
+    "SnapshotNameError",
+    "StoredSnapshot",
+    "UnknownHighWatermarkError",
+    "UnreadableFilesError",
+    "entries_of",
+    "epoch_before",
+    "head_of",
+    "offset_for_timestamp",
+    "record_json",
+    "snapshot_of",
+    "type_number",
+]
