@@ -10,7 +10,7 @@ import uuid
 from typing import Annotated, Final, TypeAlias
 
 from quorate.bounds import Integer, Most
-from quorate.broker.settings.node_keys import MAX_REGISTERED_NAME
+from quorate.broker.settings.registered_names import MAX_REGISTERED_NAME
 from quorate.types import Epoch
 from quorate.value import value
 

@@ -23,7 +23,6 @@ from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.settings.config_key import TypedKey
 from quorate.broker.settings.group_config import GroupConfig
 from quorate.broker.settings.node_keys import (
-    MAX_REGISTERED_NAME,
     QUORUM_FETCH_TIMEOUT,
     DebugSettings,
     DirectoryKeys,
@@ -31,6 +30,7 @@ from quorate.broker.settings.node_keys import (
     NodeKeys,
     QuorumSettings,
 )
+from quorate.broker.settings.registered_names import MAX_REGISTERED_NAME
 from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.broker.settings.setting import nested, read_fields
 from quorate.quorum_state import SERVER

@@ -13,10 +13,9 @@ from quorate.broker.settings.config_key import (
     split_list,
     text_key,
 )
+from quorate.broker.settings.registered_names import MAX_REGISTERED_NAME
 from quorate.broker.settings.setting import setting
 
-MAX_REGISTERED_NAME: Final = 255
-"""The maximum length, in characters, of a rack, a host or the name of a listener in a registration."""
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
 
