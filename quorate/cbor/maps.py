@@ -106,6 +106,11 @@ class Messages(Generic[T]):
         self._error = error
         self._max_bytes = max_bytes
 
+    def type_of(self, number: int, version: int) -> type[T] | None:
+        """Return the type with this number. None: it, or this version of it, is not known."""
+        known = self._by_number.get(number)
+        return None if known is None or not 0 <= version <= known[0] else self.types[number]
+
     def encode(self, message: T) -> bytes:
         number, version, struct = self._by_type[type(message)]
         return dump([number, version, struct.encode(message)])

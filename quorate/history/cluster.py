@@ -7,7 +7,7 @@ a leader change) is met by asking the next broker, again and again within bounds
 
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,11 +28,11 @@ from quorate.broker.wire.wire_errors import KafkaError
 from quorate.history.cluster_snapshots import CLIENT_ID, download_snapshot, find_snapshots
 from quorate.history.history_errors import LogUnavailableError
 from quorate.history.metadata_history import METADATA_TOPIC, Extent, StoredSnapshot
-from quorate.history.snapshot_file import read_chunks
+from quorate.history.snapshot_file import opened_file
 from quorate.kafka_bytes.varints import MalformedError
 from quorate.log import InvalidBatchError
 from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
-from quorate.log.snapshots.snapshot_file import name_of
+from quorate.log.snapshots.snapshot_file import SnapshotReader, name_of
 from quorate.quorum_state import SkippedBatches
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
@@ -159,14 +159,15 @@ class ClusterLog:
             return ()
         return sorted({each.snapshot: each for each, _ in found}.values())
 
-    def chunks(self, snapshot: SnapshotId) -> Iterator[bytes]:
-        """Yield the records in a snapshot, once a controller has sent all of it. See
-        `MetadataHistory.chunks`."""
+    @contextmanager
+    def opened(self, snapshot: SnapshotId) -> Iterator[SnapshotReader]:
+        """Open a snapshot, once a controller has sent all of it. See `MetadataHistory.opened`."""
         holders = [holder for each, holder in self._held() if each.snapshot == snapshot]
         with tempfile.TemporaryDirectory(prefix="quorate-snapshot-") as folder:
             file = Path(folder) / name_of(snapshot)
             download_snapshot(holders, snapshot, file, timeout_ms=self.request_timeout_ms)
-            yield from read_chunks(str(file), snapshot)
+            with opened_file(str(file), snapshot) as reader:
+                yield reader
 
     def _held(self) -> list[tuple[StoredSnapshot, Address]]:
         return find_snapshots(

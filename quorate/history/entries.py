@@ -15,6 +15,7 @@ from quorate.broker.metadata.record_codec import (
     RecordDecodeError,
     decode,
     encode,
+    type_of,
 )
 from quorate.cbor import SchemaError, load
 from quorate.history.history_errors import DamagedRecordError
@@ -94,6 +95,14 @@ def head_of(data: bytes) -> Head:
     raise SchemaError("a metadata record is [type, version, fields]")
 
 
+def type_of_value(data: bytes) -> str:
+    """Return the type of an encoded record by name, `Unknown` for one of a later version. Raises
+    `SchemaError`."""
+    head = head_of(data)
+    of = type_of(head.number, head.version)
+    return UNKNOWN if of is None else of.__name__
+
+
 def type_number(example: Record) -> int:
     """The number that stands for this record's type in the log."""
     return head_of(encode(example)).number
@@ -151,19 +160,32 @@ def _entry(header: BatchHeader, raw: LogRecord) -> Entry:
 
 
 def _control_entry(header: BatchHeader, raw: LogRecord) -> Entry:
-    kind = control_type_of(raw)
     value = raw.value or b""
+    name, record = control_of(raw)
     return Entry(
         raw.offset,
         header.leader_epoch,
         raw.timestamp,
         header.base_offset,
         True,
-        UNKNOWN if kind is None else _CONTROL_NAMES.get(kind) or _camel_case(kind.name),
+        name,
         int.from_bytes(value[:2], "big"),
-        _control_record(kind, value),
+        record,
         value,
     )
+
+
+def type_of_control(raw: LogRecord) -> str:
+    """Return the type of a control record by name, `Unknown` for one of a later version. Raises
+    `ValueError`."""
+    kind = control_type_of(raw)
+    return UNKNOWN if kind is None else _CONTROL_NAMES.get(kind) or _camel_case(kind.name)
+
+
+def control_of(raw: LogRecord) -> tuple[str, ControlRecord | None]:
+    """Return the type of a control record, and what it says; `Unknown` and None for one of a later version.
+    Raises `ValueError`."""
+    return type_of_control(raw), _control_record(control_type_of(raw), raw.value or b"")
 
 
 _CONTROL_NAMES: Final = {

@@ -7,6 +7,7 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ from quorate.history.history_errors import (
     UnreadableFilesError,
 )
 from quorate.history.metadata_history import METADATA_TOPIC, Extent, StoredSnapshot
-from quorate.history.snapshot_file import read_chunks, read_stored
+from quorate.history.snapshot_file import opened_file, read_stored
 from quorate.log import (
     HIGH_WATERMARKS,
     DamagedSnapshotError,
@@ -26,7 +27,7 @@ from quorate.log import (
     is_number,
 )
 from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
-from quorate.log.snapshots.snapshot_file import BOOTSTRAP, name_of, parse_name
+from quorate.log.snapshots.snapshot_file import BOOTSTRAP, SnapshotReader, name_of, parse_name
 from quorate.quorum_state import (
     META_PROPERTIES,
     SKIPPED_BATCHES,
@@ -150,9 +151,9 @@ class FolderLog:
         # The node may have deleted one since.
         return [each for each in found if each is not None]
 
-    def chunks(self, snapshot: SnapshotId) -> Iterator[bytes]:
-        """Yield the records in a snapshot. See `MetadataHistory.chunks`."""
-        return read_chunks(os.path.join(self._folder, name_of(snapshot)), snapshot)
+    def opened(self, snapshot: SnapshotId) -> AbstractContextManager[SnapshotReader]:
+        """Open a snapshot. See `MetadataHistory.opened`."""
+        return opened_file(os.path.join(self._folder, name_of(snapshot)), snapshot)
 
     def skipped(self) -> SkippedBatches:
         """Return the batches that `quorate log skip` had this node leave out."""

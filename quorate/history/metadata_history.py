@@ -1,11 +1,13 @@
 """A committed metadata log, wherever it is, and what can be found out about it by reading."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from quorate.log.batches.batch import Batch
 from quorate.log.batches.records import records_of
+from quorate.log.snapshots.snapshot_file import SnapshotReader
 from quorate.quorum_state import SkippedBatches
 from quorate.types import SnapshotId
 
@@ -65,10 +67,10 @@ class MetadataHistory(Protocol):
         `LogUnavailableError`."""
         ...
 
-    def chunks(self, snapshot: SnapshotId) -> Iterator[bytes]:
-        """Yield the metadata records in a snapshot, as they are in the log. Raises `LogUnavailableError`, if
-        the snapshot was deleted meanwhile too; `DamagedSnapshotError`, after which no loaded state may be
-        kept."""
+    def opened(self, snapshot: SnapshotId) -> AbstractContextManager[SnapshotReader]:
+        """Open a snapshot for a block: its contents, and the metadata records in it, as they are in the log.
+        Raises `LogUnavailableError`, if the snapshot was deleted meanwhile too; `DamagedSnapshotError`, after
+        which no loaded state may be kept."""
         ...
 
     def skipped(self) -> SkippedBatches:

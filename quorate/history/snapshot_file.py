@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from quorate.history.history_errors import SnapshotNameError, UnreadableFilesError
@@ -37,11 +38,13 @@ def read_stored(path: str, snapshot: SnapshotId) -> StoredSnapshot | None:
         raise UnreadableFilesError(str(error)) from error
 
 
-def read_chunks(path: str, snapshot: SnapshotId) -> Iterator[bytes]:
-    """Yield the records in a snapshot's file. Raises `DamagedSnapshotError`, `UnreadableFilesError`."""
+@contextmanager
+def opened_file(path: str, snapshot: SnapshotId) -> Iterator[SnapshotReader]:
+    """Open a snapshot's file for a block. Raises `DamagedSnapshotError`, `UnreadableFilesError`, in the block
+    too."""
     try:
         with SnapshotReader(open_read_only(path), snapshot) as reader:
-            yield from reader
+            yield reader
     except FileNotFoundError as error:
         raise _gone(path) from error
     except DiskError as error:
@@ -79,9 +82,9 @@ class SnapshotFile:
             raise _gone(self.path)
         return (stored,)
 
-    def chunks(self, snapshot: SnapshotId) -> Iterator[bytes]:
-        """Yield the records in the snapshot. See `MetadataHistory.chunks`."""
-        return read_chunks(self.path, snapshot)
+    def opened(self, snapshot: SnapshotId) -> AbstractContextManager[SnapshotReader]:
+        """Open the snapshot. See `MetadataHistory.opened`."""
+        return opened_file(self.path, snapshot)
 
     def skipped(self) -> SkippedBatches:
         """Return none: a snapshot is without the batches that its node left out."""

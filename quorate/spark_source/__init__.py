@@ -1,10 +1,10 @@
 """The metadata log as a Spark data source.
 
-    from quorate.spark_source import leadership_history, spark_session
+    from quorate.spark_source import spark_session
 
     spark = spark_session("who led what")
     spark.read.format("quorate").option("bootstrapServers", "localhost:9092").load().show()
-    leadership_history(spark, bootstrapServers="localhost:9092").show()
+    spark.read.format("quorate").option("view", "partitions").load("./quorate-data/1/data").show()
 
 In a session of your own: `register(spark)`.
 
@@ -20,7 +20,6 @@ from quorate.runtime import need
 if TYPE_CHECKING:
     from quorate.history import DamagedRecordError, LogUnavailableError
     from quorate.spark_source.java import NoJavaError
-    from quorate.spark_source.leadership_view import leadership_history
     from quorate.spark_source.session import spark_session
     from quorate.spark_source.source import MetadataLogSource, register
     from quorate.spark_source.spark_errors import SourceError
@@ -29,13 +28,12 @@ _HOMES = {
     "DamagedRecordError": "quorate.history",
     "LogUnavailableError": "quorate.history",
     "SourceError": "quorate.spark_source.spark_errors",
-    "leadership_history": "quorate.spark_source.leadership_view",
     "NoJavaError": "quorate.spark_source.java",
     "spark_session": "quorate.spark_source.session",
     "MetadataLogSource": "quorate.spark_source.source",
     "register": "quorate.spark_source.source",
 }
-_ON_PYSPARK = ("leadership_history", "spark_session", "MetadataLogSource", "register")
+_ON_PYSPARK = ("spark_session", "MetadataLogSource", "register")
 
 _find = lazily(__name__, _HOMES)
 
@@ -52,7 +50,6 @@ __all__ = [
     "MetadataLogSource",
     "NoJavaError",
     "SourceError",
-    "leadership_history",
     "register",
     "spark_session",
 ]

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from quorate.log.snapshots.snapshot_file import name_of, parse_name
 from quorate.spark_source.spark_errors import SourceError
+from quorate.types import SnapshotId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,20 +13,39 @@ class Position:
     """Spark compares offsets as JSON text: `as_dict` has always the same keys in the same order."""
 
     offset: int
-    """The next to read: everything below was read."""
+    """The next to read: everything below was read. 0: nothing was."""
     epoch: int
     """Of the record before it: tells whether the log is still the same. -1: unknown, or none before."""
     cluster: str
+    view: str
+    opening: SnapshotId | None = None
+    """The snapshot whose state comes first in the batch that ends here. None: it goes on from the last."""
 
     def as_dict(self) -> dict[str, object]:
-        return {"offset": self.offset, "epoch": self.epoch, "cluster": self.cluster}
+        """Return what Spark stores."""
+        return {
+            "offset": self.offset,
+            "epoch": self.epoch,
+            "cluster": self.cluster,
+            "view": self.view,
+            "opening": "" if self.opening is None else name_of(self.opening),
+        }
 
     @classmethod
     def parse(cls, raw: Mapping[str, object]) -> "Position":
         """Raises `SourceError` for a checkpoint that is not ours."""
         match raw:
-            case {"offset": int(offset), "epoch": int(epoch), "cluster": str(cluster)} if offset >= 0:
-                return cls(offset=offset, epoch=epoch, cluster=cluster)
+            case {
+                "offset": int(offset),
+                "epoch": int(epoch),
+                "cluster": str(cluster),
+                "view": str(view),
+                "opening": str(opening),
+            } if offset >= 0 and (not opening or parse_name(opening)):
+                return cls(
+                    offset=offset, epoch=epoch, cluster=cluster, view=view, opening=parse_name(opening)
+                )
         raise SourceError(
-            f"{dict(raw)!r} is not an offset of this source; the checkpoint belongs to another: use a new one"
+            f"{dict(raw)!r} is not an offset of this source; the checkpoint belongs to another, or to an "
+            "older version of quorate: use a new one"
         )

@@ -1,164 +1,276 @@
-"""Reading a stretch of the log into a view's rows, as Arrow batches."""
+"""Reading a stretch of the log into the rows of a view, as Arrow batches.
 
+A view of records is divided by offsets. The state of entities, and their changes, depend on all that came
+before: so they are divided by partitions. Every task reads the whole stretch, which is little work, and keeps
+and shows only its share of the partitions.
+"""
+
+import os
+import zlib
 from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
-from quorate.history import Entry, FolderLog, MetadataHistory, entries_of, head_of
+from quorate.history.history_errors import LogUnavailableError
+from quorate.history.metadata_history import NO_EPOCH, Extent, MetadataHistory
+from quorate.log import DamagedSnapshotError
 from quorate.log.batches.batch import Batch
-from quorate.spark_source.source_options import SourceOptions
-from quorate.spark_source.spark_errors import DataLossError, LaterVersionError
-from quorate.spark_source.views.registry import new_view
-from quorate.spark_source.views.view import Row, View
+from quorate.log.batches.records import records_of
+from quorate.spark_source.changes.entities import Entity
+from quorate.spark_source.changes.feed import ChangeFeed, feed_schema, state_rows, state_schema
+from quorate.spark_source.changes.metadata_changes import MetadataChanges
+from quorate.spark_source.chunks import Chunk, chunks_of, snapshot_chunks
+from quorate.spark_source.filters import Filters
+from quorate.spark_source.held_states import StateKey, held_states
+from quorate.spark_source.source_options import SourceOptions, ViewName
+from quorate.spark_source.spark_errors import DataLossError
+from quorate.spark_source.views.decoded_view import DECODED, DecodedView
+from quorate.spark_source.views.records_view import RECORDS, RecordsView
 from quorate.spark_source.warnings_log import get_logger
+from quorate.types import Epoch, Offset, SnapshotId
 
-_ROWS_PER_BATCH: Final = 8192
 _OFFSETS_PER_TASK: Final = 50_000
 """Below, another task costs more than it saves."""
-_DEFAULT_TASKS: Final = 2
 
 log = get_logger(__name__)
 
 
-def log_access(options: SourceOptions) -> MetadataHistory:
-    if options.path is not None:
-        return FolderLog(path=options.path, read_uncommitted=options.read_uncommitted)
-    # A folder's reader needs neither trio nor a client.
-    from quorate.history import ClusterLog
-
-    return ClusterLog(
-        bootstrap_servers=options.bootstrap_servers,
-        retries=options.retries,
-        retry_interval_ms=options.retry_interval_ms,
-        request_timeout_ms=options.request_timeout_ms,
-    )
-
-
 @dataclass
 class LogRange(InputPartition):
-    """One task's part: offsets [start, end), and the view fed with everything before `start`."""
+    """A task's part: offsets [start, end), of the partitions of one `shard` of `shards`."""
 
     start: int
     end: int
-    view: View
+    opening: SnapshotId | None = None
+    """A snapshot that ends at `start`, whose state comes first, as rows."""
+    restarts: bool = False
+    """True: a row before says that what was known is void."""
+    shard: int = 0
+    shards: int = 1
+    continues: bool = False
+    """True: a range from `end` on is likely to be read next."""
+    start_epoch: int = NO_EPOCH
+    end_epoch: int = NO_EPOCH
+    """The epochs of the records before `start` and before `end`, where it `continues`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where the log can be read from: its first record, or a snapshot in place of those before."""
+
+    offset: int
+    snapshot: SnapshotId | None
+
+
+def schema_of(options: SourceOptions) -> pa.Schema:
+    """The columns that the options ask for."""
+    match options.view:
+        case ViewName.RECORDS:
+            return RECORDS
+        case ViewName.DECODED:
+            return DECODED
+        case ViewName.CHANGES:
+            return feed_schema(None)
+    entity = Entity(options.view.entity)
+    return state_schema(entity) if options.shows_state else feed_schema(entity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """A reading of the log for a view. Picklable, because its access is."""
+    """A reading of the log for a query. Picklable, because the log is."""
 
-    access: MetadataHistory
-    fail_on_data_loss: bool
+    log: MetadataHistory
+    options: SourceOptions
+    filters: Filters = field(default_factory=Filters)
 
     def lost(self, problem: str, *, remedy: str | None = None) -> None:
         """Raise `DataLossError`, or log a warning if the options say so."""
-        if self.fail_on_data_loss:
-            raise DataLossError(f"{self.access.place}: {problem}", remedy=remedy)
-        log.warning("%s: %s", self.access.place, problem)
+        if self.options.fail_on_data_loss:
+            raise DataLossError(f"{self.log.place}: {problem}", remedy=remedy)
+        log.warning("%s: %s", self.log.place, problem)
 
-    def view_from(self, log_start: int, options: SourceOptions) -> View:
-        """The view that the options ask for, as it is where the log starts. Raises `DataLossError` where that
-        takes what a snapshot has taken the place of."""
-        view = new_view(options)
-        if log_start > 0 and view.wants is not None:
-            self.lost(
-                f"a snapshot has taken the place of what was before offset {log_start}, and "
-                f"view={options.view.value} reads no snapshots: rows would be missing or incomplete",
-                remedy="Read view=records, or set failOnDataLoss=false for the rows of what the log still "
-                "has, with null for what it no longer says",
-            )
-        return view
+    # Planning
 
-    def batches(self, start: int, end: int) -> Iterator[Batch]:
-        """The batches that hold [start, end), none missing. Raises `DataLossError`."""
+    def beginning(self, log_start: int) -> Beginning:
+        """Return where a reading begins that is to have everything. Raises `DataLossError`."""
+        if not log_start:
+            return Beginning(0, None)
+        for stored in self.log.snapshots(log.warning):
+            if stored.end_offset >= log_start:
+                return Beginning(stored.end_offset, stored.snapshot)
+        self.lost(
+            f"the log begins at offset {log_start}, and the snapshot of what was before is gone",
+            remedy="Read another node or the cluster, or set failOnDataLoss=false for what the log still has",
+        )
+        return Beginning(log_start, None)
+
+    def end_at(self, timestamp_ms: int, extent: Extent) -> int:
+        """Return the end of the records before the first that is later than this time; 0 if there are none,
+        nor a snapshot of them."""
+        start = extent.start_offset
+        found = 0
+        for stored in self.log.snapshots(log.warning):
+            if stored.end_offset >= start and stored.last_timestamp_ms <= timestamp_ms:
+                start = found = stored.end_offset
+        if extent.start_offset and not found:
+            return 0
+        for batch in self.log.batches(start, extent.end_offset):
+            for record in records_of(batch):
+                if start <= record.offset < extent.end_offset:
+                    if record.timestamp > timestamp_ms:
+                        return found
+                    found = record.offset + 1
+        return found
+
+    def divide(self, start: int, end: int, *, opening: SnapshotId | None = None) -> list[LogRange]:
+        """Return the tasks that read [start, end)."""
+        if self._is_stateful:
+            shards = self._tasks(end - start if opening is None else max(end - start, opening.end_offset))
+            if self.options.view not in (ViewName.CHANGES, ViewName.PARTITIONS):
+                shards = 1
+            return [
+                LogRange(start, end, opening=opening, shard=shard, shards=shards) for shard in range(shards)
+            ]
+        parts = [] if opening is None else [LogRange(start, start, opening=opening)]
+        tasks = self._tasks(end - start)
+        edges = [start + (end - start) * number // tasks for number in range(tasks + 1)]
+        parts += [LogRange(first, last) for first, last in pairwise(edges) if first < last]
+        return parts
+
+    def _tasks(self, offsets: int) -> int:
+        if self.options.min_partitions is not None:
+            return self.options.min_partitions
+        return max(1, min(len(os.sched_getaffinity(0)), offsets // _OFFSETS_PER_TASK))
+
+    @property
+    def _is_stateful(self) -> bool:
+        return self.options.view not in (ViewName.RECORDS, ViewName.DECODED)
+
+    # Reading
+
+    def read(self, part: LogRange) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `part`, which stays as it is, so that it can be read again."""
+        return self._changes(part) if self._is_stateful else self._records(part)
+
+    def _records(self, part: LogRange) -> Iterator[pa.RecordBatch]:
+        options = self.options
+        view = (
+            RecordsView(include_control=options.include_control, types=self.filters.types)
+            if options.view is ViewName.RECORDS
+            else DecodedView(mark_unknown=options.mark_unknown, types=self.filters.types)
+        )
+        if part.opening is not None:
+            with self.log.opened(part.opening) as reader:
+                for chunk in snapshot_chunks(reader):
+                    yield from view.rows(chunk)
+        for chunk in self.chunks(part.start, part.end):
+            yield from view.rows(chunk)
+
+    def _changes(self, part: LogRange) -> Iterator[pa.RecordBatch]:
+        name = self.options.view.entity
+        entity = None if name is None else Entity(name)
+        if part.opening is None:
+            feed = ChangeFeed(self._state_at(part), entity)
+        else:
+            feed = ChangeFeed(self._new_state(part), entity)
+            with self.log.opened(part.opening) as reader:
+                yield from feed.begin(reader.contents, restarts=part.restarts and part.shard == 0)
+                for chunk in snapshot_chunks(reader):
+                    yield from feed.rows(chunk)
+        if entity is not None and self.options.shows_state:
+            yield from state_rows(feed.state, entity)
+            return
+        for chunk in self.chunks(part.start, part.end):
+            yield from feed.rows(chunk)
+        if part.continues:
+            held_states.keep(self._key(part), part.end, part.end_epoch, feed.state)
+
+    def chunks(self, start: int, end: int) -> Iterator[Chunk]:
+        """Yield the records of [start, end), none missing. Raises `DataLossError`."""
+        return chunks_of(self._batches(start, end), start, end)
+
+    def _batches(self, start: int, end: int) -> Iterator[Batch]:
         expected = start
-        for batch in self.access.batches(start, end):
-            if batch.header.base_offset > expected:
-                self.lost(f"offsets {expected} to {batch.header.base_offset - 1} are gone")
-            yield batch
-            expected = batch.header.end_offset
+        skipped = self.log.skipped() if self._is_stateful else None
+        for batch in self.log.batches(start, end):
+            header = batch.header
+            if header.base_offset > expected:
+                self.lost(f"offsets {expected} to {header.base_offset - 1} are gone")
+            expected = header.end_offset
+            if skipped and skipped.skips(Offset(header.base_offset), Epoch(header.leader_epoch)):
+                # An operator had the nodes leave it out.
+                continue
+            if self._is_stateful or self.filters.wants_times(header.first_timestamp, header.max_timestamp):
+                yield batch
         if expected < end:
             self.lost(f"the log ends at offset {expected}, where {end} was known to be committed")
 
-    def feed(self, view: View, start: int, end: int) -> None:
-        """Let `view` see [start, end) for what it remembers."""
-        for batch in self.batches(start, end):
-            for entry in entries_of(batch, start=start, end=end, only=view.remembers):
-                _check_known(view, entry)
-                for _ in view.rows(entry):
-                    pass
+    def _state_at(self, part: LogRange) -> MetadataChanges:
+        """The state before `part`: one that was held, or that of a snapshot, fed with what follows it."""
+        held = held_states.take(self._key(part), part.start, part.start_epoch) if part.continues else None
+        if held is not None:
+            return held
+        state, offset = self._latest_before(part)
+        for chunk in self.chunks(offset, part.start):
+            state.feed(chunk)
+        return state
 
-    def rows(self, view: View, start: int, end: int) -> Iterator[Row]:
-        names = view.schema.names
-        about_topics = "topic_id" in names
-        name, topic_id = (names.index("topic"), names.index("topic_id")) if about_topics else (0, 0)
-        for batch in self.batches(start, end):
-            for entry in entries_of(batch, start=start, end=end, only=view.wants):
-                _check_known(view, entry)
-                for row in view.rows(entry):
-                    if about_topics and self.fail_on_data_loss and row[name] is None and row[topic_id]:
-                        self.lost(
-                            f"the record at offset {entry.offset} is of the topic with id {row[topic_id]}, "
-                            "whose name was in what a snapshot has taken the place of",
-                            remedy="Set failOnDataLoss=false to have null in place of such names",
-                        )
-                    yield row
+    def _latest_before(self, part: LogRange) -> tuple[MetadataChanges, int]:
+        if not part.start:
+            return self._new_state(part), 0
+        log_start = self.log.extent(at_least=part.start).start_offset
+        for stored in reversed(self.log.snapshots(log.warning)):
+            if log_start <= stored.end_offset <= part.start:
+                state = self._new_state(part)
+                try:
+                    with self.log.opened(stored.snapshot) as reader:
+                        state.begin(reader.contents)
+                        for chunk in snapshot_chunks(reader):
+                            state.feed(chunk)
+                except (DamagedSnapshotError, LogUnavailableError) as error:
+                    log.warning("%s", error)
+                    continue
+                return state, stored.end_offset
+        if log_start:
+            self.lost(
+                f"the log begins at offset {log_start}, and no snapshot is left of what was before "
+                f"{part.start}",
+                remedy="Read from a later offset, or another node, or set failOnDataLoss=false for what the "
+                "log still has",
+            )
+        return self._new_state(part), log_start
 
-    def read(self, part: LogRange) -> Iterator[pa.RecordBatch]:
-        """`part` stays as it is, so that it can be read again."""
-        view = deepcopy(part.view)
-        schema = arrow_schema(view.schema)
-        held: list[Row] = []
-        for row in self.rows(view, part.start, part.end):
-            held.append(row)
-            if len(held) == _ROWS_PER_BATCH:
-                yield _record_batch(held, schema)
-                held.clear()
-        if held:
-            yield _record_batch(held, schema)
-
-    def divide(self, view: View, start: int, end: int, *, tasks: int | None) -> list[LogRange]:
-        """Return [start, end) in about equal parts, for `view`, which is fed up to `start`. It is then fed up
-        to the last part's start. `tasks`: the number of parts. None: by the number of offsets."""
-        count = end - start
-        if count <= 0:
-            return []
-        if tasks is None:
-            tasks = min(_DEFAULT_TASKS, -(-count // _OFFSETS_PER_TASK))
-        tasks = min(tasks, count)
-        edges = [start + count * number // tasks for number in range(tasks)]
-        parts = []
-        fed = start
-        for first, last in zip(edges, [*edges[1:], end], strict=True):
-            self.feed(view, fed, first)
-            fed = first
-            parts.append(LogRange(first, last, deepcopy(view)))
-        return parts
-
-
-def _check_known(view: View, entry: Entry) -> None:
-    """Raise `LaterVersionError` for an unknown record, unless the view shows all records as they are."""
-    if entry.record is None and view.wants is not None:
-        number = head_of(entry.value).number
-        raise LaterVersionError(
-            f"the record at offset {entry.offset}, of type {number} and version {entry.version}, was written "
-            "by a later version of quorate, and later rows may depend on it. Upgrade quorate where Spark "
-            "runs, or read view=records, which shows it as it is"
+    def _new_state(self, part: LogRange) -> MetadataChanges:
+        name = self.options.view.entity
+        entities = frozenset(Entity) if name is None else frozenset({Entity(name)})
+        return MetadataChanges(
+            # One task has everything that is not a partition.
+            entities=entities if part.shard == 0 else entities & {Entity.PARTITION},
+            wanted=_Wanted(self.filters, part.shard, part.shards),
+            mark_unknown=self.options.mark_unknown,
+            lenient=not self.options.fail_on_data_loss,
         )
 
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the schema against which Spark checks the first batch of each task."""
-    return to_arrow_schema(schema, timezone="UTC")
+    def _key(self, part: LogRange) -> StateKey:
+        return self.log, self.options.view, self.options.mark_unknown, part.shard, part.shards
 
 
-def _record_batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Whether a partition is in a task's share, and asked for."""
+
+    filters: Filters
+    shard: int
+    shards: int
+
+    def __call__(self, topic: str, topic_id: UUID, number: int) -> bool:
+        return (
+            # Not `hash`, which is another in every process.
+            zlib.crc32(b"%b%d" % (topic_id.bytes, number)) % self.shards == self.shard
+            and self.filters.wants_partition(topic, topic_id, number)
+        )

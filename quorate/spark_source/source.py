@@ -4,15 +4,16 @@ from collections.abc import MutableMapping
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from quorate.history import LogUnavailableError, UnknownHighWatermarkError
-from quorate.spark_source.batch_query import MetadataBatchReader
-from quorate.spark_source.scan import log_access
-from quorate.spark_source.source_options import parse_options
+from quorate.history.folder import FolderLog
+from quorate.history.metadata_history import MetadataHistory
+from quorate.spark_source.batch_query import FilteringBatchReader, MetadataBatchReader
+from quorate.spark_source.scan import Scan, schema_of
+from quorate.spark_source.source_options import SourceOptions, parse_options
 from quorate.spark_source.spark_errors import OptionError
 from quorate.spark_source.stream_reader import MetadataStreamReader
-from quorate.spark_source.views.registry import new_view
 
 FORMAT = "quorate"
 
@@ -28,11 +29,9 @@ class MetadataLogSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._options = parse_options(dict(options))
-        self._schema = new_view(self._options).schema
-        try:
-            self._extent = log_access(self._options).extent()
-        except UnknownHighWatermarkError as error:
-            raise LogUnavailableError(f"{error}; or set readUncommitted=true to read all there is") from error
+        self._schema = from_arrow_schema(schema_of(self._options), prefer_timestamp_ntz=False)
+        self._scan = Scan(log=history_of(self._options), options=self._options)
+        self._extent = self._scan.log.extent()
 
     @classmethod
     def name(cls) -> str:
@@ -46,12 +45,13 @@ class MetadataLogSource(DataSource):
     def reader(self, schema: StructType) -> MetadataBatchReader:
         """Return the reader of a batch query. Raises `OptionError` if `schema` is not the view's."""
         self._check(schema)
-        return MetadataBatchReader(self._options, self._extent)
+        of = FilteringBatchReader if self._options.push_filters else MetadataBatchReader
+        return of(self._scan, self._extent)
 
     def streamReader(self, schema: StructType) -> MetadataStreamReader:
         """Return the reader of a streaming query. Raises `OptionError` if `schema` is not the view's."""
         self._check(schema)
-        return MetadataStreamReader(self._options)
+        return MetadataStreamReader(self._scan)
 
     def _check(self, schema: StructType) -> None:
         if schema != self._schema:
@@ -59,6 +59,21 @@ class MetadataLogSource(DataSource):
                 f"the schema of view {self._options.view.value} is fixed; leave out .schema(...) and select "
                 "the columns you want"
             )
+
+
+def history_of(options: SourceOptions) -> MetadataHistory:
+    """Return the log that the options name."""
+    if options.path is not None:
+        return FolderLog(path=options.path, read_uncommitted=options.read_uncommitted)
+    # A folder's reader needs neither trio nor a client.
+    from quorate.history.cluster import ClusterLog
+
+    return ClusterLog(
+        bootstrap_servers=options.bootstrap_servers,
+        retries=options.retries,
+        retry_interval_ms=options.retry_interval_ms,
+        request_timeout_ms=options.request_timeout_ms,
+    )
 
 
 def register(spark: SparkSession) -> None:

@@ -4,11 +4,15 @@ import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from quorate.history import METADATA_TOPIC
+from quorate.history.metadata_history import METADATA_TOPIC
 from quorate.runtime import Address
 from quorate.spark_source.spark_errors import OptionError
+from quorate.spark_source.warnings_log import get_logger
+
+log = get_logger(__name__)
 
 
 class Edge(enum.Enum):
@@ -37,13 +41,26 @@ Bound: TypeAlias = Edge | AtOffset | AtTimestamp
 
 class ViewName(enum.Enum):
     RECORDS = "records"
-    """One row per metadata record."""
+    """Every record as it is in the log."""
+    DECODED = "decoded"
+    """Every record with its fields."""
+    CHANGES = "changes"
+    """Every change of every entity, in one pass."""
     PARTITIONS = "partitions"
-    """One row per change of a partition's leader, ISR or replicas."""
     TOPICS = "topics"
-    """One row per topic created, configured or removed."""
     BROKERS = "brokers"
-    """One row per change of a broker's registration."""
+    CONFIGS = "configs"
+    QUOTAS = "quotas"
+    FEATURES = "features"
+    QUORUM = "quorum"
+    """The state of the entity, or with `readChangeFeed` its changes."""
+
+    @property
+    def entity(self) -> str | None:
+        """The name of the entity that this shows. None: it shows none, or all."""
+        if self in (ViewName.RECORDS, ViewName.DECODED, ViewName.CHANGES):
+            return None
+        return self.value.removesuffix("s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +71,11 @@ class SourceOptions:
     """A node's folder, or its `__cluster_metadata-0`."""
     bootstrap_servers: tuple[Address, ...] = ()
     view: ViewName = ViewName.RECORDS
+    read_change_feed: bool = False
+    """True: the changes of an entity in place of its state."""
+    as_of: Bound | None = None
+    """State only: `AtOffset` with the last record (inclusive), or `AtTimestamp` with the latest time. None:
+    the end."""
     starting: Bound | None = None
     """None: earliest for a batch query, latest for a stream, as Spark's Kafka source."""
     starting_or_latest: bool = False
@@ -62,8 +84,16 @@ class SourceOptions:
     """Batch queries only. None: latest."""
     max_offsets_per_trigger: int | None = None
     """Streams only."""
+    min_offsets_per_trigger: int | None = None
+    """Streams only: a batch waits until it has so many offsets, or `max_trigger_delay_ms` have passed since
+    the last one."""
+    max_trigger_delay_ms: int = 15 * 60 * 1000
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
+    mark_unknown: bool = False
+    """True: a row for a record of a later version of quorate, in place of an error."""
+    push_filters: bool = False
+    """Batch queries only: let Spark pass filters to the source."""
     include_control: bool = False
     """True: the records view has the records of Raft itself too (LeaderChange, KRaftVoters, ...)."""
     read_uncommitted: bool = False
@@ -72,6 +102,11 @@ class SourceOptions:
     """The number of further tries of all brokers before a read fails."""
     retry_interval_ms: int = 300
     request_timeout_ms: int = 5_000
+
+    @property
+    def shows_state(self) -> bool:
+        """True for the state of an entity."""
+        return self.view.entity is not None and not self.read_change_feed
 
     @property
     def client_options(self) -> Mapping[str, object]:
@@ -88,14 +123,23 @@ KNOWN: Final = (
     "bootstrapServers",
     "kafka.bootstrap.servers",
     "view",
+    "readChangeFeed",
+    "versionAsOf",
+    "timestampAsOf",
     "startingOffsets",
     "startingTimestamp",
+    "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "endingOffsets",
     "endingTimestamp",
+    "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "minPartitions",
     "failOnDataLoss",
+    "unknownRecords",
+    "pushFilters",
     "includeControl",
     "readUncommitted",
     "fetchOffset.numRetries",
@@ -103,6 +147,16 @@ KNOWN: Final = (
     "kafka.request.timeout.ms",
 )
 _BY_LOWER: Final = {name.lower(): name for name in KNOWN}
+_IDLE: Final = (
+    "groupIdPrefix",
+    "includeHeaders",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxRecordsPerPartition",
+)
+"""Options of Spark's Kafka source that have no meaning here, and do no harm. So do those of Kafka's consumer,
+`kafka.*`, that say nothing of security."""
+_SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
+_TIMES: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 
 
 class _Given:
@@ -112,9 +166,14 @@ class _Given:
         self._values: dict[str, str] = {}
         for name, value in raw.items():
             proper = _BY_LOWER.get(name.lower())
-            if proper is None:
+            if proper is not None:
+                self._values[proper] = str(value).strip()
+            elif not _is_of_kafka_source(name, str(value)):
                 raise OptionError(f"unknown option {name!r}; known are {', '.join(KNOWN)}")
-            self._values[proper] = str(value).strip()
+            else:
+                log.warning(
+                    "the option %s of Spark's Kafka source means nothing for %s", name, METADATA_TOPIC
+                )
 
     def get(self, name: str) -> str | None:
         return self._values.get(name)
@@ -138,6 +197,17 @@ class _Given:
             raise OptionError(f"{name} is {value!r}; it must be true or false")
         return value.lower() == "true"
 
+    def milliseconds(self, name: str) -> int | None:
+        """A length of time, as Spark writes it: 500ms, 5s, 15m, 1h; a bare number counts ms."""
+        value = self.get(name)
+        if value is None:
+            return None
+        number = value.rstrip("abcdefghijklmnopqrstuvwxyz ")
+        unit = value[len(number) :].strip()
+        if not (number.isascii() and number.isdigit()) or (unit and unit not in _TIMES):
+            raise OptionError(f"{name} is {value!r}; it must be a time such as 500ms, 5s, 15m or 1h")
+        return int(number) * _TIMES[unit or "ms"]
+
     def integer(self, name: str, *, low: int) -> int | None:
         value = self.get(name)
         if value is None:
@@ -151,8 +221,10 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
     """Raises `OptionError`. Names are compared without case, as Spark does."""
     given = _Given(raw)
     given.exclusive("path", "bootstrapServers", "kafka.bootstrap.servers")
-    given.exclusive("startingOffsets", "startingTimestamp")
-    given.exclusive("endingOffsets", "endingTimestamp")
+    # Spark's Kafka source takes the first of these and is silent about the others.
+    given.exclusive("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+    given.exclusive("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+    given.exclusive("versionAsOf", "timestampAsOf")
     path, servers = given.text("path"), _servers(given)
     defaults = SourceOptions()
     if path is None and not servers:
@@ -167,28 +239,60 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
     retries = given.integer("fetchOffset.numRetries", low=0)
     interval = given.integer("fetchOffset.retryIntervalMs", low=0)
     request_timeout = given.integer("kafka.request.timeout.ms", low=1)
-    return SourceOptions(
+    least, most = given.integer("minOffsetsPerTrigger", low=1), given.integer("maxOffsetsPerTrigger", low=1)
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, which is {most}")
+    delay = given.milliseconds("maxTriggerDelay")
+    options = SourceOptions(
         path=None if path is None else path.removeprefix("file://").removeprefix("file:"),
         bootstrap_servers=servers,
         view=_view(given),
+        read_change_feed=given.flag("readChangeFeed", False),
+        as_of=_as_of(given),
         starting=_bound(given, "starting"),
         starting_or_latest=_strategy(given),
         ending=_bound(given, "ending"),
-        max_offsets_per_trigger=given.integer("maxOffsetsPerTrigger", low=1),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=defaults.max_trigger_delay_ms if delay is None else delay,
         min_partitions=given.integer("minPartitions", low=1),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
+        mark_unknown=_mark_unknown(given),
+        push_filters=given.flag("pushFilters", False),
         include_control=_include_control(given),
         read_uncommitted=given.flag("readUncommitted", False),
         retries=defaults.retries if retries is None else retries,
         retry_interval_ms=defaults.retry_interval_ms if interval is None else interval,
         request_timeout_ms=defaults.request_timeout_ms if request_timeout is None else request_timeout,
     )
+    _check_together(options)
+    return options
+
+
+def _check_together(options: SourceOptions) -> None:
+    view = options.view.value
+    if options.read_change_feed and options.view in (ViewName.RECORDS, ViewName.DECODED):
+        raise OptionError(f"readChangeFeed is for the views of entities and for changes, not for view={view}")
+    if options.as_of is not None and not options.shows_state:
+        raise OptionError(
+            "versionAsOf and timestampAsOf are for the state of an entity, such as view=partitions without "
+            "readChangeFeed; bound other queries with endingOffsets"
+        )
+    if options.shows_state and (options.starting is not None or options.ending is not None):
+        raise OptionError(
+            f"view={view} is a state, at versionAsOf or timestampAsOf; startingOffsets and endingOffsets are "
+            "for its changes: add readChangeFeed=true"
+        )
 
 
 def for_batch(options: SourceOptions) -> SourceOptions:
     """Raises `OptionError` for what only a stream has."""
-    if options.max_offsets_per_trigger is not None:
-        raise OptionError("maxOffsetsPerTrigger is for streams; bound a batch query with endingOffsets")
+    for name, value in (
+        ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
+        ("minOffsetsPerTrigger", options.min_offsets_per_trigger),
+    ):
+        if value is not None:
+            log.warning("%s is for streams, and means nothing in a batch query", name)
     if options.starting is Edge.LATEST:
         raise OptionError(
             "startingOffsets may not be latest in a batch query: there would be nothing to read"
@@ -198,6 +302,11 @@ def for_batch(options: SourceOptions) -> SourceOptions:
 
 def for_stream(options: SourceOptions) -> SourceOptions:
     """Raises `OptionError` for what only a batch query has."""
+    if options.shows_state:
+        raise OptionError(
+            f"view={options.view.value} is a state, which a stream does not have; add readChangeFeed=true "
+            "for its changes"
+        )
     if options.ending is not None:
         raise OptionError(
             "endingOffsets and endingTimestamp are for batch queries; stop a stream by its trigger "
@@ -220,7 +329,7 @@ def _servers(given: _Given) -> tuple[Address, ...]:
 def _view(given: _Given) -> ViewName:
     text = given.get("view")
     if text is None:
-        return ViewName.RECORDS
+        return ViewName.CHANGES if given.flag("readChangeFeed", False) else ViewName.RECORDS
     try:
         return ViewName(text.lower())
     except ValueError:
@@ -240,8 +349,8 @@ def _strategy(given: _Given) -> bool:
     text = given.get(name)
     if text is None:
         return False
-    if given.get("startingTimestamp") is None:
-        raise OptionError(f"{name} needs startingTimestamp")
+    if given.get("startingTimestamp") is None and given.get("startingOffsetsByTimestamp") is None:
+        raise OptionError(f"{name} needs startingTimestamp or startingOffsetsByTimestamp")
     if text.lower() not in ("error", "latest"):
         raise OptionError(f"{name} is {text!r}; it must be error or latest")
     return text.lower() == "latest"
@@ -251,6 +360,15 @@ def _bound(given: _Given, end: str) -> Bound | None:
     timestamp = given.integer(f"{end}Timestamp", low=0)
     if timestamp is not None:
         return AtTimestamp(timestamp)
+    name = f"{end}OffsetsByTimestamp"
+    text = given.text(name)
+    if text is not None:
+        at = _of_the_partition(text)
+        if at is None or at < 0:
+            raise OptionError(
+                f'{name} is {text!r}; it must be {{"{METADATA_TOPIC}": {{"0": MS_SINCE_1970}}}}'
+            )
+        return AtTimestamp(at)
     name = f"{end}Offsets"
     text = given.text(name)
     if text is None:
@@ -271,19 +389,69 @@ def _parse_offset(name: str, text: str) -> Bound:
     )
     if text.isascii() and text.isdigit():
         return AtOffset(int(text))
+    match _of_the_partition(text):
+        case -2:
+            return Edge.EARLIEST
+        case -1:
+            return Edge.LATEST
+        case int(offset) if offset >= 0:
+            return AtOffset(offset)
+    raise OptionError(problem)
+
+
+def _of_the_partition(text: str) -> int | None:
+    """The number that Kafka's JSON of topics and partitions gives the only partition. None: it gives none."""
     try:
         raw: object = json.loads(text)
     except ValueError:
-        raise OptionError(problem) from None
+        return None
     match raw:
         case {**topics} if list(topics) == [METADATA_TOPIC]:
             match topics[METADATA_TOPIC]:
                 case {**partitions} if list(partitions) == ["0"]:
                     match partitions["0"]:
-                        case -2:
-                            return Edge.EARLIEST
-                        case -1:
-                            return Edge.LATEST
-                        case int(offset) if offset >= 0 and not isinstance(offset, bool):
-                            return AtOffset(offset)
-    raise OptionError(problem)
+                        case int(number) if not isinstance(number, bool):
+                            return number
+    return None
+
+
+def _as_of(given: _Given) -> Bound | None:
+    offset = given.integer("versionAsOf", low=0)
+    if offset is not None:
+        return AtOffset(offset)
+    text = given.text("timestampAsOf")
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return AtTimestamp(int(text))
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(
+            f"timestampAsOf is {text!r}; it must be ms since 1970, or a time such as "
+            "2026-11-22T17:40:00+01:00"
+        ) from None
+    # A time without a zone is of UTC, whatever the zone of the worker that reads it.
+    return AtTimestamp(int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+def _mark_unknown(given: _Given) -> bool:
+    text = given.get("unknownRecords")
+    if text is not None and text.lower() not in ("fail", "mark"):
+        raise OptionError(f"unknownRecords is {text!r}; it must be fail or mark")
+    return text is not None and text.lower() == "mark"
+
+
+def _is_of_kafka_source(name: str, value: str) -> bool:
+    """True for an option of Spark's Kafka source that changes nothing here. Raises `OptionError` for one that
+    would."""
+    lowered = name.lower()
+    if lowered in (each.lower() for each in _SUBSCRIPTIONS):
+        if METADATA_TOPIC not in value:
+            raise OptionError(
+                f"{name} is {value!r}; this source reads {METADATA_TOPIC} only: leave {name} out"
+            )
+        return True
+    if lowered == "kafka.security.protocol" and value.upper() != "PLAINTEXT":
+        raise OptionError(f"{name} is {value!r}; this source connects in plain text only: leave {name} out")
+    return lowered.startswith("kafka.") or lowered in (each.lower() for each in _IDLE)

@@ -1,7 +1,9 @@
 """A streaming query over the log: every committed record exactly once, across restarts."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
+from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -12,54 +14,77 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from quorate.history import NO_EPOCH, Extent, epoch_before
+from quorate.history.metadata_history import NO_EPOCH, Extent, epoch_before
 from quorate.spark_source.batch_query import starting_offset
 from quorate.spark_source.position import Position
-from quorate.spark_source.scan import LogRange, Scan, log_access
-from quorate.spark_source.source_options import Edge, SourceOptions, for_stream
+from quorate.spark_source.record_types import TypeNames
+from quorate.spark_source.scan import LogRange, Scan
+from quorate.spark_source.source_options import Edge, ViewName, for_stream
 from quorate.spark_source.spark_errors import OptionError
-from quorate.spark_source.views.view import View
+from quorate.types import SnapshotId
+
+_TRANSACTION: Final = frozenset({"BeginTransaction", "EndTransaction", "AbortTransaction", "Unknown"})
+_BROKER: Final = frozenset({"RegisterBroker", "BrokerRegistrationChange", "UnregisterBroker"})
+_NEWS: Final[Mapping[ViewName, frozenset[str]]] = {
+    ViewName.PARTITIONS: _BROKER | {"Partition", "PartitionChange", "ShrinkTopic", "RemoveTopic"},
+    ViewName.TOPICS: frozenset({"Topic", "ShrinkTopic", "RemoveTopic"}),
+    ViewName.BROKERS: _BROKER,
+    ViewName.CONFIGS: frozenset({"Config", "RemoveTopic"}),
+    ViewName.QUOTAS: frozenset({"ClientQuota"}),
+    ViewName.FEATURES: frozenset({"FeatureLevel"}),
+    ViewName.QUORUM: frozenset(),
+}
+"""The types of the records that can make rows of a view, besides those of transactions. A view that is
+missing shows all; the quorum's are no records of the metadata."""
 
 
 class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are `Position`s. `partitions` depends on nothing but its arguments and the log: after a
-    restart Spark asks for the batch that it had logged before anything else.
+    """Offsets are `Position`s. `partitions` depends on nothing but its arguments and the log: after a restart
+    Spark asks for the batch that it had logged before anything else.
 
     Spark makes two of these, one that plans and one that reads: what a task needs is in its `LogRange`.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = for_stream(options)
-        self._scan = Scan(access=log_access(options), fail_on_data_loss=options.fail_on_data_loss)
+    def __init__(self, scan: Scan) -> None:
+        self._options = for_stream(scan.options)
+        self._scan = scan
         self._initial: Position | None = None
         self._target: int | None = None
-        self._fed: tuple[View, int] | None = None
-        """A view and how far it was fed, so that each trigger feeds it only what is new."""
+        self._idle_until = 0
+        """No record below has news for the view, from the start of the next batch on."""
+        self._last_batch_s: float | None = None
 
     def initialOffset(self) -> dict[str, object]:
+        """Return the position of a new query."""
         # Asked more than once; "latest" must be the same each time.
         if self._initial is None:
-            extent = self._scan.access.extent()
-            start = starting_offset(self._options, self._scan, extent, default=Edge.LATEST)
+            extent = self._scan.log.extent()
+            start = starting_offset(self._scan, extent, default=Edge.LATEST)
             self._initial = self._position(start, extent)
         return self._initial.as_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of a batch."""
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._scan.access.extent().end_offset
+        """Note the end, beyond which the query will not read."""
+        self._target = self._scan.log.extent().end_offset
 
     def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, object]:
+        """Return the end of the batch that begins at `start`; `start` if there is none yet."""
         begin = Position.parse(start)
-        extent = self._scan.access.extent(at_least=begin.offset)
+        extent = self._scan.log.extent(at_least=begin.offset)
         self._check(begin, extent)
         if begin.offset > extent.end_offset:
             # Tolerated: the old records are lost, and the stream continues with new ones.
             return self._position(extent.end_offset, extent).as_dict()
+        first, opening = begin.offset, None
+        if first < extent.start_offset:
+            beginning = self._scan.beginning(extent.start_offset)
+            first, opening = beginning.offset, beginning.snapshot
         # After a restart the logged end may be beyond the target: never go back to that.
-        first = max(begin.offset, extent.start_offset)
         end = extent.end_offset if self._target is None else min(extent.end_offset, self._target)
         match limit:
             case ReadAllAvailable():
@@ -68,28 +93,49 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end = min(end, first + most)
             case _:
                 raise OptionError(f"{type(limit).__name__} is not supported; use maxOffsetsPerTrigger")
-        return dict(start) if end <= begin.offset else self._position(end, extent).as_dict()
+        end = max(end, first)
+        if opening is None and (end == first or self._waits(end - first) or not self._has_news(first, end)):
+            return dict(start)
+        self._last_batch_s = time.monotonic()
+        return self._position(end, extent, opening).as_dict()
 
     def reportLatestOffset(self) -> dict[str, object]:
-        # For the progress report only, so not worth a read of the log, which may fail.
-        extent = self._scan.access.extent()
-        return Position(offset=extent.end_offset, epoch=NO_EPOCH, cluster=extent.cluster).as_dict()
+        """Return the end of the log, for the progress report."""
+        # Not worth a read of the log, which may fail.
+        extent = self._scan.log.extent()
+        return Position(
+            offset=extent.end_offset, epoch=NO_EPOCH, cluster=extent.cluster, view=self._options.view.value
+        ).as_dict()
 
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
+        """Return the tasks of a batch."""
         first, last = Position.parse(start), Position.parse(end)
-        extent = self._scan.access.extent(at_least=last.offset)
-        self._check(first, extent)
+        extent = self._scan.log.extent(at_least=last.offset)
+        if last.opening is None:
+            self._check(first, extent)
         self._check(last, extent)
-        begin, stop = max(first.offset, extent.start_offset), min(last.offset, extent.end_offset)
-        if begin >= stop:
-            return []
-        view = self._view_at(begin, extent)
-        parts = self._scan.divide(view, begin, stop, tasks=self._options.min_partitions)
-        if parts:
-            self._fed = view, parts[-1].start
-        return parts
+        stop = min(last.offset, extent.end_offset)
+        if last.opening is None:
+            begin = max(first.offset, extent.start_offset)
+            if begin >= stop:
+                return []
+            parts = self._scan.divide(begin, stop)
+        else:
+            begin = last.opening.end_offset
+            parts = self._scan.divide(begin, max(stop, begin), opening=last.opening)
+        return [
+            replace(
+                part,
+                restarts=last.opening is not None and first.offset > 0,
+                continues=True,
+                start_epoch=first.epoch,
+                end_epoch=last.epoch,
+            )
+            for part in parts
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
         # Where there is nothing to read Spark makes up a partition of its own.
         return self._scan.read(partition) if isinstance(partition, LogRange) else iter(())
 
@@ -99,28 +145,65 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing to close: connections and files live within single calls."""
 
-    def _view_at(self, offset: int, extent: Extent) -> View:
-        if self._fed is None or self._fed[1] > offset:
-            self._fed = self._scan.view_from(extent.start_offset, self._options), extent.start_offset
-        view, fed = deepcopy(self._fed[0]), self._fed[1]
-        self._scan.feed(view, fed, offset)
-        return view
+    def _waits(self, offsets: int) -> bool:
+        """True while a batch is too small, and the last is not long enough ago."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or offsets >= least or self._target is not None:
+            return False
+        now = time.monotonic()
+        if self._last_batch_s is None:
+            self._last_batch_s = now
+        return (now - self._last_batch_s) * 1000 < self._options.max_trigger_delay_ms
 
-    def _position(self, offset: int, extent: Extent) -> Position:
-        epoch = epoch_before(self._scan.access, offset, extent)
-        return Position(offset=offset, epoch=NO_EPOCH if epoch is None else epoch, cluster=extent.cluster)
+    def _has_news(self, start: int, end: int) -> bool:
+        """True if a record in [start, end) can make a row. A batch without rows would cost a task, and often
+        an empty file."""
+        news = _NEWS.get(self._options.view)
+        if news is None:
+            return True
+        types = TypeNames()
+        for chunk in self._scan.chunks(max(start, self._idle_until), end):
+            offsets = chunk.places().offsets
+            for at, value in enumerate(chunk.values):
+                if at in chunk.keys:
+                    if self._options.view is ViewName.QUORUM:
+                        return True
+                elif (name := types.of(value, int(offsets[at]))) in news or name in _TRANSACTION:
+                    return True
+        self._idle_until = end
+        return False
+
+    def _position(self, offset: int, extent: Extent, opening: SnapshotId | None = None) -> Position:
+        epoch = epoch_before(self._scan.log, offset, extent)
+        return Position(
+            offset=offset,
+            epoch=NO_EPOCH if epoch is None else epoch,
+            cluster=extent.cluster,
+            view=self._options.view.value,
+            opening=opening,
+        )
 
     def _check(self, position: Position, extent: Extent) -> None:
-        """Check that the log is still that of `position`. Raises `DataLossError`."""
+        """Check that the log is still that of `position`. Raises `DataLossError`, and for a checkpoint of
+        another view `OptionError`."""
         lost, offset = self._scan.lost, position.offset
+        if position.view != self._options.view.value:
+            raise OptionError(
+                f"the checkpoint is of view={position.view}, and the query reads "
+                f"view={self._options.view.value}; use a new checkpoint"
+            )
         if position.cluster and extent.cluster and position.cluster != extent.cluster:
             lost(f"the checkpoint is of cluster {position.cluster}, the log is of cluster {extent.cluster}")
-        elif offset < extent.start_offset:
-            lost(f"offset {offset} is gone, the log starts at {extent.start_offset}")
+        elif 0 < offset < extent.start_offset:
+            lost(
+                f"offset {offset} is gone, the log starts at {extent.start_offset}",
+                remedy="Start a new query (with a new checkpoint), or set failOnDataLoss=false to start over "
+                "from the snapshot, with a row of _change_type snapshot before its state",
+            )
         elif offset > extent.end_offset:
             lost(f"the checkpoint is at offset {offset}, and the log ends at {extent.end_offset}")
         elif position.epoch != NO_EPOCH:
-            epoch = epoch_before(self._scan.access, offset, extent)
+            epoch = epoch_before(self._scan.log, offset, extent)
             if epoch is not None and epoch != position.epoch:
                 lost(
                     f"the record before offset {offset} was of epoch {position.epoch}, and is of epoch "

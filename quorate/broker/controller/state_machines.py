@@ -15,7 +15,6 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from quorate.broker.controller.operations.directories import is_online
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import NO_LEADER, UNASSIGNED
 from quorate.broker.metadata.states import BrokerState, PartitionKey
@@ -111,7 +110,7 @@ def replica_phase(image: MetadataImage, key: PartitionKey, broker_id: int) -> Re
 
 def _phase_in(broker: BrokerState | None, directory: uuid.UUID) -> ReplicaPhase:
     """Return the state of a replica that the broker has in a directory, as the image records it."""
-    if broker is None or not _up(broker) or not is_online(broker, directory):
+    if broker is None or not _up(broker) or not broker.has_online(directory):
         return ReplicaPhase.OFFLINE
     return ReplicaPhase.NEW if directory == UNASSIGNED else ReplicaPhase.ONLINE
 

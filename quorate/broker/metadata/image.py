@@ -288,19 +288,7 @@ class MetadataImage:
                 broker = self._registered(record.broker_id, record.broker_epoch)
                 self._brokers[record.broker_id] = broker.changed(record)
             case RegisterBroker():
-                self._brokers[record.broker_id] = BrokerState(
-                    broker_id=record.broker_id,
-                    incarnation_id=record.incarnation_id,
-                    epoch=record.broker_epoch,
-                    listeners=record.listeners,
-                    rack=record.rack,
-                    features=record.features,
-                    log_dirs=record.log_dirs,
-                    fenced=record.fenced,
-                    in_controlled_shutdown=record.in_controlled_shutdown,
-                    inactive_reason=record.inactive_reason,
-                    proven_epoch=record.proven_epoch,
-                )
+                self._brokers[record.broker_id] = BrokerState.of(record)
             case UnregisterBroker():
                 self._registered(record.broker_id, record.broker_epoch)
                 del self._brokers[record.broker_id]
@@ -463,7 +451,7 @@ class MetadataImage:
         if states.owner is not self._owner:
             states = self._own(record.topic_id, states)
         self._topics[record.topic_id] = self._topics[record.topic_id].shrunk(
-            states, left=record.num_partitions
+            states[record.num_partitions :], left=record.num_partitions
         )
         self._tallies.remove(record.topic_id, states, left=record.num_partitions)
         states.shrink(record.num_partitions)
@@ -507,21 +495,9 @@ class MetadataImage:
         for name, level in self._features.items():
             yield FeatureLevel(name=name, level=level)
         for broker in self._brokers.values():
-            yield RegisterBroker(
-                broker_id=broker.broker_id,
-                incarnation_id=broker.incarnation_id,
-                broker_epoch=broker.epoch,
-                listeners=broker.listeners,
-                rack=broker.rack,
-                features=broker.features,
-                fenced=broker.fenced,
-                in_controlled_shutdown=broker.in_controlled_shutdown,
-                log_dirs=broker.log_dirs,
-                inactive_reason=broker.inactive_reason,
-                proven_epoch=broker.proven_epoch,
-            )
+            yield broker.record
         for topic in self._topics.values():
-            yield Topic(name=topic.name, topic_id=topic.topic_id, first_epochs=topic.first_epochs)
+            yield topic.record
             for partition_id, state in enumerate(self._partitions[topic.topic_id]):
                 yield partition_record(topic.topic_id, partition_id, state)
         for resource, values in self._configs.items():

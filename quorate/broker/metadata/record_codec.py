@@ -68,6 +68,7 @@ TYPE_NUMBERS: Final = frozenset(_RECORDS.types)
 """The number of every record type that this version of quorate knows."""
 
 encode: Final = _RECORDS.encode
+type_of: Final = _RECORDS.type_of
 encode_integer: Final[Callable[[int], bytes]] = dump
 
 # A replay decodes millions of Partition and PartitionChange records, which are much alike: two of them differ

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from quorate.broker.metadata.metadata_records import (
+    LOST,
     MIGRATING,
     UNASSIGNED,
     BrokerEndpoint,
@@ -17,6 +18,9 @@ from quorate.broker.metadata.metadata_records import (
     LeaderRecoveryState,
     Partition,
     PartitionChange,
+    RegisterBroker,
+    Topic,
+    is_reserved,
 )
 from quorate.types import Epoch
 
@@ -56,10 +60,52 @@ class BrokerState:
     to have its data in full. Once this incarnation is active, its data is of its own epoch. None: it proved
     nothing."""
 
+    @classmethod
+    def of(cls, record: RegisterBroker) -> "BrokerState":
+        """Return the state that a registration gives its broker."""
+        return cls(
+            broker_id=record.broker_id,
+            incarnation_id=record.incarnation_id,
+            epoch=record.broker_epoch,
+            listeners=record.listeners,
+            rack=record.rack,
+            features=record.features,
+            log_dirs=record.log_dirs,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            inactive_reason=record.inactive_reason,
+            proven_epoch=record.proven_epoch,
+        )
+
+    @property
+    def record(self) -> RegisterBroker:
+        """The registration that says all of this state."""
+        return RegisterBroker(
+            broker_id=self.broker_id,
+            incarnation_id=self.incarnation_id,
+            broker_epoch=self.epoch,
+            listeners=self.listeners,
+            rack=self.rack,
+            features=self.features,
+            log_dirs=self.log_dirs,
+            fenced=self.fenced,
+            in_controlled_shutdown=self.in_controlled_shutdown,
+            inactive_reason=self.inactive_reason,
+            proven_epoch=self.proven_epoch,
+        )
+
     @property
     def active(self) -> bool:
         """True if the broker may lead and join ISRs."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    def has_online(self, directory: uuid.UUID) -> bool:
+        """Return whether the recorded directory of one of the broker's replicas is online. An unknown
+        directory counts as online: a broker may have registered before KIP-858, and a replica may not be
+        placed yet (KAFKA-16162)."""
+        if is_reserved(directory):
+            return directory != LOST
+        return not self.log_dirs or directory in self.log_dirs
 
     def has_data_of(self, broker_epoch: int) -> bool:
         """Return whether a disk with all data of that life of the broker has all data of this one: its own
@@ -182,11 +228,16 @@ class TopicState:
                 return each.leader_epoch
         return Epoch(0)
 
-    def shrunk(self, states: Sequence[PartitionState], *, left: int) -> "TopicState":
-        """Return the topic without the partitions of `states` from `left` on."""
+    @property
+    def record(self) -> Topic:
+        """The record that says all of this state."""
+        return Topic(name=self.name, topic_id=self.topic_id, first_epochs=self.first_epochs)
+
+    def shrunk(self, removed: Sequence[PartitionState], *, left: int) -> "TopicState":
+        """Return the topic without its partitions from `left` on, which are `removed`."""
         # Of numbers that went earlier and are not there now, the last entry knows.
         earlier = self.first_epochs[-1].leader_epoch if self.first_epochs else 0
-        highest = max(earlier, *(state.leader_epoch + 1 for state in states[left:]))
+        highest = max(earlier, *(state.leader_epoch + 1 for state in removed))
         kept = tuple(each for each in self.first_epochs if each.partition_id < left)
         first = FirstEpoch(partition_id=left, leader_epoch=Epoch(highest))
         return replace(self, first_epochs=(*kept, first))

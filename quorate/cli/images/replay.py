@@ -135,8 +135,9 @@ class Replay:
         loader: list[BatchLoader] = []
         filling = ImageLoader(stored.snapshot, loader.append)
         try:
-            for chunk in self._history.chunks(stored.snapshot):
-                filling.add(chunk)
+            with self._history.opened(stored.snapshot) as reader:
+                for chunk in reader:
+                    filling.add(chunk)
             filling.install()
         except (RecordDecodeError, ImageError) as error:
             raise ReplayError(

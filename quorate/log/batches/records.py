@@ -231,13 +231,20 @@ def _decode(
 
 def values_of(batch: Batch) -> list[bytes]:
     """Only the values, null as empty. Raises `InvalidBatchError` as `records_of`."""
+    values = plain_values_of(batch)
+    return [record.value or b"" for record in records_of(batch)] if values is None else values
+
+
+def plain_values_of(batch: Batch) -> list[bytes] | None:
+    """The values of records that differ in nothing else: no key, and offset after offset at the batch's time.
+    None for any others, right or wrong."""
     header = batch.header
-    if not header.codec:
-        values = _plain_values(bytes(batch.data[HEADER_BYTES:]), header.count)
-        if values is not None:
-            WORK.records += header.count
-            return values
-    return [record.value or b"" for record in records_of(batch)]
+    if header.codec:
+        return None
+    values = _plain_values(bytes(batch.data[HEADER_BYTES:]), header.count)
+    if values is not None:
+        WORK.records += header.count
+    return values
 
 
 def _plain_values(data: bytes, count: int) -> list[bytes] | None:

@@ -1,110 +1,89 @@
-"""`view=records`: one row per metadata record."""
+"""`view=records`: every record as it is in the log, with the columns of Spark's Kafka source."""
 
-from collections.abc import Iterable
-from typing import ClassVar, NamedTuple
-from uuid import UUID
+from collections.abc import Iterator
+from typing import Final
 
-from pyspark.sql.types import StructType
+import numpy as np
+import pyarrow as pa
 
-from quorate.broker.metadata.metadata_records import (
-    BrokerRegistrationChange,
-    Config,
-    ConfigType,
-    Partition,
-    PartitionChange,
-    ProducerIds,
-    RegisterBroker,
-    RemoveTopic,
-    ShrinkTopic,
-    Topic,
-    UnregisterBroker,
+from quorate.history.entries import type_of_control
+from quorate.history.history_errors import DamagedRecordError
+from quorate.history.metadata_history import METADATA_TOPIC
+from quorate.spark_source.chunks import Chunk
+from quorate.spark_source.columns import TIMESTAMP
+from quorate.spark_source.record_types import TypeNames
+
+RECORDS: Final = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", TIMESTAMP, nullable=False),
+        pa.field("timestampType", pa.int32(), nullable=False),
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("batchOffset", pa.int64()),
+        pa.field("recordType", pa.string(), nullable=False),
+        pa.field("snapshot", pa.bool_(), nullable=False),
+    ]
 )
-from quorate.history import Entry, record_json
-from quorate.runtime import uuid_text
-from quorate.spark_source.views.view import (
-    BOOLEAN,
-    INTEGER,
-    LONG,
-    REMOVE_TOPIC,
-    TEXT,
-    TOPIC,
-    Row,
-    TopicNames,
-    common,
-    schema,
-)
-
-
-class _Key(NamedTuple):
-    """What the record is about; None where it is not about such a thing."""
-
-    topic: str | None = None
-    topic_id: UUID | None = None
-    partition: int | None = None
-    broker: int | None = None
+_CREATE_TIME: Final = 0
 
 
 class RecordsView:
-    """Names of topics come from the Topic records before."""
+    """Nothing is decoded but the type. Raft's own records have keys, the others have none."""
 
-    schema: ClassVar[StructType] = schema(
-        ("batch_offset", LONG),
-        ("control", BOOLEAN),
-        ("type", TEXT),
-        ("version", INTEGER),
-        ("topic", TEXT),
-        ("topic_id", TEXT),
-        ("partition", INTEGER),
-        ("broker", INTEGER),
-        ("record", TEXT),
-    )
-    remembers: ClassVar[frozenset[int]] = frozenset({TOPIC, REMOVE_TOPIC})
-    wants: ClassVar[frozenset[int] | None] = None
+    schema: Final = RECORDS
 
-    def __init__(self, *, include_control: bool = False) -> None:
+    def __init__(self, *, include_control: bool, types: frozenset[str] | None = None) -> None:
+        """`types`: those that are asked for, if not all."""
         self._include_control = include_control
-        self._names = TopicNames()
+        self._wanted = types
+        self._types = TypeNames()
 
-    def rows(self, entry: Entry) -> Iterable[Row]:
-        if entry.control and not self._include_control:
-            return
-        key = self._key(entry)
-        yield (
-            *common(entry),
-            entry.batch_offset,
-            entry.control,
-            entry.type,
-            entry.version,
-            key.topic,
-            None if key.topic_id is None else uuid_text(key.topic_id),
-            key.partition,
-            key.broker,
-            record_json(entry),
+    def rows(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these records."""
+        places, values = chunk.places(), chunk.values
+        keys: list[bytes | None] = [None] * len(values)
+        offsets = places.offsets.tolist()
+        types = [self._type_of(chunk, at, offset) for at, offset in enumerate(offsets)]
+        for at, key in chunk.keys.items():
+            keys[at] = key
+        if self._wanted is not None or (chunk.keys and not self._include_control):
+            kept = [
+                at
+                for at, name in enumerate(types)
+                if (self._wanted is None or name in self._wanted)
+                and (self._include_control or at not in chunk.keys)
+            ]
+            if not kept:
+                return
+            places = places.take(np.array(kept))
+            keys, values, types = ([each[at] for at in kept] for each in (keys, values, types))
+        count = len(values)
+        about = places.columns()
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(keys, pa.binary()),
+                pa.array(values, pa.binary()),
+                pa.repeat(pa.scalar(METADATA_TOPIC), count),
+                pa.repeat(pa.scalar(0, pa.int32()), count),
+                about["offset"],
+                about["timestamp"],
+                pa.repeat(pa.scalar(_CREATE_TIME, pa.int32()), count),
+                about["epoch"],
+                about["batch_offset"],
+                pa.array(types, pa.string()),
+                about["snapshot"],
+            ],
+            schema=RECORDS,
         )
 
-    def _key(self, entry: Entry) -> _Key:
-        match entry.record:
-            case Topic() as record:
-                self._names.created(record)
-                return _Key(record.name, record.topic_id)
-            case ShrinkTopic(topic_id=topic_id):
-                return _Key(self._names.of(topic_id), topic_id)
-            case RemoveTopic(topic_id=topic_id):
-                return _Key(self._names.removed(topic_id), topic_id)
-            case (
-                Partition(topic_id=topic_id, partition_id=partition)
-                | PartitionChange(topic_id=topic_id, partition_id=partition)
-            ):
-                return _Key(self._names.of(topic_id), topic_id, partition)
-            case (
-                RegisterBroker(broker_id=broker)
-                | BrokerRegistrationChange(broker_id=broker)
-                | UnregisterBroker(broker_id=broker)
-                | ProducerIds(broker_id=broker)
-            ):
-                return _Key(broker=broker)
-            case Config(resource_type=ConfigType.TOPIC, resource_name=name):
-                return _Key(name)
-            case Config(resource_type=ConfigType.BROKER, resource_name=name) if name.isdecimal():
-                return _Key(broker=int(name))
-        return _Key()
+    def _type_of(self, chunk: Chunk, at: int, offset: int) -> str:
+        if at not in chunk.keys:
+            return self._types.of(chunk.values[at], offset)
+        try:
+            return type_of_control(chunk.control(at))
+        except ValueError as error:
+            raise DamagedRecordError(f"the record at offset {offset}: {error}") from error

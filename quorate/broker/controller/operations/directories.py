@@ -5,21 +5,13 @@ from dataclasses import dataclass
 
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import LOST, MIGRATING, UNASSIGNED, is_reserved
-from quorate.broker.metadata.states import BrokerState, PartitionState
+from quorate.broker.metadata.states import PartitionState
 
 
 def directory_online(image: MetadataImage, state: PartitionState, broker_id: int) -> bool:
-    """True if the directory of the broker's replica is online. An unknown directory counts as online: a
-    broker may have registered before KIP-858, and a replica may not be placed yet (KAFKA-16162)."""
+    """True if the directory of the broker's replica is online."""
     broker = image.broker(broker_id)
-    return broker is not None and is_online(broker, state.directory_of(broker_id))
-
-
-def is_online(broker: BrokerState, directory: uuid.UUID) -> bool:
-    """Return whether the recorded directory of one of the broker's replicas is online: `directory_online`."""
-    if is_reserved(directory):
-        return directory != LOST
-    return not broker.log_dirs or directory in broker.log_dirs
+    return broker is not None and broker.has_online(state.directory_of(broker_id))
 
 
 def may_lead(image: MetadataImage, state: PartitionState, broker_id: int) -> bool:

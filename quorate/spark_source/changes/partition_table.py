@@ -1,0 +1,567 @@
+"""All partitions, and what happens to them as columns.
+
+Partitions are much alike: a cluster of two million has some thousand different lists of replicas, and the
+same few things happen to all. So a partition is two epochs and the number of its *shape*, which is everything
+else that its record says. A PartitionChange is a number too, and what it makes of a shape is found out once,
+by the function that the nodes use (`states.changed`), and remembered. A handful of look-ups is left to do for
+a record. The columns of rows are taken from those of the few shapes that the rows have.
+"""
+
+import uuid
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import repeat
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from quorate.broker.metadata.metadata_records import MIGRATING, Partition, PartitionChange
+from quorate.broker.metadata.partition_runs import partition_record
+from quorate.broker.metadata.record_codec import encode_integer
+from quorate.broker.metadata.states import BrokerState, PartitionState, changed, placed
+from quorate.runtime import uuid_text
+from quorate.spark_source.chunks import Longs
+from quorate.spark_source.columns import columns, fields_of, list_of
+from quorate.types import Epoch
+
+Wanted = Callable[[str, uuid.UUID, int], bool]
+"""Whether the partition of this number is asked for, of the topic of this name and id."""
+
+_OWN: Final = ("topic_id", "partition_id", "leader_epoch", "partition_epoch")
+"""The fields of a record that are no part of a shape."""
+_SHAPE_FIELDS: Final = tuple(fields_of(Partition, without=_OWN))
+_BROKERS: Final = list_of(pa.int32())
+PARTITION_FIELDS: Final = (
+    pa.field("topic", pa.string()),
+    *fields_of(Partition),
+    pa.field("offline_replicas", _BROKERS),
+)
+"""The columns of a partition: those of its record, the topic's name, and the replicas whose broker is fenced
+or not registered, or whose directory is not online."""
+
+NAME_START: Final = 4
+"""Where the part of a PartitionChange begins that names the partition."""
+_NUMBER_AT: Final = 23
+_ENDS: Final = tuple(
+    _NUMBER_AT + {0x18: 2, 0x19: 3, 0x1A: 5}.get(first, 1 if first < 0x18 else 0) for first in range(256)
+)
+"""Where the part of a record ends that names the partition, by the first byte of its number."""
+
+
+def name_end(value: bytes) -> int:
+    """Return where the part of a PartitionChange ends that names the partition: its topic's id and its
+    number. For other bytes it is a place of no meaning."""
+    return _ENDS[value[_NUMBER_AT]] if len(value) > _NUMBER_AT else 0
+
+
+def partition_name(topic_id: uuid.UUID, number: int) -> bytes:
+    """Return the bytes that name a partition in its records, as the nodes write them."""
+    return b"\x00\x50" + topic_id.bytes + b"\x01" + encode_integer(number)
+
+
+_UNWANTED: Final = -2
+_NONE: Final = -1
+_KNOWN_MAX: Final = 1 << 17
+"""The number of shapes and of changes that are remembered."""
+_ANY_ID: Final = uuid.UUID(int=0)
+
+
+class UnknownPartitionError(ValueError):
+    """A record names a partition or a topic that is not there."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    number: int
+    keys: list[int] = field(default_factory=list)
+    """The index of each partition, by its number in the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRows:
+    """What happened to partitions: the record at place `at` made shape `after` of shape `before`. -1: the
+    partition was not there. The epochs are those before, or of a partition that is new."""
+
+    at: Longs
+    key: Longs
+    before: Longs
+    after: Longs
+    leader_epoch: Longs
+    partition_epoch: Longs
+    change: Longs
+    """The number of the PartitionChange. -1: another record."""
+    first_row: Longs
+    """The number of rows that the record made for other entities."""
+    offline_before: Longs
+    offline_after: Longs
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def part(self, start: int, end: int) -> "PartitionRows":
+        """Return those in [start, end)."""
+        return PartitionRows(*(getattr(self, each.name)[start:end] for each in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPartitions:
+    """Rows of partitions in columns: one for each before, and one for each after."""
+
+    at: Longs
+    """The place of the record."""
+    row: Longs
+    """The place of the row among those that its record made for this partition and for other entities."""
+    is_before: Longs
+    """1 for a row of what was before."""
+    has_other: Longs
+    """1 where the partition was there before and after."""
+    change: Longs
+    columns: list[pa.Array]
+    """Those of `PARTITION_FIELDS`."""
+
+
+@dataclass(slots=True)
+class _Collected:
+    """Rows of one time between two changes of brokers, in lists."""
+
+    at: list[int] = field(default_factory=list)
+    key: list[int] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
+    leader_epoch: list[int] = field(default_factory=list)
+    partition_epoch: list[int] = field(default_factory=list)
+    change: list[int] = field(default_factory=list)
+    first_row: dict[int, int] = field(default_factory=dict)
+    """By the place in the lists, where it is not 0."""
+
+
+class PartitionTable:
+    """The partitions of every topic. `wanted` limits it to some, and records of others are read over."""
+
+    def __init__(self, wanted: Wanted | None = None) -> None:
+        self._wanted = wanted
+        self._brokers: Mapping[int, BrokerState] = {}
+        self._topics: dict[uuid.UUID, _Topic] = {}
+        self._topic_names: list[str] = []
+        self._topic_ids: list[uuid.UUID] = []
+        self._keys: dict[bytes, int] = {}
+        """The index of each partition, by the bytes that name it in a record."""
+        self._topic_of = array("i")
+        self._number_of = array("i")
+        self._shape_of = array("i")
+        self._leader_epochs = array("i")
+        self._partition_epochs = array("i")
+        self._removed: list[int] = []
+        """Indexes of partitions that are gone, and that rows may still name."""
+        self._free: list[int] = []
+        self._shapes: list[PartitionState] = []
+        """With epochs of 0."""
+        self._shape_numbers: dict[PartitionState, int] = {}
+        self._changes: list[PartitionChange] = []
+        self._change_numbers: dict[bytes, int] = {}
+        """By the bytes of a record around those that name the partition."""
+        self._elections: list[int] = []
+        """1 for a change that names a leader, by its number."""
+        self._afters: dict[int, int] = {}
+        """The shape that a change makes of another, by the numbers of both."""
+        self._offline: list[list[int]] = [[]]
+        self._offline_numbers: dict[tuple[int, ...], int] = {(): 0}
+        self._offline_of: dict[int, int] = {}
+        """The number of the list of offline replicas, by shape, with the brokers as they are."""
+        self._collected = _Collected()
+        self._blocks: list[PartitionRows] = []
+
+    # Records of partitions
+
+    def apply_changes(self, values: Sequence[bytes], start: int, *, collect: bool) -> int:
+        """Apply the records from place `start` on, as long as they are changes whose parts are known. Return
+        the place of the first that is not."""
+        rows = self._collected
+        at, key, before, after = rows.at.append, rows.key.append, rows.before.append, rows.after.append
+        old_leader_epoch, old_partition_epoch = rows.leader_epoch.append, rows.partition_epoch.append
+        changed_by = rows.change.append
+        find_change, find_key, find_after = self._change_numbers.get, self._keys.get, self._afters.get
+        shapes, leader_epochs, partition_epochs = (
+            self._shape_of,
+            self._leader_epochs,
+            self._partition_epochs,
+        )
+        elections, ends = self._elections, _ENDS
+        for place in range(start, len(values)):
+            value = values[place]
+            if len(value) <= _NUMBER_AT:
+                return place
+            end = ends[value[_NUMBER_AT]]
+            change = find_change(value[:NAME_START] + value[end:])
+            index = find_key(value[NAME_START:end])
+            if change is None or index is None:
+                return place
+            old = shapes[index]
+            if old == _UNWANTED:
+                # A topic that is shrunk remembers the highest.
+                leader_epochs[index] += elections[change]
+                continue
+            new = find_after(old << 32 | change)
+            if new is None:
+                new = self._changed(old, change)
+            leader_epoch, partition_epoch = leader_epochs[index], partition_epochs[index]
+            shapes[index] = new
+            leader_epochs[index] = leader_epoch + elections[change]
+            partition_epochs[index] = partition_epoch + 1
+            if collect:
+                at(place)
+                key(index)
+                before(old)
+                after(new)
+                old_leader_epoch(leader_epoch)
+                old_partition_epoch(partition_epoch)
+                changed_by(change)
+        return len(values)
+
+    def learn(self, value: bytes, record: PartitionChange) -> bool:
+        """Learn the parts of a change, so that it can be applied. False: it does not name the partition as
+        the nodes write it. Raises `UnknownPartitionError`."""
+        name = partition_name(record.topic_id, record.partition_id)
+        if name not in self._keys:
+            raise UnknownPartitionError(
+                f"it changes partition {record.partition_id} of topic {uuid_text(record.topic_id)}, which is "
+                "not there"
+            )
+        if not value.startswith(name, NAME_START):
+            return False
+        said = value[:NAME_START] + value[NAME_START + len(name) :]
+        if said not in self._change_numbers:
+            self._change_numbers[said] = len(self._changes)
+            self._changes.append(record)
+            self._elections.append(int(record.leader is not None))
+        return True
+
+    def place(self, at: int, record: Partition, *, collect: bool) -> None:
+        """Apply a record that says all of a partition. Raises `UnknownPartitionError`."""
+        topic = self._topics.get(record.topic_id)
+        if topic is None or record.partition_id != len(topic.keys):
+            raise UnknownPartitionError(
+                f"it is of partition {record.partition_id} of topic {uuid_text(record.topic_id)}, where "
+                + ("there is no such topic" if topic is None else f"{len(topic.keys)} comes next")
+            )
+        index = self._new_key(topic, record)
+        topic.keys.append(index)
+        self._keys[partition_name(record.topic_id, record.partition_id)] = index
+        if self._shape_of[index] != _UNWANTED and collect:
+            self._collect(at, index, before=_NONE, after=self._shape_of[index])
+
+    def create_topic(self, name: str, topic_id: uuid.UUID) -> None:
+        """A topic without partitions."""
+        self._topics[topic_id] = _Topic(len(self._topic_names))
+        self._topic_names.append(name)
+        self._topic_ids.append(topic_id)
+
+    def remove(
+        self, at: int, topic_id: uuid.UUID, *, left: int, first_row: int, collect: bool
+    ) -> list[PartitionState]:
+        """Remove a topic's partitions but for the first `left`, and return the removed in order. `first_row`:
+        the number of rows that the record makes for other entities. Raises `UnknownPartitionError`."""
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            raise UnknownPartitionError(f"it is of topic {uuid_text(topic_id)}, which is not there")
+        states = []
+        for number, index in enumerate(topic.keys[left:], left):
+            del self._keys[partition_name(topic_id, number)]
+            states.append(self._state(index))
+            if collect and self._shape_of[index] != _UNWANTED:
+                self._collect(at, index, before=self._shape_of[index], after=_NONE, first_row=first_row)
+            self._shape_of[index] = _NONE
+            self._removed.append(index)
+        del topic.keys[left:]
+        if not left:
+            del self._topics[topic_id]
+        return states
+
+    def set_broker(
+        self, at: int, broker_id: int, broker: BrokerState | None, *, first_row: int, collect: bool
+    ) -> None:
+        """Take notice of a broker's registration. None: it has none any more. Partitions that have other
+        offline replicas by it make rows."""
+        old = self._brokers.get(broker_id)
+        brokers = {each: state for each, state in self._brokers.items() if each != broker_id}
+        if broker is not None:
+            brokers[broker_id] = broker
+        if _serves_alike(old, broker):
+            self._brokers = brokers
+            return
+        self._seal()
+        concerned = self._shapes_with(broker_id, old, broker) if collect else []
+        if not concerned:
+            self._brokers = brokers
+            self._offline_of.clear()
+            return
+        shape_of = np.frombuffer(self._shape_of, np.int32)
+        keys = np.flatnonzero(np.isin(shape_of, concerned)).astype(np.int64)
+        shapes = shape_of[keys].astype(np.int64)
+        del shape_of  # An array that is looked at can't grow.
+        before = self._offline_numbers_of(shapes)
+        self._brokers = brokers
+        self._offline_of.clear()
+        count = len(keys)
+        self._blocks.append(
+            PartitionRows(
+                at=np.full(count, at),
+                key=keys,
+                before=shapes,
+                after=shapes,
+                leader_epoch=_taken(self._leader_epochs, keys),
+                partition_epoch=_taken(self._partition_epochs, keys),
+                change=np.full(count, _NONE),
+                first_row=np.full(count, first_row),
+                offline_before=before,
+                offline_after=self._offline_numbers_of(shapes),
+            )
+        )
+
+    # Reading
+
+    def take_rows(self) -> PartitionRows | None:
+        """Return what was collected since the last time. None: nothing."""
+        self._seal()
+        blocks, self._blocks = self._blocks, []
+        if not blocks:
+            return None
+        return PartitionRows(
+            *(
+                np.concatenate([getattr(block, each.name) for block in blocks])
+                for each in fields(PartitionRows)
+            )
+        )
+
+    def shown(self, rows: PartitionRows) -> ShownPartitions:
+        """Return the columns of these rows."""
+        old, new = np.flatnonzero(rows.before >= 0), np.flatnonzero(rows.after >= 0)
+        entry = np.concatenate([old, new])
+        is_new = np.concatenate([np.zeros(len(old), np.int64), np.ones(len(new), np.int64)])
+        order = np.argsort(2 * entry + is_new, kind="stable")
+        entry, is_new = entry[order], is_new[order]
+        change = rows.change[entry]
+        by_change = is_new * (change >= 0)
+        elections = np.array([*self._elections, 0], np.int64)
+        updated = ((rows.before >= 0) & (rows.after >= 0)).astype(np.int64)[entry]
+        return ShownPartitions(
+            at=rows.at[entry],
+            row=rows.first_row[entry] + is_new * updated,
+            is_before=1 - is_new,
+            has_other=updated,
+            change=change,
+            columns=self._columns(
+                rows.key[entry],
+                np.where(is_new == 1, rows.after[entry], rows.before[entry]),
+                leader_epochs=rows.leader_epoch[entry] + by_change * elections[change],
+                partition_epochs=rows.partition_epoch[entry] + by_change,
+                offline=np.where(is_new == 1, rows.offline_after[entry], rows.offline_before[entry]),
+            ),
+        )
+
+    def reasons(self, changes: Longs) -> pa.Array:
+        """Return the reason that each of these changes names. Null for -1."""
+        different, places = np.unique(changes, return_inverse=True)
+        reasons = (None if each < 0 else self._changes[each].reason for each in different)
+        return pa.array([None if each is None else each.name for each in reasons], pa.string()).take(
+            pa.array(places)
+        )
+
+    def live(self) -> Longs:
+        """Return the indexes of the wanted partitions that are there."""
+        return np.flatnonzero(np.frombuffer(self._shape_of, np.int32) >= 0).astype(np.int64)
+
+    def state_columns(self, keys: Longs) -> list[pa.Array]:
+        """Return the columns of these partitions as they are."""
+        shapes = _taken(self._shape_of, keys)
+        return self._columns(
+            keys,
+            shapes,
+            leader_epochs=_taken(self._leader_epochs, keys),
+            partition_epochs=_taken(self._partition_epochs, keys),
+            offline=self._offline_numbers_of(shapes),
+        )
+
+    def tidy(self) -> None:
+        """Forget what no partition has any more. Rows that were taken before can't be shown afterwards."""
+        self._free += self._removed
+        self._removed.clear()
+        if len(self._changes) > _KNOWN_MAX:
+            self._changes.clear()
+            self._elections.clear()
+            self._change_numbers.clear()
+            self._afters.clear()
+        if len(self._afters) > _KNOWN_MAX:
+            self._afters.clear()
+        if len(self._shapes) > _KNOWN_MAX:
+            self._drop_shapes()
+
+    # Within
+
+    def _drop_shapes(self) -> None:
+        """Drop those that no partition has any more."""
+        shape_of = np.frombuffer(self._shape_of, np.int32)
+        used = np.unique(shape_of[shape_of >= 0])
+        numbers = np.full(len(self._shapes), _NONE, np.int32)
+        numbers[used] = np.arange(len(used), dtype=np.int32)
+        kept = np.where(shape_of >= 0, numbers[shape_of], shape_of).astype(np.int32)
+        del shape_of
+        self._shape_of = array("i", kept.tobytes())
+        self._shapes = [self._shapes[each] for each in used]
+        self._shape_numbers = {shape: number for number, shape in enumerate(self._shapes)}
+        self._afters.clear()
+        self._offline_of.clear()
+
+    def _new_key(self, topic: _Topic, record: Partition) -> int:
+        number, name = record.partition_id, self._topic_names[topic.number]
+        wanted = self._wanted is None or self._wanted(name, record.topic_id, number)
+        shape = self._shape_number(placed(record)) if wanted else _UNWANTED
+        if self._free:
+            index = self._free.pop()
+            self._topic_of[index], self._number_of[index], self._shape_of[index] = topic.number, number, shape
+            self._leader_epochs[index] = record.leader_epoch
+            self._partition_epochs[index] = record.partition_epoch
+            return index
+        self._topic_of.append(topic.number)
+        self._number_of.append(number)
+        self._shape_of.append(shape)
+        self._leader_epochs.append(record.leader_epoch)
+        self._partition_epochs.append(record.partition_epoch)
+        return len(self._shape_of) - 1
+
+    def _collect(self, at: int, index: int, *, before: int, after: int, first_row: int = 0) -> None:
+        rows = self._collected
+        if first_row:
+            rows.first_row[len(rows.at)] = first_row
+        rows.at.append(at)
+        rows.key.append(index)
+        rows.before.append(before)
+        rows.after.append(after)
+        rows.leader_epoch.append(self._leader_epochs[index])
+        rows.partition_epoch.append(self._partition_epochs[index])
+        rows.change.append(_NONE)
+
+    def _seal(self) -> None:
+        """Make a block of the collected rows: the offline replicas of later ones are others."""
+        rows = self._collected
+        if not rows.at:
+            return
+        first_row = np.zeros(len(rows.at), np.int64)
+        for place, number in rows.first_row.items():
+            first_row[place] = number
+        before, after = np.array(rows.before, np.int64), np.array(rows.after, np.int64)
+        self._blocks.append(
+            PartitionRows(
+                at=np.array(rows.at, np.int64),
+                key=np.array(rows.key, np.int64),
+                before=before,
+                after=after,
+                leader_epoch=np.array(rows.leader_epoch, np.int64),
+                partition_epoch=np.array(rows.partition_epoch, np.int64),
+                change=np.array(rows.change, np.int64),
+                first_row=first_row,
+                offline_before=self._offline_numbers_of(before),
+                offline_after=self._offline_numbers_of(after),
+            )
+        )
+        self._collected = _Collected()
+
+    def _changed(self, shape: int, change: int) -> int:
+        after = changed(self._shapes[shape], self._changes[change])
+        number = self._afters[shape << 32 | change] = self._shape_number(after)
+        return number
+
+    def _shape_number(self, state: PartitionState) -> int:
+        shape = state._replace(leader_epoch=Epoch(0), partition_epoch=0)
+        number = self._shape_numbers.get(shape)
+        if number is None:
+            number = self._shape_numbers[shape] = len(self._shapes)
+            self._shapes.append(shape)
+        return number
+
+    def _state(self, index: int) -> PartitionState:
+        """The partition at `index`. Of one that isn't wanted only the epochs are known."""
+        shape = self._shape_of[index]
+        epochs = {
+            "leader_epoch": Epoch(self._leader_epochs[index]),
+            "partition_epoch": self._partition_epochs[index],
+        }
+        return (self._shapes[shape] if shape >= 0 else _UNKNOWN)._replace(**epochs)
+
+    def _shapes_with(self, broker_id: int, old: BrokerState | None, new: BrokerState | None) -> list[int]:
+        """The shapes with a replica on this broker that is offline before or after, and not both."""
+        return [
+            number
+            for number, shape in enumerate(self._shapes)
+            if broker_id in shape.replicas
+            and _is_offline(old, directory := shape.directory_of(broker_id)) != _is_offline(new, directory)
+        ]
+
+    def _offline_numbers_of(self, shapes: Longs) -> Longs:
+        different, places = np.unique(shapes, return_inverse=True)
+        known = self._offline_of
+        for each in different.tolist():
+            if each >= 0 and each not in known:
+                known[each] = self._offline_number(self._shapes[each])
+        numbers = [known.get(each, 0) for each in different.tolist()]
+        return np.array(numbers, np.int64)[places]
+
+    def _offline_number(self, shape: PartitionState) -> int:
+        brokers = self._brokers
+        directories: Iterable[uuid.UUID] = shape.directories or repeat(MIGRATING)
+        offline = tuple(
+            each
+            for each, directory in zip(shape.replicas, directories, strict=False)
+            if _is_offline(brokers.get(each), directory)
+        )
+        number = self._offline_numbers.get(offline)
+        if number is None:
+            number = self._offline_numbers[offline] = len(self._offline)
+            self._offline.append(list(offline))
+        return number
+
+    def _columns(
+        self, keys: Longs, shapes: Longs, *, leader_epochs: Longs, partition_epochs: Longs, offline: Longs
+    ) -> list[pa.Array]:
+        topics, topic_at = np.unique(_taken(self._topic_of, keys), return_inverse=True)
+        names = pa.array([self._topic_names[each] for each in topics], pa.string())
+        ids = pa.array([uuid_text(self._topic_ids[each]) for each in topics], pa.string())
+        different, shape_at = np.unique(shapes, return_inverse=True)
+        records = [partition_record(_ANY_ID, 0, self._shapes[each]) for each in different]
+        shape_columns = columns(records, _SHAPE_FIELDS)
+        lists, list_at = np.unique(offline, return_inverse=True)
+        by_name = {
+            "topic": names.take(pa.array(topic_at)),
+            "topic_id": ids.take(pa.array(topic_at)),
+            "partition_id": pa.array(_taken(self._number_of, keys).astype(np.int32)),
+            "leader_epoch": pa.array(leader_epochs.astype(np.int32)),
+            "partition_epoch": pa.array(partition_epochs.astype(np.int32)),
+            "offline_replicas": pa.array([self._offline[each] for each in lists], _BROKERS).take(
+                pa.array(list_at)
+            ),
+            **{
+                each.name: column.take(pa.array(shape_at))
+                for each, column in zip(_SHAPE_FIELDS, shape_columns, strict=True)
+            },
+        }
+        return [by_name[each.name] for each in PARTITION_FIELDS]
+
+
+_UNKNOWN: Final = placed(Partition(topic_id=_ANY_ID, partition_id=0, replicas=(), isr=()))
+
+
+def _taken(values: "array[int]", keys: Longs) -> Longs:
+    return np.frombuffer(values, np.int32)[keys].astype(np.int64)
+
+
+def _is_offline(broker: BrokerState | None, directory: uuid.UUID) -> bool:
+    return broker is None or broker.fenced or not broker.has_online(directory)
+
+
+def _serves_alike(one: BrokerState | None, other: BrokerState | None) -> bool:
+    """True if a replica on the broker is offline in both of its states or in none."""
+    if one is None or other is None:
+        return (one is None or one.fenced) and (other is None or other.fenced)
+    return one.fenced == other.fenced and (one.fenced or one.log_dirs == other.log_dirs)
