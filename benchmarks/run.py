@@ -12,6 +12,7 @@
                idle partitions
     topics     topic after topic is filled and stays: throughput, CPU, and what the disk owes
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
+    spark      a metadata log in Spark: each view beside Spark's own transport, Parquet and Kafka source
     partitions 10,000 idle partitions beside Apache Kafka's: CPU, memory, start, failover
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
@@ -41,7 +42,7 @@ from rich.console import Console
 
 SUITES = (
     "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "groups", "idle", "topics",
-    "scale", "partitions", "profile",
+    "scale", "spark", "partitions", "profile",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
@@ -128,6 +129,23 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
         case "scale":
             sizes = options.partitions or ([5_000, 20_000] if quick else [100, 100_000, 1_000_000, 2_000_000])
             return scale.run(folder, sizes=sizes, kills=options.rounds or (1 if quick else 3))
+        case "spark":
+            # PySpark is only for whoever asks.
+            from spark import measure
+            from spark.make_log import PARTITIONS, make_log
+
+            logs: list[Path] = options.logs
+            if not logs:
+                records = options.records or (100_000 if quick else 1_000_000)
+                logs = [folder / f"{records}-records"]
+                (partitions,) = options.partitions or (PARTITIONS,)
+                make_log(logs[0], records=records, partitions=partitions)
+            plan = measure.Plan(
+                masters=options.masters or ("local[2]",),
+                views=options.views,
+                rounds=options.rounds or (1 if quick else 3),
+            )
+            return measure.run(folder, logs=logs, plan=plan)
         case "partitions":
             import partition_bench
 
@@ -165,14 +183,19 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="where to write the figures")
     parser.add_argument("--systems", nargs="*", default=[], help="beside quorate; all by default")
     parser.add_argument("--svg", type=Path, help="compare: where the plot goes")
-    parser.add_argument("--records", type=int, help="growth, memory: of the longest log")
+    parser.add_argument("--records", type=int, help="growth, memory: of the longest log; spark: of the log")
     parser.add_argument("--state-mb", type=int, help="snapshot: of the state")
     parser.add_argument(
         "--partitions",
         type=int,
         nargs="*",
-        help="scale: sizes of the cluster, rising; records, idle: numbers of idle partitions",
+        help="scale: sizes of the cluster, rising; records, idle: numbers of idle partitions; "
+        "spark: the number that the log begins with",
     )
+    spark = parser.add_argument_group("spark")
+    spark.add_argument("--logs", type=Path, nargs="*", default=[], help="of spark.make_log; made by default")
+    spark.add_argument("--masters", nargs="*", default=[], help="such as local[1] local[2] standalone")
+    spark.add_argument("--views", nargs="*", default=[], help="of spark.cases; all by default")
     profile = parser.add_argument_group("profile")
     profile.add_argument("--commits", type=int, default=2000)
     profile.add_argument("--in-flight", type=int, default=1)
