@@ -70,6 +70,9 @@ class EncodedBatch(NamedTuple):
     base_offset: int
     end_offset: int
     epoch: int
+    timestamp_ms: int
+    values: Sequence[bytes]
+    """Of its records. Empty: a control batch."""
     data: bytes
 
 
@@ -152,16 +155,18 @@ class ClusterHistory:
             count = min(len(values), left) if values else 1
             base, self._offset = self._offset, self._offset + count
             self._now_ms += self._random.randrange(1, 20)
-            yield EncodedBatch(base, self._offset, self._epoch, self._batch(base, values[:count]))
+            kept = values[:count]
+            data = self._batch(base, kept)
+            yield EncodedBatch(base, self._offset, self._epoch, self._now_ms, kept, data)
 
     def _batch(self, base_offset: int, values: Sequence[bytes]) -> bytes:
-        epoch, now = self._epoch, self._now_ms
+        epoch, now_ms = self._epoch, self._now_ms
         if values:
-            return build_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=now, values=values)
+            return build_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=now_ms, values=values)
         return leader_change_batch(
             base_offset=base_offset,
             epoch=epoch,
-            timestamp_ms=now,
+            timestamp_ms=now_ms,
             leader=self._controller,
             voters=VOTERS,
             granting_voters=VOTERS[:2],

@@ -11,8 +11,10 @@ from spark.make_log import make_log
 from quorate.broker.metadata.batch_loader import BatchLoader
 from quorate.broker.metadata.metadata_records import ChangeReason, PartitionChange
 from quorate.broker.metadata.record_codec import decode, encode
+from quorate.broker.metadata_cache import MetadataCache
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import values_of
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.runtime.real import RealDisk, SyncStrategy
@@ -20,12 +22,19 @@ from quorate.spark_source import FolderLog
 
 RECORDS = 6_000
 PARTITIONS = 300
+SNAPSHOT_RECORDS = 2_500
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("log") / "node"
-    make_log(folder, records=RECORDS, partitions=PARTITIONS, segment_bytes=100_000)
+    make_log(
+        folder,
+        records=RECORDS,
+        partitions=PARTITIONS,
+        segment_bytes=100_000,
+        snapshot_records=SNAPSHOT_RECORDS,
+    )
     return folder
 
 
@@ -61,12 +70,13 @@ def test_a_made_log_is_read_whole_and_the_nodes_image_accepts_it(folder: Path) -
     assert all(state.isr and state.leader >= 0 for _, state in loader.image.all_partitions())
 
 
-def test_a_made_log_can_be_opened_by_a_node(folder: Path) -> None:
-    disk = RealDisk(sync=SyncStrategy.INLINE)
+def test_a_node_can_open_a_made_log_and_its_snapshots_are_the_image_of_the_records_below(
+    folder: Path,
+) -> None:
+    disk, log_folder = RealDisk(sync=SyncStrategy.INLINE), str(folder / LOG_FOLDER)
 
     async def opened() -> tuple[int, int, int]:
-        config = LogConfig(own_recovery_point=True)
-        log = await Log.open(disk, str(folder / LOG_FOLDER), config, now_ms=lambda: 0)
+        log = await Log.open(disk, log_folder, LogConfig(own_recovery_point=True), now_ms=lambda: 0)
         try:
             return log.log_start_offset, log.end_offset, log.segment_count
         finally:
@@ -75,7 +85,24 @@ def test_a_made_log_can_be_opened_by_a_node(folder: Path) -> None:
     start, end, segments = trio.run(opened)
     assert (start, end) == (0, RECORDS)
     assert segments > 2
-    assert load_meta_properties(disk, str(folder)).cluster_id == FolderLog(path=str(folder)).extent().cluster
+    access = FolderLog(path=str(folder))
+    assert load_meta_properties(disk, str(folder)).cluster_id == access.extent().cluster
+
+    store = trio.run(SnapshotStore.open, disk, log_folder)
+    assert [each.end_offset // SNAPSHOT_RECORDS for each in store.ids] == [1, 2]
+    for snapshot in store.ids:
+        loaded = MetadataCache()
+        loader = loaded.load_snapshot(snapshot)
+        with store.reader(snapshot) as chunks:
+            for chunk in chunks:
+                loader.add(chunk)
+        loader.install()
+        replayed = BatchLoader()
+        for batch in access.batches(0, snapshot.end_offset):
+            if not batch.header.is_control:
+                records = [decode(value) for value in values_of(batch)]
+                replayed.load(records, base_offset=batch.header.base_offset, epoch=batch.header.leader_epoch)
+        assert loaded.image == replayed.image
 
 
 def test_a_made_log_begins_with_the_creation_of_its_partitions() -> None:

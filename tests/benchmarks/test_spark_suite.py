@@ -128,9 +128,6 @@ sys.stdin.read()
 def test_processor_time_of_python_below_java_counts_also_after_it_has_ended(tmp_path: Path) -> None:
     """A process is a JVM by its name. One that is not below a JVM does not count."""
     (tmp_path / "java").symlink_to(sys.executable)
-    as_java = (
-        "import subprocess, sys; subprocess.run([sys.argv[1], '-c', sys.argv[2]]); print(); sys.stdin.read()"
-    )
     before = cpu_seconds()
     with PeakMemory() as peak:
         jvm = subprocess.Popen(
