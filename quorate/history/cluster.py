@@ -28,10 +28,10 @@ from quorate.broker.wire.wire_errors import KafkaError
 from quorate.history.cluster_snapshots import CLIENT_ID, download_snapshot, find_snapshots
 from quorate.history.history_errors import LogUnavailableError
 from quorate.history.metadata_history import METADATA_TOPIC, Extent, StoredSnapshot
+from quorate.history.slabs import Slab, whole_batches
 from quorate.history.snapshot_file import opened_file
 from quorate.kafka_bytes.varints import MalformedError
 from quorate.log import InvalidBatchError
-from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
 from quorate.log.snapshots.snapshot_file import SnapshotReader, name_of
 from quorate.quorum_state import SkippedBatches
 from quorate.runtime import Address, NetworkError
@@ -119,32 +119,29 @@ class ClusterLog:
         async with _Caller(self) as caller:
             return await caller.call(request)
 
-    def batches(self, start: int, end: int) -> Iterator[Batch]:
-        """Yield the batches that hold [start, end). See `MetadataHistory.batches`."""
+    def slabs(self, start: int, end: int) -> Iterator[Slab]:
+        """Yield the batches that hold [start, end). See `MetadataHistory.slabs`."""
         offset = start
         while offset < end:
-            batches = trio.run(self._fetch, offset, end)
-            if not batches:
+            fetched = trio.run(self._fetch, offset, end)
+            if not fetched:
                 return
-            for batch in batches:
-                if batch.header.base_offset >= end:
-                    return
-                yield batch
-                offset = batch.header.end_offset
+            yield from fetched
+            offset = fetched[-1].batch(-1).header.end_offset
 
-    async def _fetch(self, start: int, end: int) -> list[Batch]:
+    async def _fetch(self, start: int, end: int) -> list[Slab]:
         """Some batches from `start` on, at least one; none if the log begins above `start`."""
-        fetched: list[Batch] = []
+        fetched: list[Slab] = []
         size = 0
         offset = start
         async with _Caller(self) as caller:
             while offset < end and size < _RUN_BYTES:
-                batches = await caller.call(_Fetch(offset))
-                if not batches:
+                slab = await caller.call(_Fetch(offset))
+                if not slab.positions:
                     break
-                fetched += batches
-                size += sum(batch.header.size for batch in batches)
-                offset = batches[-1].header.end_offset
+                fetched.append(slab)
+                size += len(slab.data)
+                offset = slab.batch(-1).header.end_offset
         return fetched
 
     def snapshots(self, warn: Callable[[str], None]) -> Sequence[StoredSnapshot]:
@@ -317,7 +314,7 @@ class _Fetch:
 
     offset: int
 
-    async def __call__(self, client: WireClient) -> list[Batch]:
+    async def __call__(self, client: WireClient) -> Slab:
         partition = FetchPartition(partition=0, fetch_offset=Offset(self.offset), max_bytes=_FETCH_BYTES)
         response = await client.fetch(
             KafkaFetchRequest(
@@ -332,34 +329,18 @@ class _Fetch:
             raise KafkaError(response.error, f"Fetch: {response.error.name}")
         for topic in response.topics:
             for fetched in topic.partitions:
-                return await self._batches(client, fetched)
+                return await self._slab(client, fetched)
         raise MalformedError(f"Fetch did not answer for {METADATA_TOPIC}")
 
-    async def _batches(self, client: WireClient, fetched: FetchedPartition) -> list[Batch]:
+    async def _slab(self, client: WireClient, fetched: FetchedPartition) -> Slab:
         if fetched.error is ErrorCode.offset_out_of_range:
             if self.offset < await _list_offset(client, _EARLIEST):
-                return []
+                return Slab(b"", [])
             raise _BehindError(f"has nothing at offset {self.offset} yet")
         if fetched.error is not ErrorCode.none:
             raise KafkaError(fetched.error, f"Fetch of {METADATA_TOPIC}: {fetched.error.name}")
-        # A broker may begin before the batch that was asked for.
-        decoded = _decode(b"".join(fetched.records))
-        batches = [batch for batch in decoded if batch.header.end_offset > self.offset]
-        if not batches:
+        # A broker may begin before the batch that was asked for, and the last may be cut off by the limit.
+        slab = whole_batches(b"".join(fetched.records), start=self.offset)
+        if not slab.positions:
             raise _BehindError(f"has nothing committed at offset {self.offset} yet")
-        return batches
-
-
-def _decode(records: bytes) -> list[Batch]:
-    """Whole batches; the last may be cut off by a fetch's limit. Raises `InvalidBatchError`."""
-    batches: list[Batch] = []
-    view = memoryview(records)
-    at = 0
-    while len(records) - at >= HEADER_BYTES:
-        size = int.from_bytes(view[at + 8 : at + 12], "big") + LENGTH_END
-        if at + size > len(records):
-            break
-        header = read_header(records, at, dense=False)
-        batches.append(Batch(header, view[at : at + size]))
-        at += size
-    return batches
+        return slab

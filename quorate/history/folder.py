@@ -17,6 +17,7 @@ from quorate.history.history_errors import (
     UnreadableFilesError,
 )
 from quorate.history.metadata_history import METADATA_TOPIC, Extent, StoredSnapshot
+from quorate.history.slabs import Slab, check_batch
 from quorate.history.snapshot_file import opened_file, read_stored
 from quorate.log import (
     HIGH_WATERMARKS,
@@ -26,7 +27,7 @@ from quorate.log import (
     decode_lines,
     is_number,
 )
-from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
+from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC
 from quorate.log.snapshots.snapshot_file import BOOTSTRAP, SnapshotReader, name_of, parse_name
 from quorate.quorum_state import (
     META_PROPERTIES,
@@ -125,19 +126,19 @@ class FolderLog:
 
     def _log_end(self, folder: str, bases: Sequence[int]) -> int:
         end = bases[-1]
-        for batch in _Segment(folder, end).batches(end, None):
-            end = batch.header.end_offset
+        for slab in _Segment(folder, end).slabs(end, None):
+            end = slab.batch(-1).header.end_offset
         return end
 
-    def batches(self, start: int, end: int) -> Iterator[Batch]:
-        """Yield the batches that hold [start, end). See `MetadataHistory.batches`."""
+    def slabs(self, start: int, end: int) -> Iterator[Slab]:
+        """Yield the batches that hold [start, end). See `MetadataHistory.slabs`."""
         folder = self._folder
         bases = _segment_bases(_names(folder))
         first = max(0, bisect_right(bases, start) - 1)
         for base in bases[first:]:
             if base >= end:
                 return
-            yield from _Segment(folder, base).batches(start, end)
+            yield from _Segment(folder, base).slabs(start, end)
 
     def snapshots(self, warn: Callable[[str], None]) -> Sequence[StoredSnapshot]:
         """Return the snapshots in the folder. See `MetadataHistory.snapshots`."""
@@ -174,8 +175,9 @@ class _Segment:
     def _stem(self) -> str:
         return os.path.join(self.folder, f"{self.base_offset:020}")
 
-    def batches(self, start: int, end: int | None) -> Iterator[Batch]:
-        """Those that end above `start` and begin below `end`. With `end` None: up to what is not whole."""
+    def slabs(self, start: int, end: int | None) -> Iterator[Slab]:
+        """The batches that end above `start` and begin below `end`. With `end` None: up to what is not
+        whole."""
         path = self._stem + _LOG_SUFFIX
         try:
             with open(path, "rb") as file:
@@ -187,11 +189,9 @@ class _Segment:
                     if size is not None and size > len(buffer):
                         file.seek(position)
                         buffer = file.read(size)
-                    used = 0
-                    for batch in _whole_batches(buffer, path, position, end):
-                        used = batch.header.position + batch.header.size
-                        if batch.header.end_offset > start:
-                            yield batch
+                    positions, used = _whole_batches(buffer, path, position, start, end)
+                    if positions:
+                        yield Slab(buffer, positions)
                     if not used:
                         return
                     position += used
@@ -222,22 +222,26 @@ def _size_of_first(buffer: bytes) -> int | None:
     return int.from_bytes(buffer[8:12], "big") + LENGTH_END
 
 
-def _whole_batches(buffer: bytes, path: str, position: int, end: int | None) -> Iterator[Batch]:
-    """Yield the whole batches in `buffer` that begin below `end`.
+def _whole_batches(
+    buffer: bytes, path: str, position: int, start: int, end: int | None
+) -> tuple[list[int], int]:
+    """Return where the whole batches in `buffer` are that end above `start` and begin below `end`, and the
+    number of bytes up to the end of the last one that is whole.
 
     A batch at or above `end` is not read, because the node may be writing it.
     """
     view = memoryview(buffer)
+    positions: list[int] = []
     at = 0
     while len(buffer) - at >= HEADER_BYTES:
         base = int.from_bytes(view[at : at + 8], "big", signed=True)
         size = int.from_bytes(view[at + 8 : at + 12], "big") + LENGTH_END
         if at + size > len(buffer) or (end is not None and base >= end):
-            return
-        if not any(view[at : at + HEADER_BYTES]):
-            return  # space that a running node has reserved
+            break
+        if size == LENGTH_END and not any(view[at : at + HEADER_BYTES]):
+            break  # space that a running node has reserved
         try:
-            header = read_header(buffer, at, dense=False)
+            end_offset = check_batch(buffer, view, at)
         except InvalidBatchError as error:
             if end is None:
                 log.warning(
@@ -246,10 +250,12 @@ def _whole_batches(buffer: bytes, path: str, position: int, end: int | None) -> 
                     position=position + at,
                     problem=error.problem,
                 )
-                return
+                break
             raise DamagedRecordError(f"{path}, byte {position + at}: {error.problem}") from error
+        if end_offset > start:
+            positions.append(at)
         at += size
-        yield Batch(header, view[header.position : at])
+    return positions, at
 
 
 def _content(path: str) -> bytes | None:

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from quorate.history.slabs import Slab
 from quorate.log.batches.batch import Batch
 from quorate.log.batches.records import records_of
 from quorate.log.snapshots.snapshot_file import SnapshotReader
@@ -56,7 +57,7 @@ class MetadataHistory(Protocol):
         returned. Raises `LogUnavailableError`."""
         ...
 
-    def batches(self, start: int, end: int) -> Iterator[Batch]:
+    def slabs(self, start: int, end: int) -> Iterator[Slab]:
         """Yield whole, undamaged batches in order, from the one that holds `start` or the next after it,
         while they begin below `end`. It ends early where the log does. Raises `LogUnavailableError`;
         `DamagedRecordError`."""
@@ -79,13 +80,22 @@ class MetadataHistory(Protocol):
         ...
 
 
+def batches_of(history: MetadataHistory, start: int, end: int) -> Iterator[Batch]:
+    """Yield the batches of `MetadataHistory.slabs` one by one. Raises as that."""
+    for slab in history.slabs(start, end):
+        for batch in slab.batches():
+            if batch.header.base_offset >= end:
+                return
+            yield batch
+
+
 def epoch_before(history: MetadataHistory, offset: int, extent: Extent) -> int | None:
     """Return the epoch of the record before `offset`; None if the log does not have that record."""
     if offset == 0:
         return NO_EPOCH
     if not extent.start_offset < offset <= extent.end_offset:
         return None
-    for batch in history.batches(offset - 1, offset):
+    for batch in batches_of(history, offset - 1, offset):
         if batch.header.base_offset < offset <= batch.header.end_offset:
             return batch.header.leader_epoch
     return None
@@ -96,7 +106,7 @@ def offset_for_timestamp(history: MetadataHistory, timestamp_ms: int, extent: Ex
 
     It is found by reading: a new leader's clock may be behind, so that timestamps are not in order.
     """
-    for batch in history.batches(extent.start_offset, extent.end_offset):
+    for batch in batches_of(history, extent.start_offset, extent.end_offset):
         if batch.header.max_timestamp >= timestamp_ms:
             for record in records_of(batch):
                 if record.timestamp >= timestamp_ms and record.offset < extent.end_offset:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from quorate.history.history_errors import SnapshotNameError, UnreadableFilesError
 from quorate.history.metadata_history import Extent, StoredSnapshot
-from quorate.log.batches.batch import Batch
+from quorate.history.slabs import Slab
 from quorate.log.snapshots.snapshot_file import SnapshotReader, parse_name
 from quorate.quorum_state import SkippedBatches
 from quorate.runtime import DiskError
@@ -71,7 +71,7 @@ class SnapshotFile:
         end = snapshot_of(self.path).end_offset
         return Extent(cluster="", start_offset=end, end_offset=end)
 
-    def batches(self, start: int, end: int) -> Iterator[Batch]:
+    def slabs(self, start: int, end: int) -> Iterator[Slab]:
         """Yield nothing: the file has no log."""
         return iter(())
 

@@ -13,18 +13,19 @@ from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from quorate.history.history_errors import LogUnavailableError
 from quorate.history.metadata_history import NO_EPOCH, Extent, MetadataHistory
 from quorate.log import DamagedSnapshotError
-from quorate.log.batches.batch import Batch
-from quorate.log.batches.records import records_of
+from quorate.quorum_state import SkippedBatches
 from quorate.spark_source.changes.entities import Entity
 from quorate.spark_source.changes.feed import ChangeFeed, feed_schema, state_rows, state_schema
 from quorate.spark_source.changes.metadata_changes import MetadataChanges
-from quorate.spark_source.chunks import Chunk, chunks_of, snapshot_chunks
+from quorate.spark_source.chunks import Batches, Chunk, chunk_of, snapshot_chunks
 from quorate.spark_source.filters import Filters
 from quorate.spark_source.held_states import StateKey, held_states
 from quorate.spark_source.source_options import SourceOptions, ViewName
@@ -119,12 +120,11 @@ class Scan:
                 start = found = stored.end_offset
         if extent.start_offset and not found:
             return 0
-        for batch in self.log.batches(start, extent.end_offset):
-            for record in records_of(batch):
-                if start <= record.offset < extent.end_offset:
-                    if record.timestamp > timestamp_ms:
-                        return found
-                    found = record.offset + 1
+        for chunk in self.chunks(start, extent.end_offset):
+            later = np.flatnonzero(chunk.places.timestamps_ms > timestamp_ms)
+            if len(later):
+                return int(chunk.places.offsets[later[0]]) if later[0] else found
+            found = int(chunk.places.offsets[-1]) + 1
         return found
 
     def divide(self, start: int, end: int, *, opening: SnapshotId | None = None) -> list[LogRange]:
@@ -192,21 +192,23 @@ class Scan:
 
     def chunks(self, start: int, end: int) -> Iterator[Chunk]:
         """Yield the records of [start, end), none missing. Raises `DataLossError`."""
-        return chunks_of(self._batches(start, end), start, end)
-
-    def _batches(self, start: int, end: int) -> Iterator[Batch]:
         expected = start
         skipped = self.log.skipped() if self._is_stateful else None
-        for batch in self.log.batches(start, end):
-            header = batch.header
-            if header.base_offset > expected:
-                self.lost(f"offsets {expected} to {header.base_offset - 1} are gone")
-            expected = header.end_offset
-            if skipped and skipped.skips(Offset(header.base_offset), Epoch(header.leader_epoch)):
-                # An operator had the nodes leave it out.
-                continue
-            if self._is_stateful or self.filters.wants_times(header.first_timestamp, header.max_timestamp):
-                yield batch
+        for slab in self.log.slabs(start, end):
+            batches = Batches.of(slab)
+            batches = batches.only(batches.base_offsets < end)
+            before = np.concatenate([[expected], batches.end_offsets])
+            for at in np.flatnonzero(batches.base_offsets > before[:-1]).tolist():
+                self.lost(f"offsets {before[at]} to {batches.base_offsets[at] - 1} are gone")
+            expected = int(before[-1])
+            if skipped:
+                # An operator had the nodes leave them out.
+                batches = batches.only(_not_in(skipped, batches))
+            elif not self._is_stateful:
+                batches = batches.only(batches.within(self.filters.first_ms, self.filters.last_ms))
+            chunk = chunk_of(batches, start, end)
+            if chunk.values:
+                yield chunk
         if expected < end:
             self.lost(f"the log ends at offset {expected}, where {end} was known to be committed")
 
@@ -258,6 +260,18 @@ class Scan:
 
     def _key(self, part: LogRange) -> StateKey:
         return self.log, self.options.view, self.options.mark_unknown, part.shard, part.shards
+
+
+def _not_in(skipped: SkippedBatches, batches: Batches) -> npt.NDArray[np.bool_]:
+    return np.array(
+        [
+            not skipped.skips(Offset(base), Epoch(epoch))
+            for base, epoch in zip(
+                batches.base_offsets.tolist(), batches.headers["epoch"].tolist(), strict=True
+            )
+        ],
+        np.bool_,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         types = TypeNames()
         for chunk in self._scan.chunks(max(start, self._idle_until), end):
-            offsets = chunk.places().offsets
+            offsets = chunk.places.offsets
             for at, value in enumerate(chunk.values):
                 if at in chunk.keys:
                     if self._options.view is ViewName.QUORUM:

@@ -12,13 +12,13 @@ from quorate.broker.metadata.batch_loader import BatchLoader
 from quorate.broker.metadata.metadata_records import ChangeReason, PartitionChange
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.history import FolderLog
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import values_of
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.runtime.real import RealDisk, SyncStrategy
-from quorate.spark_source import FolderLog
 
 RECORDS = 6_000
 PARTITIONS = 300

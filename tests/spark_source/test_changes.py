@@ -15,7 +15,7 @@ from quorate.broker.metadata.record_codec import encode
 from quorate.spark_source.changes.entities import RECORDS, Entity
 from quorate.spark_source.changes.feed import ChangeFeed, state_rows
 from quorate.spark_source.changes.metadata_changes import MetadataChanges
-from quorate.spark_source.chunks import Chunk, Run
+from quorate.spark_source.chunks import Chunk, places_of_batch
 from quorate.spark_source.columns import plain
 from tests.kit.metadata_histories import HistoryMaker
 
@@ -32,10 +32,9 @@ KEYS = {
 
 
 def chunk_of(records: list[Record], start: int) -> Chunk:
-    chunk = Chunk()
     values = [encode(each) for each in records]
-    chunk.add(Run(start, len(values), 1, 1_700_000_000_000 + start, start), values)
-    return chunk
+    time = 1_700_000_000_000 + start
+    return Chunk(values, places_of_batch(len(values), offset=start, epoch=1, timestamp_ms=time))
 
 
 def offline(image: MetadataImage, state: Any) -> list[int]:

@@ -82,8 +82,8 @@ class ChangeFeed:
         """Apply the next chunk, and yield the rows that it makes."""
         changed = self.state.changes(chunk)
         row = 0
-        if chunk.snapshot:
-            row, self._snapshot_rows = self._snapshot_rows, self._snapshot_rows + len(chunk)
+        if chunk.places.snapshot:
+            row, self._snapshot_rows = self._snapshot_rows, self._snapshot_rows + len(chunk.values)
         if changed.partitions is not None:
             yield from self._partition_rows(changed, changed.partitions, row)
         for entity in Entity:

@@ -48,7 +48,7 @@ from quorate.spark_source.changes.partition_table import (
     UnknownPartitionError,
     Wanted,
 )
-from quorate.spark_source.chunks import Chunk, Places, snapshot_place
+from quorate.spark_source.chunks import Chunk, Places, places_of_batch, snapshot_places
 from quorate.spark_source.record_types import later_version
 from quorate.types import VoterSet
 
@@ -143,7 +143,7 @@ class MetadataChanges:
     def begin(self, contents: SnapshotContents) -> Changed:
         """Begin with a snapshot, whose chunks follow. Return what it says besides them: the voters, and none
         of a static set."""
-        self._changed = Changed(snapshot_place(contents))
+        self._changed = Changed(snapshot_places(contents, 1))
         begun = QuorumState(leader=None, leader_epoch=contents.snapshot.epoch, kraft_version=0, voters=())
         self._quorum = begun if contents.voters is None else begun.with_voters(contents.voters)
         if Entity.QUORUM in self._entities:
@@ -162,7 +162,7 @@ class MetadataChanges:
 
     def _apply_chunk(self, chunk: Chunk, *, collect: bool) -> Changed:
         self._partitions.tidy()
-        values, places, keys = chunk.values, chunk.places(), chunk.keys
+        values, places, keys = chunk.values, chunk.places, chunk.keys
         changed = self._changed = Changed(places)
         if self._held is not None:
             self._held.values += values
@@ -417,4 +417,4 @@ def _nothing(_name: str, _topic_id: UUID, _number: int) -> bool:
     return False
 
 
-_NO_PLACES: Final = Chunk().places()
+_NO_PLACES: Final = places_of_batch(0, offset=0, epoch=0, timestamp_ms=0)

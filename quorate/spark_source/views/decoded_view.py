@@ -62,7 +62,7 @@ class DecodedView:
         for memo in (self._named, self._said):
             if len(memo) > _KNOWN_MAX:
                 memo.clear()
-        places = chunk.places()
+        places = chunk.places
         changes: list[int] = []
         names: list[tuple[str, int]] = []
         said: list[bytes] = []

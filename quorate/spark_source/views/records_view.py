@@ -44,7 +44,7 @@ class RecordsView:
 
     def rows(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these records."""
-        places, values = chunk.places(), chunk.values
+        places, values = chunk.places, chunk.values
         keys: list[bytes | None] = [None] * len(values)
         offsets = places.offsets.tolist()
         types = [self._type_of(chunk, at, offset) for at, offset in enumerate(offsets)]
