@@ -8,6 +8,13 @@ from quorate.broker.metadata.record_codec import RecordDecodeError
 from quorate.broker.metadata.states import ImageError
 from quorate.broker.wire.wire_errors import RequestTimedOutError
 from quorate.cli.console.cli_errors import CommandError, CommandExit, ExitCode, user_errors
+from quorate.history import (
+    DamagedRecordError,
+    LogUnavailableError,
+    SnapshotNameError,
+    UnknownHighWatermarkError,
+    UnreadableFilesError,
+)
 from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
 from quorate.runtime.disk import DiskFullError
 
@@ -77,6 +84,27 @@ def test_an_unreported_failed_directory_is_a_storage_error(
     error = ExceptionGroup("tasks", [UnreportedFailureError("the controller could not be told for 30 s")])
     assert code_of(error) == ExitCode.STORAGE
     assert "could not be told for 30 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "ending"),
+    [
+        (LogUnavailableError("no broker"), ExitCode.UNAVAILABLE, "no broker"),
+        (UnreadableFilesError("no folder"), ExitCode.STORAGE, "no folder"),
+        (
+            UnknownHighWatermarkError("no file"),
+            ExitCode.STORAGE,
+            "no file. --snapshot reads a snapshot without it",
+        ),
+        (DamagedRecordError("no record"), ExitCode.STORAGE, "no record"),
+        (SnapshotNameError("no snapshot"), ExitCode.USAGE, "no snapshot"),
+    ],
+)
+def test_a_history_that_can_not_be_read_has_the_code_of_its_cause(
+    error: Exception, code: ExitCode, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(error) == code
+    assert capsys.readouterr().err == f"quorate: {ending}\n"
 
 
 def test_a_commands_own_error_has_its_own_code() -> None:
