@@ -32,6 +32,7 @@ REAL_TIME = tuple(
         "log/test_gaps.py",
         "metrics/",
         "packaging/",
+        "pipelines/",
         "raft/test_disk_stalls.py",
         "raft/test_embedding.py",
         "raft/test_hostile.py",
@@ -104,7 +105,7 @@ LONG = tuple(
 )
 """Tests that run whole clusters in virtual time, crash a node at every operation, or explore."""
 
-TOGETHER = ("tests/docs/", "tests/spark_source/")
+TOGETHER = ("tests/docs/", "tests/pipelines/", "tests/spark_source/")
 """Folders whose files share a cluster or a Spark session, which is slow to start."""
 
 

@@ -1,0 +1,58 @@
+"""A Spark session, and the tables of a story."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from quorate.pipelines.tables import all_tables
+from quorate.spark_source import NoJavaError, spark_session
+from quorate.spark_source.java import find_java
+from tests.kit.change_feed import SCHEMA, ChangeFeed
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all tests."""
+    try:
+        find_java()
+    except NoJavaError as error:
+        pytest.skip(str(error))
+    with pytest.MonkeyPatch.context() as patch:
+        # Minutes of Java's own optimising do not pay off within a test.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        session = spark_session("quorate pipeline tests", config={"spark.sql.adaptive.enabled": "false"})
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def feed() -> ChangeFeed:
+    """A cluster of three brokers, all in service, with controller 1."""
+    feed = ChangeFeed()
+    feed.elect_controller(1)
+    for broker in (1, 2, 3):
+        feed.register(broker)
+        feed.unfence(broker)
+    feed.wait(10)
+    return feed
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> Callable[..., DataFrame]:
+    """Make the rows of a story, or some of them, a DataFrame: not in order, as Spark promises none."""
+
+    def made(feed: ChangeFeed, rows: list[dict[str, object]] | None = None) -> DataFrame:
+        return spark.createDataFrame(feed.tuples(rows)[::-1], SCHEMA)
+
+    return made
+
+
+@pytest.fixture
+def tables(frame: Callable[..., DataFrame]) -> Callable[[ChangeFeed], dict[str, DataFrame]]:
+    """All tables of a story, with the change feed at hand."""
+
+    def made(feed: ChangeFeed) -> dict[str, DataFrame]:
+        return all_tables(frame(feed).cache())
+
+    return made
