@@ -1,0 +1,1 @@
+"""The report: what happened in a cluster, as one page."""
