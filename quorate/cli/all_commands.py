@@ -29,6 +29,7 @@ def every_command() -> typer.Typer:
     from quorate.cli.commands import group_commands as groups
     from quorate.cli.commands import log_commands as log_dump
     from quorate.cli.commands import metadata_commands as metadata
+    from quorate.cli.commands import pipeline_commands as pipeline
     from quorate.cli.commands import quorum_commands as quorum
     from quorate.cli.commands import quota_commands as quotas
     from quorate.cli.commands import reassign_commands as reassign
@@ -65,6 +66,7 @@ def every_command() -> typer.Typer:
     app.add_typer(log_dump.app, name="log")
     app.add_typer(metadata.app, name="metadata")
     app.add_typer(snapshot.app, name="snapshot")
+    app.add_typer(pipeline.app, name="pipeline")
     app.command(
         "leader-election",
         epilog="Example: quorate leader-election --election-type preferred --all-topic-partitions",
