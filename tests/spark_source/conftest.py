@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from metadata_folder import MetadataFolder, story_folder
 from written_log import Broker, WrittenLog, write_sample
 
 from quorate.spark_source import MetadataLogSource, spark_session
@@ -23,6 +24,17 @@ def read_rows(**options: object) -> list[dict[str, Any]]:
     partitions = [pickle.loads(pickle.dumps(part)) for part in reader.partitions()]
     reader = pickle.loads(pickle.dumps(reader))
     return [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a change feed in the order of the log, those of several partitions in any that is fixed."""
+    return sorted(rows, key=lambda row: (row["offset"], row["row"], repr(row)))
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> MetadataFolder:
+    """A log that may have snapshots, not written yet."""
+    return story_folder(tmp_path / "story")
 
 
 @pytest.fixture

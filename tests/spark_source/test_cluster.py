@@ -8,7 +8,7 @@ import pytest
 from quorate.broker.metadata.metadata_records import NoOp
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.spark_errors import DataLossError
-from tests.spark_source.conftest import read_rows
+from tests.spark_source.conftest import in_order, read_rows
 
 QUICK = {"fetchOffset.numRetries": "3", "fetchOffset.retryIntervalMs": "1"}
 
@@ -17,11 +17,34 @@ def read(broker: Any, **options: object) -> list[dict[str, Any]]:
     return read_rows(bootstrapServers=broker.address, **QUICK, **options)
 
 
-@pytest.mark.parametrize("view", ["records", "partitions", "topics", "brokers"])
-def test_brokers_and_folders_tell_the_same(sample: Any, new_broker: Callable[..., Any], view: str) -> None:
-    rows = read(new_broker(sample), view=view, minPartitions=3)
-    assert rows == read_rows(path=sample.folder, view=view)
+@pytest.mark.parametrize("view", ["records", "decoded"])
+def test_brokers_and_folders_have_the_same_records(
+    sample: Any, new_broker: Callable[..., Any], view: str
+) -> None:
+    wanted = by_offset(read_rows(path=sample.folder, view=view))
+    assert wanted
+    for tasks in (1, 3):
+        assert by_offset(read(new_broker(sample), view=view, minPartitions=tasks)) == wanted
+
+
+def by_offset(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """In a view of records those of a type are together, as far as a task reads them at once."""
+    return sorted(rows, key=lambda row: int(row["offset"]))
+
+
+@pytest.mark.parametrize("view", ["changes", "partitions", "topics", "brokers"])
+def test_brokers_and_folders_tell_of_the_same_changes(
+    sample: Any, new_broker: Callable[..., Any], view: str
+) -> None:
+    rows = read(new_broker(sample), view=view, readChangeFeed=True, minPartitions=3)
+    assert in_order(rows) == in_order(read_rows(path=sample.folder, view=view, readChangeFeed=True))
     assert rows
+
+
+def test_brokers_and_folders_have_the_same_state(sample: Any, new_broker: Callable[..., Any]) -> None:
+    state = read(new_broker(sample), view="partitions", versionAsOf=15)
+    assert state == read_rows(path=sample.folder, view="partitions", versionAsOf=15)
+    assert [row["offline_replicas"] for row in state] == [[1], [], [1]]
 
 
 def test_a_part_that_was_planned_at_one_broker_is_read_from_another(

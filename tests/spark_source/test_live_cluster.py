@@ -34,7 +34,7 @@ class Stream:
         self.rows: list[dict[str, Any]] = []
 
     def trigger(self) -> None:
-        source = MetadataLogSource(self._options | {"startingOffsets": "earliest"})
+        source = MetadataLogSource(self._options | {"view": "decoded", "startingOffsets": "earliest"})
         reader = source.streamReader(source.schema())
         start = json.loads(self._checkpoint or json.dumps(reader.initialOffset()))
         end = reader.latestOffset(start, ReadAllAvailable())
@@ -49,7 +49,11 @@ class Stream:
             self.trigger()
 
     def topics(self) -> list[str]:
-        return [row["topic"] for row in self.rows if row["type"] == "Topic"]
+        return [row["topic"]["name"] for row in self.rows if row["type"] == "Topic"]
+
+
+def by_offset(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: int(row["offset"]))
 
 
 def create(admin: AdminClient, name: str) -> tuple[float, float]:
@@ -81,6 +85,10 @@ def others_dump(log_folder: Path) -> list[tuple[int, int, str, str]]:
     return found
 
 
+def topic_of(row: dict[str, Any]) -> tuple[str, str]:
+    return row["topic"]["name"], row["topic"]["topic_id"]
+
+
 def test_all_tell_the_same_through_a_leader_change(make_cluster: Callable[..., LocalCluster]) -> None:
     cluster = make_cluster()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -98,22 +106,24 @@ def test_all_tell_the_same_through_a_leader_change(make_cluster: Callable[..., L
     cluster.wait_ready()
     stream.trigger()
 
-    live = read_rows(bootstrapServers=cluster.bootstrap)
-    assert stream.rows == live[: len(stream.rows)]
+    live = by_offset(read_rows(bootstrapServers=cluster.bootstrap, view="decoded"))
+    assert by_offset(stream.rows) == live[: len(stream.rows)]
     assert live[-1]["epoch"] > live[0]["epoch"]
-    created = {row["topic"]: row for row in live if row["type"] == "Topic"}
+    created = {row["topic"]["name"]: row for row in live if row["type"] == "Topic"}
     for name, (asked, told) in answered.items():
         assert asked - 1 <= created[name]["timestamp"].timestamp() * 1000 <= told + 1
-    removed = [row["topic"] for row in live if row["type"] == "RemoveTopic"]
-    assert removed == ["scratch"]
-    elections = read_rows(bootstrapServers=cluster.bootstrap, view="partitions")
-    named = {row["topic"] for row in elections if row["elected"]}
-    assert named == {"orders", "scratch", "later"}
+    removed = [row["remove_topic"]["topic_id"] for row in live if row["type"] == "RemoveTopic"]
+    assert removed == [created["scratch"]["topic"]["topic_id"]]
+    changes = read_rows(bootstrapServers=cluster.bootstrap, view="partitions", readChangeFeed=True)
+    for kind, names in {"insert": {"orders", "scratch", "later"}, "delete": {"scratch"}}.items():
+        assert {row["topic"] for row in changes if row["_change_type"] == kind} == names
+    state = read_rows(bootstrapServers=cluster.bootstrap, view="topics")
+    assert {row["name"] for row in state} == {"orders", "later"}
 
     codes = cluster.stop()
     assert set(codes.values()) == {0}
     for node in cluster.nodes:
-        offline = read_rows(path=str(node.folder / "data"))
+        offline = by_offset(read_rows(path=str(node.folder / "data"), view="decoded"))
         # A node that stopped first may know less, and the last to stop more.
         shared = min(len(offline), len(live))
         assert offline[:shared] == live[:shared]
@@ -121,7 +131,7 @@ def test_all_tell_the_same_through_a_leader_change(make_cluster: Callable[..., L
         known = offline[-1]["offset"]
         dump = others_dump(node.folder / "data" / "__cluster_metadata-0")
         assert [each for each in dump if each[0] <= known] == [
-            (row["offset"], round(row["timestamp"].timestamp() * 1000), row["topic"], row["topic_id"])
+            (row["offset"], round(row["timestamp"].timestamp() * 1000), *topic_of(row))
             for row in offline
             if row["type"] == "Topic"
         ]

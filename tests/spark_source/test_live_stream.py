@@ -20,7 +20,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.record.memory_records import MemoryRecords
 from pyspark.sql import SparkSession
 
+from quorate.broker.metadata.metadata_records import Partition, PartitionChange, RemoveTopic, Topic
+from quorate.broker.metadata.record_codec import decode
 from quorate.cli.node.local_cluster import LocalCluster
+from quorate.log.batches.control import read_leader_change
 
 pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.slow]
 
@@ -218,25 +221,30 @@ def test_a_query_sees_each_record_once_through_leader_changes_and_its_own_death(
 
     # Every record once, none left out.
     assert [row["offset"] for row in rows] == list(range(checkpoint.end_offset()))
-    leaders = [json.loads(row["record"])["leader"] for row in rows if row["type"] == "LeaderChange"]
+    leaders = [read_leader_change(row["value"]) for row in rows if row["recordType"] == "LeaderChange"]
     assert len(leaders) >= 3
     assert [row["epoch"] for row in rows] == sorted(row["epoch"] for row in rows)
 
     # What the client was told: created, deleted, and who leads now.
-    made = {row["topic"]: row["timestamp"].timestamp() * 1000 for row in rows if row["type"] == "Topic"}
-    assert len(made) == sum(row["type"] == "Topic" for row in rows)
+    records = [(row, decode(bytes(row["value"]))) for row in rows if row["key"] is None]
+    names = {each.topic_id: each.name for _, each in records if isinstance(each, Topic)}
+    made = {
+        each.name: row["timestamp"].timestamp() * 1000 for row, each in records if isinstance(each, Topic)
+    }
+    assert len(made) == sum(row["recordType"] == "Topic" for row in rows)
     assert made.keys() == topics.created.keys()
     for name, (asked, answered_at) in topics.created.items():
         assert asked - 1 <= made[name] <= answered_at + 1, name
-    assert [row["topic"] for row in rows if row["type"] == "RemoveTopic"] == topics.deleted
+    removed = [names[each.topic_id] for _, each in records if isinstance(each, RemoveTopic)]
+    assert removed == topics.deleted
     last: dict[tuple[str, int], tuple[int, list[int]]] = {}
-    for row in rows:
-        if row["type"] in ("Partition", "PartitionChange"):
-            before = last.get((row["topic"], row["partition"]), (-1, []))
-            change = json.loads(row["record"])
-            leader = before[0] if change["leader"] is None else change["leader"]
-            isr = before[1] if change["isr"] is None else sorted(change["isr"])
-            last[row["topic"], row["partition"]] = leader, isr
+    for _, each in records:
+        if isinstance(each, Partition | PartitionChange):
+            partition = names[each.topic_id], each.partition_id
+            before = last.get(partition, (-1, []))
+            leader = before[0] if each.leader is None else each.leader
+            isr = before[1] if each.isr is None else sorted(each.isr)
+            last[partition] = leader, isr
     assert told == {key: state for key, state in last.items() if key[0] not in topics.deleted}
 
     # What is in the folders, decoded by others.
@@ -245,5 +253,6 @@ def test_a_query_sees_each_record_once_through_leader_changes_and_its_own_death(
         dump = others_dump(node.folder / "data" / "__cluster_metadata-0")
         assert len(dump) >= len(rows)
         assert dump[: len(rows)] == [
-            (row["offset"], round(row["timestamp"].timestamp() * 1000), row["control"]) for row in rows
+            (row["offset"], round(row["timestamp"].timestamp() * 1000), row["key"] is not None)
+            for row in rows
         ]

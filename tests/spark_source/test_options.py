@@ -1,5 +1,7 @@
 """The valid options, and the errors for others."""
 
+import time
+
 import pytest
 
 from quorate.runtime.network import Address
@@ -85,7 +87,7 @@ def test_timestamps_are_milliseconds() -> None:
         ),
         ({"path": ""}, "path is empty"),
         ({"bootstrapServers": "host"}, "'host' is not host:port"),
-        ({"path": "p", "view": "leaders"}, "records, partitions, topics, brokers"),
+        ({"path": "p", "view": "leaders"}, "records, decoded, changes, partitions, topics, brokers, configs"),
         ({"path": "p", "failOnDataLoss": "yes"}, "true or false"),
         ({"path": "p", "maxOffsetsPerTrigger": "0"}, "at least 1"),
         ({"path": "p", "minPartitions": "many"}, "an integer"),
@@ -94,6 +96,29 @@ def test_timestamps_are_milliseconds() -> None:
         ({"path": "p", "fetchOffset.numRetries": "3"}, "bootstrapServers only"),
         ({"path": "p", "view": "topics", "includeControl": "true"}, "view=records only"),
         ({"path": "p", "startingOffsetsByTimestampStrategy": "latest"}, "needs startingTimestamp"),
+        (
+            {"path": "p", "startingOffsetsByTimestamp": "1"},
+            "startingOffsetsByTimestamp is '1'.*MS_SINCE_1970",
+        ),
+        ({"path": "p", "startingOffsetsByTimestamp": "1", "startingTimestamp": "1"}, "contradict"),
+        ({"path": "p", "minOffsetsPerTrigger": "100", "maxOffsetsPerTrigger": "10"}, "100, more than .* 10"),
+        ({"path": "p", "minOffsetsPerTrigger": "-1"}, "at least 1"),
+        ({"path": "p", "minOffsetsPerTrigger": "0"}, "at least 1"),
+        ({"path": "p", "minOffsetsPerTrigger": "ten"}, "an integer"),
+        ({"path": "p", "maxTriggerDelay": "5 parsecs"}, "maxTriggerDelay is '5 parsecs'.*15m"),
+        ({"path": "p", "readChangeFeed": "true", "view": "records"}, "not for view=records"),
+        ({"path": "p", "view": "topics", "versionAsOf": "1", "timestampAsOf": "1"}, "contradict"),
+        ({"path": "p", "view": "changes", "versionAsOf": "1"}, "state of an entity.*endingOffsets"),
+        (
+            {"path": "p", "view": "topics", "readChangeFeed": "true", "timestampAsOf": "1"},
+            "state of an entity",
+        ),
+        ({"path": "p", "view": "topics", "startingOffsets": "1"}, "add readChangeFeed=true"),
+        ({"path": "p", "view": "topics", "endingOffsets": "1"}, "add readChangeFeed=true"),
+        ({"path": "p", "view": "topics", "timestampAsOf": "yesterday"}, "'yesterday'.*2026-11-22T17:40"),
+        ({"path": "p", "unknownRecords": "skip"}, "fail or mark"),
+        ({"path": "p", "subscribe": "orders"}, "reads __cluster_metadata only: leave subscribe out"),
+        ({"bootstrapServers": "h:1", "kafka.security.protocol": "SASL_SSL"}, "plain text only"),
     ],
 )
 def test_an_unknown_malformed_or_contradictory_option_is_refused(options: dict[str, str], words: str) -> None:
@@ -101,9 +126,14 @@ def test_an_unknown_malformed_or_contradictory_option_is_refused(options: dict[s
         parse_options(options)
 
 
-def test_a_batch_query_refuses_what_only_a_stream_has() -> None:
-    with pytest.raises(OptionError, match="maxOffsetsPerTrigger"):
-        for_batch(parse_options({"path": "p", "maxOffsetsPerTrigger": "5"}))
+def test_a_batch_query_passes_over_what_only_a_stream_has(caplog: pytest.LogCaptureFixture) -> None:
+    options = parse_options({"path": "p", "maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "2"})
+    assert for_batch(options) == options
+    assert "maxOffsetsPerTrigger is for streams" in caplog.text
+    assert "minOffsetsPerTrigger is for streams" in caplog.text
+
+
+def test_a_batch_query_has_something_to_read() -> None:
     with pytest.raises(OptionError, match="nothing to read"):
         for_batch(parse_options({"path": "p", "startingOffsets": "latest"}))
 
@@ -112,3 +142,57 @@ def test_a_batch_query_refuses_what_only_a_stream_has() -> None:
 def test_a_stream_refuses_an_end(name: str) -> None:
     with pytest.raises(OptionError, match="endingOffsets"):
         for_stream(parse_options({"path": "p", name: "5"}))
+
+
+def test_a_stream_refuses_a_state() -> None:
+    with pytest.raises(OptionError, match="add readChangeFeed=true"):
+        for_stream(parse_options({"path": "p", "view": "topics"}))
+
+
+def test_a_change_feed_without_a_view_is_that_of_everything() -> None:
+    assert parse_options({"path": "p", "readChangeFeed": "true"}).view is ViewName.CHANGES
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("500ms", 500), ("5s", 5_000), ("15m", 900_000), ("15 min", 900_000), ("1h", 3_600_000), ("250", 250)],
+)
+def test_a_delay_has_a_unit_as_spark_writes_it(text: str, ms: int) -> None:
+    assert parse_options({"path": "p", "maxTriggerDelay": text}).max_trigger_delay_ms == ms
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1700000000123",
+        "2023-11-14T22:13:20.123Z",
+        "2023-11-14 22:13:20.123",
+        "2023-11-14T23:13:20.123+01:00",
+        "2023-11-15T03:43:20.123999999+05:30",
+    ],
+)
+def test_a_time_is_the_same_wherever_it_is_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for zone in ("UTC", "Asia/Kolkata", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        given = parse_options({"path": "p", "view": "topics", "timestampAsOf": text})
+        assert given.as_of == AtTimestamp(1_700_000_000_123), zone
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("subscribe", "__cluster_metadata"),
+        ("includeHeaders", "true"),
+        ("groupIdPrefix", "g"),
+        ("kafka.fetch.max.bytes", "1"),
+        ("kafka.security.protocol", "PLAINTEXT"),
+    ],
+)
+def test_an_option_of_sparks_kafka_source_that_means_nothing_is_taken_with_a_warning(
+    name: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert parse_options({"path": "p", name: value}) == parse_options({"path": "p"})
+    assert f"the option {name} of Spark's Kafka source means nothing" in caplog.text

@@ -1,6 +1,5 @@
 """A real Spark, one session for all."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +7,12 @@ import pytest
 from crc32c import crc32c
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from written_log import ORDERS
 
-from quorate.broker.metadata.metadata_records import NoOp, PartitionChange
+from quorate.broker.metadata.metadata_records import NoOp, PartitionChange, Topic
+from quorate.broker.metadata.record_codec import decode
 from quorate.log.batches.batch import CRC_START, HEADER_BYTES
-from quorate.spark_source import leadership_history
+from quorate.spark_source.source_options import ViewName
 
 pytestmark = pytest.mark.spark
 
@@ -36,8 +37,8 @@ def test_a_batch_query_reads_the_folder(spark: SparkSession, session_sample: Any
     assert [row["timestamp"].timestamp() * 1000 for row in rows] == [
         at for _, _, at, _ in session_sample.records
     ]
-    created = frame.where("type = 'Topic' and topic = 'orders'").collect()
-    assert json.loads(created[0]["record"])["name"] == "orders"
+    (created,) = frame.where("recordType = 'Topic' and offset < 10").collect()
+    assert decode(bytes(created["value"])) == Topic(name="orders", topic_id=ORDERS)
 
 
 def test_one_data_frame_counts_the_same_after_the_log_grew(spark: SparkSession, sample: Any) -> None:
@@ -49,24 +50,65 @@ def test_one_data_frame_counts_the_same_after_the_log_grew(spark: SparkSession, 
     assert spark.read.format("quorate").load(str(sample.folder)).count() == before + 1
 
 
-def test_the_leadership_history_shows_each_leader_with_its_times(
-    spark: SparkSession, session_sample: Any
-) -> None:
-    history = leadership_history(spark, path=str(session_sample.folder), topic="orders")
-    rows = [row for row in history.collect() if row["partition"] == 0]
-    assert [(row["leader"], row["leader_epoch"], row["isr"]) for row in rows] == [
-        (1, 0, [1, 2]),
-        (2, 1, [2]),
-        (2, 1, [2, 1]),
-        (1, 2, [2, 1]),
+@pytest.mark.parametrize("view", [view.value for view in ViewName])
+def test_spark_takes_every_view_with_its_schema(spark: SparkSession, session_sample: Any, view: str) -> None:
+    reader = spark.read.format("quorate").option("view", view).option("minPartitions", 2)
+    feeds = [reader] if view in ("records", "decoded") else [reader, reader.option("readChangeFeed", True)]
+    for each in feeds:
+        rows = each.load(str(session_sample.folder)).collect()
+        # The sample has no quotas.
+        assert rows or view == "quotas"
+
+
+def test_the_state_is_that_of_the_moment(spark: SparkSession, session_sample: Any) -> None:
+    def leaders(**options: object) -> list[tuple[int, int]]:
+        frame = spark.read.format("quorate").option("view", "partitions").options(**options)  # type: ignore[arg-type]
+        rows = frame.load(str(session_sample.folder)).where("topic = 'orders'").orderBy("partition_id")
+        return [(row["leader"], row["leader_epoch"]) for row in rows.collect()]
+
+    assert leaders(versionAsOf=13) == [(1, 0), (2, 0), (3, 0)]
+    assert leaders(versionAsOf=14) == [(2, 1), (2, 0), (3, 0)]
+    assert leaders() == [(1, 2), (2, 0), (3, 0)]
+    at = {offset: ms for offset, _, ms, _ in session_sample.records}
+    assert leaders(timestampAsOf=at[14]) == leaders(versionAsOf=14)
+
+
+def test_the_change_feed_shows_each_leader_in_order(spark: SparkSession, session_sample: Any) -> None:
+    rows = (
+        spark.read.format("quorate")
+        .option("view", "partitions")
+        .option("readChangeFeed", True)
+        .load(str(session_sample.folder))
+        .where("topic = 'orders' and partition_id = 0 and _change_type <> 'update_preimage'")
+        .orderBy("offset", "row")
+        .collect()
+    )
+    assert [(row["offset"], row["leader"], row["leader_epoch"], row["isr"]) for row in rows] == [
+        (9, 1, 0, [1, 2]),
+        (14, 2, 1, [2]),
+        (15, 2, 1, [2]),
+        (21, 2, 1, [2, 1]),
+        (22, 1, 2, [2, 1]),
     ]
-    assert [row["valid_to"] for row in rows] == [*(row["valid_from"] for row in rows[1:]), None]
-    elections = leadership_history(
-        spark, path=str(session_sample.folder), topic="orders", elections_only=True
-    ).where("partition = 0")
-    assert [(row["leader"], row["leader_epoch"]) for row in elections.collect()] == [(1, 0), (2, 1), (1, 2)]
-    (removed,) = leadership_history(spark, path=str(session_sample.folder), topic="logs").collect()
-    assert removed["valid_to"] is not None
+
+
+def test_filters_that_are_pushed_change_no_result(spark: SparkSession, session_sample: Any) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        for view, column, condition in [
+            ("records", "offset", "offset > 14 and recordType <> 'NoOp'"),
+            ("decoded", "offset", "type in ('Topic', 'Partition') and timestamp > '2023-11-14 22:13:25'"),
+            ("changes", "offset", "partition.topic = 'orders' and partition.partition_id = 0"),
+            ("partitions", "partition_id", "topic <=> 'orders' and partition_id >= 1"),
+        ]:
+            frame = spark.read.format("quorate").option("view", view)
+            pushed = frame.option("pushFilters", True).load(str(session_sample.folder))
+            plain = frame.option("pushFilters", False).load(str(session_sample.folder)).cache()
+            wanted = sorted(row[column] for row in plain.where(condition).collect())
+            assert sorted(row[column] for row in pushed.where(condition).collect()) == wanted, view
+            assert wanted
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_a_wrong_option_fails_with_its_message(spark: SparkSession, session_sample: Any) -> None:

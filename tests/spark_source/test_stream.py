@@ -2,7 +2,10 @@
 
 import json
 import pickle
+import shutil
+import uuid
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,11 +14,18 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from quorate.broker.metadata.metadata_records import NoOp
-from quorate.spark_source import MetadataLogSource
+from quorate.broker.metadata.metadata_records import Config, ConfigType, NoOp, Topic
+from quorate.spark_source import MetadataLogSource, stream_reader
 from quorate.spark_source.spark_errors import DataLossError, OptionError, SourceError
 from quorate.spark_source.stream_reader import MetadataStreamReader
-from tests.spark_source.conftest import read_rows
+from tests.spark_source.conftest import in_order, read_rows
+
+PARTITIONS = {"view": "partitions", "readChangeFeed": True}
+
+
+def position(log: Any, offset: int, *, epoch: int = 2, view: str = "records") -> dict[str, object]:
+    """A position as Spark has it in a checkpoint."""
+    return {"offset": offset, "epoch": epoch, "cluster": log.cluster, "view": view, "opening": ""}
 
 
 def stream(log: Any, **options: object) -> MetadataStreamReader:
@@ -38,9 +48,9 @@ def rows_between(
     return [row for part in parts for batch in other.read(part) for row in batch.to_pylist()]
 
 
-def end_of(log: Any) -> Any:
+def end_of(log: Any, **options: object) -> Any:
     """The position of a stream that has read everything."""
-    reader = stream(log)
+    reader = stream(log, **options)
     return stored(reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
 
 
@@ -68,32 +78,126 @@ def batch_rows(log: Any, **options: object) -> list[Any]:
 def test_offsets_have_fixed_keys_in_a_fixed_order(sample: Any) -> None:
     reader = stream(sample)
     assert json.dumps(reader.initialOffset()) == (
-        '{"offset": 0, "epoch": -1, "cluster": "hIYbZ8XNQqiEnzUO1CPmSw"}'
+        '{"offset": 0, "epoch": -1, "cluster": "hIYbZ8XNQqiEnzUO1CPmSw", "view": "records", "opening": ""}'
     )
-    assert end_of(sample) == {"offset": sample.end, "epoch": 2, "cluster": sample.cluster}
+    assert end_of(sample) == position(sample, sample.end)
     assert reader.reportLatestOffset()["offset"] == sample.end
 
 
 @settings(max_examples=25)
-@given(limit=st.integers(1, 30), tasks=st.integers(1, 4), view=st.sampled_from(["records", "partitions"]))
+@given(
+    limit=st.integers(1, 30), tasks=st.integers(1, 4), view=st.sampled_from(["records", "decoded", "changes"])
+)
 def test_a_stream_in_any_steps_reads_what_a_batch_reads(
     session_sample: Any, limit: int, tasks: int, view: str
 ) -> None:
-    rows, position, batches = run(session_sample, maxOffsetsPerTrigger=limit, minPartitions=tasks, view=view)
-    assert rows == batch_rows(session_sample, view=view)
-    assert position["offset"] == session_sample.end
+    rows, end, batches = run(session_sample, maxOffsetsPerTrigger=limit, minPartitions=tasks, view=view)
+    order = in_order if view == "changes" else by_offset
+    assert order(rows) == order(batch_rows(session_sample, view=view))
+    assert end["offset"] == session_sample.end
     assert batches == -(-session_sample.end // limit)
 
 
+def by_offset(rows: list[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: int(row["offset"]))
+
+
+def test_news_of_other_views_make_no_batch(sample: Any) -> None:
+    options = {"view": "configs", "readChangeFeed": True}
+    reader = stream(sample, **options)
+    _, end, _ = run(sample, **options)
+    for _ in range(3):
+        sample.append(NoOp(), Topic(name=f"t{sample.end}", topic_id=uuid.UUID(int=sample.end)))
+        sample.write()
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
+    sample.append(
+        Config(resource_type=ConfigType.TOPIC, resource_name="orders", name="retention.ms", value="1")
+    )
+    sample.write()
+    rows, _, batches = run(sample, end, **options)
+    assert ([row["name"] for row in rows], batches) == (["retention.ms"], 1)
+
+
+def test_a_batch_waits_for_enough_offsets_or_long_enough(
+    sample: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    end = end_of(sample)
+    reader = stream(sample, minOffsetsPerTrigger=10, maxTriggerDelay="5s")
+    sample.append(*[NoOp()] * 9)
+    sample.write()
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    now[0] += 4.9
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    now[0] += 0.2
+    delayed = stored(reader.latestOffset(end, ReadAllAvailable()))
+    assert delayed["offset"] == sample.end
+    sample.append(*[NoOp()] * 10)
+    sample.write()
+    enough = stored(reader.latestOffset(delayed, ReadAllAvailable()))
+    assert enough["offset"] == sample.end
+    # A restart begins to wait anew, and AvailableNow takes the rest at once.
+    sample.append(NoOp())
+    sample.write()
+    again = stream(sample, minOffsetsPerTrigger=10, maxTriggerDelay="5s")
+    assert again.latestOffset(enough, ReadAllAvailable()) == enough
+    rows, _, _ = run(sample, enough, minOffsetsPerTrigger=10)
+    assert [row["offset"] for row in rows] == [sample.end - 1]
+
+
 def test_a_stream_goes_on_after_a_restart_where_it_was(sample: Any) -> None:
-    first, position, _ = run(sample, view="partitions", maxOffsetsPerTrigger=5)
+    first, at, _ = run(sample, **PARTITIONS, maxOffsetsPerTrigger=5)
     sample.append(NoOp())
     sample.new_epoch(3)
     sample.append(*[record for *_, record in sample.records if type(record).__name__ == "PartitionChange"])
     sample.write()
-    second, _, _ = run(sample, position, view="partitions", maxOffsetsPerTrigger=5)
-    assert first + second == batch_rows(sample, view="partitions")
-    assert len(second) == 3
+    second, _, _ = run(sample, at, **PARTITIONS, maxOffsetsPerTrigger=5)
+    assert first + second == batch_rows(sample, **PARTITIONS)
+    assert len(second) == 6
+
+
+@pytest.mark.parametrize(
+    "option", [{}, {"startingOffsets": "latest"}, {"startingOffsets": 3}, {"startingTimestamp": 0}], ids=str
+)
+def test_a_checkpoint_wins_over_the_options_of_the_start(sample: Any, option: dict[str, object]) -> None:
+    half = position(sample, 12, epoch=1)
+    given = {"path": str(sample.folder)} | {name: str(value) for name, value in option.items()}
+    source = MetadataLogSource(given)
+    reader = source.streamReader(source.schema())
+    end = stored(reader.latestOffset(half, ReadAllAvailable()))
+    rows = rows_between(reader, half, end, sample)
+    assert [row["offset"] for row in rows] == [offset for offset, *_ in sample.records if offset >= 12]
+
+
+def test_a_stream_from_the_latest_never_shows_what_was_before(sample: Any) -> None:
+    begun = sample.end
+    options = {"startingOffsets": "latest", "maxOffsetsPerTrigger": 1}
+    at = stored(stream(sample, **options).initialOffset())
+    seen: list[int] = []
+    for _ in range(4):
+        sample.append(NoOp(), NoOp())
+        sample.write()
+        reader = stream(sample, **options)
+        end = stored(reader.latestOffset(at, reader.getDefaultReadLimit()))
+        seen += [row["offset"] for row in rows_between(reader, at, end, sample, **options)]
+        at = end
+    assert seen == list(range(begun, begun + 4))
+
+
+def test_ranges_of_nothing_but_control_records_are_no_loss(new_log: Callable[..., Any]) -> None:
+    log = new_log()
+    for epoch in range(3):
+        log.new_epoch(1 + epoch)
+    log.append(NoOp())
+    log.new_epoch(1)
+    log.write()
+    rows, end, batches = run(log, maxOffsetsPerTrigger=1)
+    assert ([row["offset"] for row in rows], end["offset"], batches) == ([3], 5, 5)
+    assert batch_rows(log, startingOffsets=0, endingOffsets=3) == []
+    assert batch_rows(log, startingOffsets=4) == []
+    rows, _, batches = run(log, view="topics", readChangeFeed=True)
+    assert (rows, batches) == ([], 0)
 
 
 def test_the_batch_that_failed_is_planned_again_before_anything_else(sample: Any) -> None:
@@ -118,7 +222,7 @@ def test_available_now_ends_where_the_log_did_when_it_began(sample: Any) -> None
     end = stored(reader.latestOffset(stored(reader.initialOffset()), ReadAllAvailable()))
     assert end["offset"] == target
     assert reader.latestOffset(end, ReadAllAvailable()) == end
-    beyond = {"offset": sample.end, "epoch": 2, "cluster": sample.cluster}
+    beyond = position(sample, sample.end)
     assert reader.latestOffset(beyond, ReadAllAvailable()) == beyond
 
 
@@ -139,7 +243,7 @@ def test_a_new_stream_begins_at_the_end_unless_told_otherwise(sample: Any) -> No
     sample.write()
     assert reader.initialOffset() == first
     end = reader.latestOffset(first, ReadAllAvailable())
-    assert [row["type"] for row in rows_between(reader, first, end, sample)] == ["NoOp"]
+    assert [row["recordType"] for row in rows_between(reader, first, end, sample)] == ["NoOp"]
 
 
 def test_a_batch_without_new_records_has_no_partition(sample: Any) -> None:
@@ -169,6 +273,8 @@ def test_a_log_with_another_past_is_refused(sample: Any, new_log: Callable[..., 
     tell(other)
     other.append(NoOp())
     other.write()
+    # It has grown beyond the checkpoint.
+    assert other.end > end["offset"]
     with pytest.raises(DataLossError, match="epoch 2, and is of epoch 5"):
         stream(other).latestOffset(end, ReadAllAvailable())
     with pytest.raises(DataLossError, match="replaced or cut"):
@@ -198,7 +304,8 @@ def test_with_tolerated_loss_a_stream_continues_at_the_end_of_a_shorter_log(
     other.append(NoOp())
     other.write()
     last = stored(reader.latestOffset(back, ReadAllAvailable()))
-    assert [row["type"] for row in rows_between(reader, back, last, other, failOnDataLoss=False)] == ["NoOp"]
+    rows = rows_between(reader, back, last, other, failOnDataLoss=False)
+    assert [row["recordType"] for row in rows] == ["NoOp"]
 
 
 def test_a_checkpoint_beyond_a_live_clusters_end_is_refused_once_no_broker_has_more(
@@ -211,7 +318,7 @@ def test_a_checkpoint_beyond_a_live_clusters_end_is_refused_once_no_broker_has_m
         "fetchOffset.numRetries": "2",
         "fetchOffset.retryIntervalMs": "1",
     }
-    beyond = {"offset": 5_000_000, "epoch": 2, "cluster": sample.cluster}
+    beyond = position(sample, 5_000_000)
     source = MetadataLogSource(options)
     with pytest.raises(DataLossError, match=f"is at offset 5000000, and the log ends at {sample.end}"):
         source.streamReader(source.schema()).latestOffset(beyond, ReadAllAvailable())
@@ -220,27 +327,18 @@ def test_a_checkpoint_beyond_a_live_clusters_end_is_refused_once_no_broker_has_m
     assert reader.latestOffset(beyond, ReadAllAvailable())["offset"] == sample.end
 
 
-def test_a_running_stream_of_a_typed_view_needs_no_beginning_that_it_has_read(
-    new_log: Callable[..., Any], tell: Any
-) -> None:
-    log = new_log(segment_bytes=400)
-    tell(log)
-    log.write()
-    whole = batch_rows(log, view="partitions")
-    reader = stream(log, view="partitions", minPartitions=4)
-    start = stored(reader.initialOffset())
-    middle = stored(reader.latestOffset(start, ReadMaxRows(log.end - 8)))
-    rows = rows_between(reader, start, middle, log, view="partitions")
-    sorted(log.log_folder.glob("*.log"))[0].unlink()
-    end = stored(reader.latestOffset(middle, ReadAllAvailable()))
-    assert rows + rows_between(reader, middle, end, log, view="partitions") == whole
-    with pytest.raises(DataLossError, match="a snapshot has taken the place"):
-        stream(log, view="partitions").partitions(middle, end)
+def test_a_checkpoint_of_another_view_is_refused(sample: Any) -> None:
+    for view in ("decoded", "changes"):
+        with pytest.raises(OptionError, match=f"view=records, and the query reads view={view}"):
+            stream(sample, view=view).latestOffset(end_of(sample), ReadAllAvailable())
 
 
 def test_a_foreign_checkpoint_is_named(sample: Any) -> None:
     with pytest.raises(SourceError, match="the checkpoint belongs to another"):
         stream(sample).latestOffset({"__cluster_metadata": {"0": 5}}, ReadAllAvailable())
+    older = {"offset": 5, "epoch": 1, "cluster": sample.cluster}
+    with pytest.raises(SourceError, match="older version of quorate: use a new one"):
+        stream(sample).latestOffset(older, ReadAllAvailable())
 
 
 def test_a_stream_follows_the_cluster_past_a_dead_and_a_lagging_broker(
@@ -269,4 +367,4 @@ def test_a_stream_follows_the_cluster_past_a_dead_and_a_lagging_broker(
     more = [
         row for part in reader.partitions(end, last) for each in reader.read(part) for row in each.to_pylist()
     ]
-    assert [(row["type"], row["epoch"]) for row in more] == [("NoOp", 3)]
+    assert [(row["recordType"], row["epoch"]) for row in more] == [("NoOp", 3)]

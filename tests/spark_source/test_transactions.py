@@ -1,4 +1,4 @@
-"""Typed views show what took place: nothing of a transaction that is open or was aborted."""
+"""Change feeds show what took place: nothing of a transaction that is open or was aborted."""
 
 import uuid
 from collections.abc import Callable
@@ -17,13 +17,24 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     Topic,
 )
-from tests.spark_source.conftest import read_rows
+from quorate.broker.metadata.record_codec import decode
+from tests.spark_source.conftest import in_order, read_rows
 
-TYPED = ["partitions", "topics", "brokers"]
+NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "partitions": lambda row: str(row["topic"]),
+    "topics": lambda row: str(row["name"]),
+    "brokers": lambda row: f"t{row['broker_id']}",
+    "configs": lambda row: str(row["resource_name"]),
+}
+"""What each row is about, by view."""
 
 
 def read(log: Any, **options: object) -> list[dict[str, Any]]:
     return read_rows(path=log.folder, **options)
+
+
+def changes(log: Any, **options: object) -> list[dict[str, Any]]:
+    return read(log, readChangeFeed=True, **options)
 
 
 def tell(log: Any, number: int) -> None:
@@ -62,37 +73,45 @@ def transactions(new_log: Callable[..., Any]) -> Any:
     return log
 
 
-@pytest.mark.parametrize("view", TYPED)
-def test_typed_views_show_what_took_place(transactions: Any, view: str) -> None:
-    about = {
-        row["topic"] if view != "brokers" else f"t{row['broker']}" for row in read(transactions, view=view)
-    }
-    assert about == {"t1", "t2", "t4"}
-    offsets = [row["offset"] for row in read(transactions, view=view)]
+@pytest.mark.parametrize("view", NAMES)
+def test_a_change_feed_shows_what_took_place(transactions: Any, view: str) -> None:
+    before = changes(transactions, view=view)
+    assert {NAMES[view](row) for row in before} == {"t1", "t2", "t4"}
+    offsets = [row["offset"] for row in before]
     assert offsets == sorted(offsets)
     transactions.append(EndTransaction())
     transactions.write()
-    whole = read(transactions, view=view)
-    assert [row["offset"] for row in whole][: len(offsets)] == offsets
-    assert len(whole) > len(offsets)
+    whole = changes(transactions, view=view)
+    assert whole[: len(before)] == before
+    assert {NAMES[view](row) for row in whole[len(before) :]} == {"t5"}
 
 
-@pytest.mark.parametrize("view", TYPED)
+@pytest.mark.parametrize("view", NAMES)
+def test_the_state_is_without_an_open_transaction(transactions: Any, view: str) -> None:
+    assert {NAMES[view](row) for row in read(transactions, view=view)} == {"t1", "t2", "t4"}
+    transactions.append(EndTransaction())
+    transactions.write()
+    assert {NAMES[view](row) for row in read(transactions, view=view)} == {"t1", "t2", "t4", "t5"}
+
+
+@pytest.mark.parametrize("view", ["changes", "partitions"])
 def test_a_log_that_is_read_in_two_parts_shows_the_same(transactions: Any, view: str) -> None:
-    whole = read(transactions, view=view)
+    whole = in_order(changes(transactions, view=view))
     for middle in range(transactions.end + 1):
-        first = read(transactions, view=view, endingOffsets=middle)
-        assert first + read(transactions, view=view, startingOffsets=middle) == whole
-    assert read(transactions, view=view, minPartitions=7) == whole
+        first = changes(transactions, view=view, endingOffsets=middle)
+        second = changes(transactions, view=view, startingOffsets=middle)
+        assert in_order(first + second) == whole, f"parted at offset {middle}"
+    assert in_order(changes(transactions, view=view, minPartitions=7)) == whole
 
 
 def test_the_view_of_records_shows_all_of_them(transactions: Any) -> None:
     rows = read(transactions)
-    assert [(row["type"], row["record"]) for row in rows if "Transaction" in row["type"]] == [
-        ("BeginTransaction", '{"name":"a topic is created"}'),
-        ("EndTransaction", "{}"),
-        ("BeginTransaction", '{"name":null}'),
-        ("AbortTransaction", '{"reason":"another controller"}'),
-        ("BeginTransaction", '{"name":null}'),
+    assert [decode(row["value"]) for row in rows if "Transaction" in row["recordType"]] == [
+        BeginTransaction(name="a topic is created"),
+        EndTransaction(),
+        BeginTransaction(),
+        AbortTransaction(reason="another controller"),
+        BeginTransaction(),
     ]
-    assert {row["topic"] for row in rows if row["type"] == "Partition"} == {f"t{n}" for n in range(1, 6)}
+    named = [row["topic"]["name"] for row in read(transactions, view="decoded") if row["type"] == "Topic"]
+    assert named == [f"t{number}" for number in range(1, 6)]
