@@ -104,6 +104,26 @@ def test_a_log_that_is_read_in_two_parts_shows_the_same(transactions: Any, view:
     assert in_order(changes(transactions, view=view, minPartitions=7)) == whole
 
 
+def test_a_leader_of_the_quorum_is_shown_though_a_transaction_is_open(transactions: Any) -> None:
+    """It was dropped with the aborted transaction, though its record is none of the metadata."""
+    aborted = next(offset for offset, *_, each in transactions.records if isinstance(each, AbortTransaction))
+    transactions.new_epoch(3)
+    transactions.write()
+    led = [
+        (row["offset"], row["_change_type"], row["leader"], row["leader_epoch"])
+        for row in changes(transactions, view="quorum")
+    ]
+    assert led == [
+        (0, "insert", 1, 1),
+        (aborted - 1, "update_preimage", 1, 1),
+        (aborted - 1, "update_postimage", 2, 2),
+        (transactions.end - 1, "update_preimage", 2, 2),
+        (transactions.end - 1, "update_postimage", 3, 3),
+    ]
+    (state,) = read(transactions, view="quorum", versionAsOf=aborted - 1)
+    assert (state["leader"], state["leader_epoch"]) == (2, 2)
+
+
 def test_the_view_of_records_shows_all_of_them(transactions: Any) -> None:
     rows = read(transactions)
     assert [decode(row["value"]) for row in rows if "Transaction" in row["recordType"]] == [

@@ -1,7 +1,7 @@
 """The state of the cluster, fed with the log, and each change of it.
 
 The records of a transaction (KIP-868) take effect with its end: until then they are held back, and those of
-an aborted one are dropped. Each keeps its own place in the log.
+an aborted one are dropped. Each keeps its own place in the log. Raft's own records are part of none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -101,8 +101,13 @@ class Changed:
 class _Held:
     """The records of an open transaction, as they came."""
 
-    values: list[bytes]
-    places: list[Places]
+    values: list[bytes] = field(default_factory=list)
+    places: list[Places] = field(default_factory=list)
+
+    def add(self, values: Sequence[bytes], places: Places, index: Sequence[int]) -> None:
+        """Hold those of `index` back."""
+        self.values += [values[at] for at in index]
+        self.places.append(places.take(np.array(index, np.int64)))
 
 
 class MetadataChanges:
@@ -162,19 +167,18 @@ class MetadataChanges:
 
     def _apply_chunk(self, chunk: Chunk, *, collect: bool) -> Changed:
         self._partitions.tidy()
+        self._collects = collect
         values, places, keys = chunk.values, chunk.places, chunk.keys
         changed = self._changed = Changed(places)
-        if self._held is not None:
-            self._held.values += values
-            self._held.places.append(places)
+        held = self._held
+        if held is not None:
             if not any(value.startswith((_END, _ABORT)) for value in values):
+                self._hold(held, 0, values, keys)
                 return changed
-            before = len(self._held.values) - len(values)
-            values, places = self._held.values, Places.joined(self._held.places)
-            keys = {before + at: key for at, key in keys.items()}
+            keys = {len(held.values) + at: key for at, key in keys.items()}
+            values = held.values + values
+            changed.places = Places.joined([*held.places, places])
             self._held = None
-            changed.places = places
-        self._collects = collect
         self._apply_all(values, keys)
         changed.partitions = self._partitions.take_rows()
         return changed
@@ -194,7 +198,7 @@ class MetadataChanges:
                     self._apply_control(at, keys[at], values[at])
                     at += 1
                 else:
-                    at = self._apply_value(at, values)
+                    at = self._apply_value(at, values, keys)
             except (MisfitError, UnknownPartitionError) as error:
                 if not self._lenient:
                     raise DamagedRecordError(
@@ -208,7 +212,7 @@ class MetadataChanges:
     def _place(self, at: int) -> str:
         return f"offset {self._changed.places.offsets[at]}"
 
-    def _apply_value(self, at: int, values: list[bytes]) -> int:
+    def _apply_value(self, at: int, values: list[bytes], keys: Mapping[int, bytes]) -> int:
         """Apply the record at place `at`, or make it one that `PartitionTable.apply_changes` takes. Return
         the next place."""
         value = values[at]
@@ -226,7 +230,7 @@ class MetadataChanges:
                     self._partitions.learn(values[at], record)
                 return at
             case BeginTransaction():
-                return self._begin(at, values)
+                return self._begin(at, values, keys)
             case EndTransaction() | AbortTransaction():
                 if not self._in_transaction:
                     raise MisfitError(f"{type(record).__name__}, and no transaction is open")
@@ -235,17 +239,31 @@ class MetadataChanges:
                 self._apply(at, record)
         return at + 1
 
-    def _begin(self, at: int, values: list[bytes]) -> int:
+    def _begin(self, at: int, values: list[bytes], keys: Mapping[int, bytes]) -> int:
         if self._in_transaction:
             raise MisfitError("a transaction begins within another")
         for end in range(at + 1, len(values)):
             if values[end].startswith(_ABORT):
+                self._apply_controls(at, end, values, keys)
                 return end + 1
             if values[end].startswith(_END):
                 self._in_transaction = True
                 return at + 1
-        self._held = _Held(values[at:], [self._changed.places.take(np.arange(at, len(values)))])
+        self._held = _Held()
+        self._hold(self._held, at, values, keys)
         return len(values)
+
+    def _hold(self, held: _Held, start: int, values: Sequence[bytes], keys: Mapping[int, bytes]) -> None:
+        """Hold back the records from place `start` on, but for Raft's own."""
+        self._apply_controls(start, len(values), values, keys)
+        held.add(values, self._changed.places, [at for at in range(start, len(values)) if at not in keys])
+
+    def _apply_controls(
+        self, start: int, end: int, values: Sequence[bytes], keys: Mapping[int, bytes]
+    ) -> None:
+        for at, key in keys.items():
+            if start <= at < end:
+                self._apply_control(at, key, values[at])
 
     def _pass_over(self, at: int, value: bytes) -> None:
         if not self._mark_unknown:
@@ -255,7 +273,10 @@ class MetadataChanges:
     # Single records
 
     def _apply_control(self, at: int, key: bytes, value: bytes) -> None:
-        name, record = control_of(LogRecord(int(self._changed.places.offsets[at]), 0, key, value))
+        try:
+            name, record = control_of(LogRecord(int(self._changed.places.offsets[at]), 0, key, value))
+        except ValueError as error:
+            raise DamagedRecordError(f"the record at {self._place(at)}: {error}") from error
         quorum = self._quorum
         match record:
             case LeaderChange():
