@@ -293,6 +293,22 @@ def test_a_topic_that_is_shrunk_loses_its_last_partitions_and_remembers_their_ep
     ]
 
 
+@pytest.mark.parametrize("view", [view.value for view in ViewName if view.entity is not None])
+def test_a_shrunk_topic_is_read_over_by_a_view_of_other_things(log: Any, view: str) -> None:
+    create(log, (1,), (2,))
+    log.append(ShrinkTopic(topic_id=ID, num_partitions=1))
+    log.append(RemoveTopic(topic_id=ID))
+    log.write()
+    state = read_rows(path=log.folder, view=view)
+    assert {row["_change_type"] for row in feed(log, view)} <= {
+        "insert",
+        "update_preimage",
+        "update_postimage",
+        "delete",
+    }
+    assert bool(state) == (view in ("brokers", "quorum"))
+
+
 def test_a_broker_that_is_unregistered_leaves_its_replicas_offline(log: Any) -> None:
     create(log, (1, 2))
     log.append(UnregisterBroker(broker_id=2, broker_epoch=3))

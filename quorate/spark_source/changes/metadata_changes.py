@@ -346,7 +346,8 @@ class MetadataChanges:
             at, topic_id, left=left, first_row=2, collect=self._collects_partitions
         )
         if left:
-            after = self._topics[topic_id] = before.shrunk(removed, left=left)
+            # Where nobody asks for partitions or topics, none was read.
+            after = self._topics[topic_id] = before.shrunk(removed, left=left) if removed else before
             self._note(at, Entity.TOPIC, before.record, after.record)
             return
         self._note(at, Entity.TOPIC, before.record, None)
