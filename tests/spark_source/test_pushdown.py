@@ -139,6 +139,31 @@ def in_any_order(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(map(repr, rows))
 
 
+@settings(max_examples=60)
+@given(data=st.data())
+def test_what_is_left_out_would_not_have_matched(session_sample: Any, data: st.DataObject) -> None:
+    options, columns = data.draw(st.sampled_from(COLUMNS))
+    asked = data.draw(st.lists(filters(columns), min_size=1, max_size=3))
+    reader = reader_of(session_sample, **options)
+    # Spark filters again.
+    assert list(reader.pushFilters(asked)) == asked
+
+    def matching(rows: list[dict[str, Any]]) -> list[str]:
+        return in_any_order([row for row in rows if all(verdict(each, row) is True for each in asked)])
+
+    assert matching(rows_of(reader)) == matching(read_rows(path=session_sample.folder, **options))
+
+
+@pytest.mark.parametrize(("view", "column"), [("records", "recordType"), ("decoded", "type")])
+def test_only_records_of_the_types_that_are_asked_for_are_read(
+    session_sample: Any, view: str, column: str
+) -> None:
+    """The decoded view took Raft's own records for damaged ones."""
+    reader = reader_of(session_sample, view=view)
+    list(reader.pushFilters([EqualTo((column,), "Topic")]))
+    assert [row["offset"] for row in rows_of(reader)] == [8, 19]
+
+
 def test_only_the_offsets_that_are_asked_for_are_planned(session_sample: Any) -> None:
     reader = reader_of(session_sample)
     list(reader.pushFilters([GreaterThan(("offset",), 20), LessThan(("offset",), 24)]))

@@ -71,7 +71,9 @@ class DecodedView:
         wanted = self._wanted
         find_named, find_said = self._named.get, self._said.get
         for at, value in enumerate(chunk.values):
-            if wanted is not None and self._types.of(value, int(places.offsets[at])) not in wanted:
+            if wanted is not None and (
+                at in chunk.keys or self._types.of(value, int(places.offsets[at])) not in wanted
+            ):
                 continue
             end = name_end(value)
             key = value[:NAME_START] + value[end:]
