@@ -83,6 +83,9 @@ def _bounds(each: "Filter") -> "tuple[tuple[str, ...], object, object, tuple[obj
     from pyspark.sql import datasource as ds
 
     match each:
+        # Null is equal to null: rows that lack the column match.
+        case ds.EqualNullSafe(_, None):
+            return (), None, None, None
         case ds.EqualTo(column, value) | ds.EqualNullSafe(column, value):
             return column, value, value, (value,)
         case ds.In(column, values):

@@ -154,6 +154,12 @@ def test_what_is_left_out_would_not_have_matched(session_sample: Any, data: st.D
     assert matching(rows_of(reader)) == matching(read_rows(path=session_sample.folder, **options))
 
 
+def test_equality_with_null_leaves_nothing_out() -> None:
+    """It is true of the rows that have no such value, those of other entities."""
+    for path in (("topic",), ("partition", "topic"), ("offset",), ("type",)):
+        assert used([EqualNullSafe(path, None)]) == Filters()
+
+
 @pytest.mark.parametrize(("view", "column"), [("records", "recordType"), ("decoded", "type")])
 def test_only_records_of_the_types_that_are_asked_for_are_read(
     session_sample: Any, view: str, column: str
