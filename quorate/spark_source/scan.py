@@ -174,12 +174,13 @@ class Scan:
     def _changes(self, part: LogRange) -> Iterator[pa.RecordBatch]:
         name = self.options.view.entity
         entity = None if name is None else Entity(name)
+        shows_bare = part.shard == 0
         if part.opening is None:
-            feed = ChangeFeed(self._state_at(part), entity)
+            feed = ChangeFeed(self._state_at(part), entity, shows_bare)
         else:
-            feed = ChangeFeed(self._new_state(part), entity)
+            feed = ChangeFeed(self._new_state(part), entity, shows_bare)
             with self.log.opened(part.opening) as reader:
-                yield from feed.begin(reader.contents, restarts=part.restarts and part.shard == 0)
+                yield from feed.begin(reader.contents, restarts=part.restarts)
                 for chunk in snapshot_chunks(reader):
                     yield from feed.rows(chunk)
         if entity is not None and self.options.shows_state:

@@ -240,6 +240,18 @@ def test_a_record_of_a_later_version_stops_a_view_that_depends_on_it(
                 read(log.folder, failOnDataLoss=not tolerant, **query)
 
 
+@pytest.mark.parametrize("view", ["changes", *ENTITIES])
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_record_of_a_later_version_is_marked_once_if_asked_for(sample: Any, view: str, tasks: int) -> None:
+    """Each of several tasks marked it."""
+    sample.append_raw(LATER[0])
+    sample.append(NoOp())
+    sample.write()
+    rows = read(sample.folder, view=view, **FEED, unknownRecords="mark", minPartitions=tasks)
+    marked = [row for row in rows if row["_change_type"] == "unknown"]
+    assert [(row["offset"], row["record_type"]) for row in marked] == [(sample.end - 2, "Unknown")]
+
+
 @pytest.fixture
 def trimmed(new_log: Callable[..., Any], tell: Any) -> Any:
     """The sample without its first segments, up to the first change of a partition: as a snapshot leaves it.

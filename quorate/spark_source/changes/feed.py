@@ -67,13 +67,15 @@ class ChangeFeed:
     state: MetadataChanges
     entity: Entity | None
     """The only one that is shown. None: all."""
+    shows_bare: bool = True
+    """False: another task shows the rows that are of no entity."""
     _snapshot_rows: int = 2
     """The `row` of the next record in the snapshot: its marker is row 0, the quorum row 1."""
 
     def begin(self, contents: SnapshotContents, *, restarts: bool) -> Iterator[pa.RecordBatch]:
         """Begin with a snapshot, whose chunks follow. `restarts`: say that what was known before is void."""
         changed = self.state.begin(contents)
-        if restarts:
+        if restarts and self.shows_bare:
             yield self._bare(changed.places, SNAPSHOT, None)
         if changed.entities:
             yield self._entity_rows(changed, Entity.QUORUM, changed.entities, 1)
@@ -90,7 +92,7 @@ class ChangeFeed:
             found = [each for each in changed.entities if each.entity is entity]
             if found:
                 yield self._entity_rows(changed, entity, found, row)
-        if changed.unknown:
+        if changed.unknown and self.shows_bare:
             yield self._bare(changed.places.take(np.array(changed.unknown)), UNKNOWN, _LATER)
 
     def _partition_rows(
