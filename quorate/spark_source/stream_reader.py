@@ -85,17 +85,20 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             beginning = self._scan.beginning(extent.start_offset)
             first, opening = beginning.offset, beginning.snapshot
         # After a restart the logged end may be beyond the target: never go back to that.
-        end = extent.end_offset if self._target is None else min(extent.end_offset, self._target)
+        end = max(first, extent.end_offset if self._target is None else min(extent.end_offset, self._target))
+        news: int | None = first
+        if opening is None:
+            news = None if end == first or self._waits(end - first) else self._next_news(first, end)
+        if news is None:
+            return dict(start)
         match limit:
             case ReadAllAvailable():
                 pass
             case ReadMaxRows(max_rows=most):
-                end = min(end, first + most)
+                # What comes before the news makes no rows: a batch of only that would never be given.
+                end = min(end, news + most)
             case _:
                 raise OptionError(f"{type(limit).__name__} is not supported; use maxOffsetsPerTrigger")
-        end = max(end, first)
-        if opening is None and (end == first or self._waits(end - first) or not self._has_news(first, end)):
-            return dict(start)
         self._last_batch_s = time.monotonic()
         return self._position(end, extent, opening).as_dict()
 
@@ -155,23 +158,26 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last_batch_s = now
         return (now - self._last_batch_s) * 1000 < self._options.max_trigger_delay_ms
 
-    def _has_news(self, start: int, end: int) -> bool:
-        """True if a record in [start, end) can make a row. A batch without rows would cost a task, and often
-        an empty file."""
+    def _next_news(self, start: int, end: int) -> int | None:
+        """Return the first offset in [start, end) whose record can make a row; None if none can. A batch
+        without rows would cost a task, and often an empty file."""
         news = _NEWS.get(self._options.view)
         if news is None:
-            return True
+            return start
         types = TypeNames()
         for chunk in self._scan.chunks(max(start, self._idle_until), end):
             offsets = chunk.places.offsets
             for at, value in enumerate(chunk.values):
+                offset = int(offsets[at])
                 if at in chunk.keys:
-                    if self._options.view is ViewName.QUORUM:
-                        return True
-                elif (name := types.of(value, int(offsets[at]))) in news or name in _TRANSACTION:
-                    return True
+                    is_news = self._options.view is ViewName.QUORUM
+                else:
+                    name = types.of(value, offset)
+                    is_news = name in news or name in _TRANSACTION
+                if is_news:
+                    return offset
         self._idle_until = end
-        return False
+        return None
 
     def _position(self, offset: int, extent: Extent, opening: SnapshotId | None = None) -> Position:
         epoch = epoch_before(self._scan.log, offset, extent)

@@ -102,6 +102,18 @@ def by_offset(rows: list[Any]) -> list[Any]:
     return sorted(rows, key=lambda row: int(row["offset"]))
 
 
+@pytest.mark.parametrize("limit", [1, 2, 5])
+@pytest.mark.parametrize("view", ["topics", "configs", "brokers", "features", "quorum", "partitions"])
+def test_records_without_news_for_the_view_hold_up_no_stream(
+    session_sample: Any, view: str, limit: int
+) -> None:
+    """A stream whose next `maxOffsetsPerTrigger` records were of other views stayed there for ever."""
+    options = {"view": view, "readChangeFeed": True}
+    rows, _, _ = run(session_sample, maxOffsetsPerTrigger=limit, **options)
+    assert in_order(rows) == in_order(batch_rows(session_sample, **options))
+    assert rows
+
+
 def test_news_of_other_views_make_no_batch(sample: Any) -> None:
     options = {"view": "configs", "readChangeFeed": True}
     reader = stream(sample, **options)
