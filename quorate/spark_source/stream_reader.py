@@ -75,8 +75,12 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, object]:
         """Return the end of the batch that begins at `start`; `start` if there is none yet."""
         begin = Position.parse(start)
-        extent = self._scan.log.extent(at_least=begin.offset)
+        extent = self._scan.log.extent(at_least=max(begin.offset, self._target or 0))
         self._check(begin, extent)
+        if self._target is not None and begin.offset <= extent.end_offset < self._target:
+            self._scan.lost(
+                f"the log ends at {extent.end_offset}, and ended at {self._target} when the query began"
+            )
         if begin.offset > extent.end_offset:
             # Tolerated: the old records are lost, and the stream continues with new ones.
             return self._position(extent.end_offset, extent).as_dict()

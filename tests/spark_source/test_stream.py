@@ -238,6 +238,25 @@ def test_available_now_ends_where_the_log_did_when_it_began(sample: Any) -> None
     assert reader.latestOffset(beyond, ReadAllAvailable()) == beyond
 
 
+def test_available_now_fails_if_the_log_became_shorter_than_it_was_when_it_began(
+    sample: Any, new_log: Callable[..., Any], tell: Any
+) -> None:
+    """It was done early, without a word."""
+    reader = stream(sample)
+    reader.prepareForTriggerAvailableNow()
+    target = sample.end
+    middle = stored(reader.latestOffset(stored(reader.initialOffset()), ReadMaxRows(8)))
+    shorter = new_log()
+    tell(shorter)
+    del shorter.batches[-2:]
+    shorter.end = 23
+    shorter.write()
+    shutil.rmtree(sample.folder)
+    shorter.folder.rename(sample.folder)
+    with pytest.raises(DataLossError, match=f"ends at 23, and ended at {target} when the query began"):
+        reader.latestOffset(middle, ReadMaxRows(100))
+
+
 def test_the_read_limit_is_the_option(sample: Any) -> None:
     assert stream(sample, maxOffsetsPerTrigger=9).getDefaultReadLimit() == ReadMaxRows(9)
     assert stream(sample).getDefaultReadLimit() == ReadAllAvailable()
