@@ -20,7 +20,8 @@ from quorate.spark_source.position import Position
 from quorate.spark_source.record_types import TypeNames
 from quorate.spark_source.scan import LogRange, Scan
 from quorate.spark_source.source_options import Edge, ViewName, for_stream
-from quorate.spark_source.spark_errors import OptionError
+from quorate.spark_source.spark_errors import DataLossError, OptionError
+from quorate.spark_source.warnings_log import get_logger
 from quorate.types import SnapshotId
 
 _TRANSACTION: Final = frozenset({"BeginTransaction", "EndTransaction", "AbortTransaction", "Unknown"})
@@ -36,6 +37,8 @@ _NEWS: Final[Mapping[ViewName, frozenset[str]]] = {
 }
 """The types of the records that can make rows of a view, besides those of transactions. A view that is
 missing shows all; the quorum's are no records of the metadata."""
+
+log = get_logger(__name__)
 
 
 class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -120,6 +123,18 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         extent = self._scan.log.extent(at_least=last.offset)
         if last.opening is None:
             self._check(first, extent)
+            if not first.offset and extent.start_offset:
+                self._scan.lost(
+                    f"the batch was planned from the log's beginning, and the log starts at "
+                    f"{extent.start_offset} now"
+                )
+        elif all(each.snapshot != last.opening for each in self._scan.log.snapshots(log.warning)):
+            # Tolerance is of no use: its rows can't be had any more, and nothing has the same.
+            raise DataLossError(
+                f"{self._scan.log.place}: the snapshot at {last.opening.end_offset}, which the batch was "
+                "planned to begin with, is gone",
+                remedy="Start a new query, with a new checkpoint",
+            )
         self._check(last, extent)
         stop = min(last.offset, extent.end_offset)
         if last.opening is None:

@@ -300,6 +300,34 @@ def test_a_stream_that_stands_where_the_log_begins_now_goes_on(tmp_path: Path) -
     assert [(row["offset"], row["_change_type"]) for row in rows] == [(whole.end, "insert")]
 
 
+def test_a_batch_whose_snapshot_was_deleted_meanwhile_can_not_be_had_again(tmp_path: Path) -> None:
+    folder = trimmed(tmp_path / "node", BEFORE, BEFORE, 16)
+    for tolerant in (False, True):
+        reader = stream(folder, failOnDataLoss=not tolerant)
+        start = stored(reader.initialOffset())
+        end = stored(reader.latestOffset(start, ReadMaxRows(3)))
+        assert end["opening"] == f"{BEFORE:020}-{1:010}.checkpoint"
+        assert reader.partitions(start, end)
+        file = folder.home / f"{BEFORE:020}-{1:010}.checkpoint"
+        kept = file.read_bytes()
+        file.unlink()
+        with pytest.raises(DataLossError, match=f"the snapshot at {BEFORE}, .* is gone.*new checkpoint"):
+            stream(folder, failOnDataLoss=not tolerant).partitions(start, end)
+        file.write_bytes(kept)
+
+
+def test_a_batch_from_the_beginning_is_not_planned_again_without_it(tmp_path: Path) -> None:
+    """What the log had lost was left out, without a word."""
+    whole = story_folder(tmp_path / "whole")
+    whole.write()
+    reader = stream(whole)
+    start = stored(reader.initialOffset())
+    end = stored(reader.latestOffset(start, ReadMaxRows(20)))
+    short = trimmed(tmp_path / "short")
+    with pytest.raises(DataLossError, match=f"from the log's beginning, and the log starts at {BEFORE} now"):
+        stream(short).partitions(start, end)
+
+
 # Sizes
 
 
