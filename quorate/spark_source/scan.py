@@ -110,6 +110,13 @@ class Scan:
         )
         return Beginning(log_start, None)
 
+    def reaches(self, offset: int, log_start: int) -> bool:
+        """Return whether the log can be read on from `offset`. The state there needs a snapshot before it, if
+        the log does not have its own beginning."""
+        if offset < log_start or not log_start or not self._is_stateful:
+            return offset >= log_start
+        return any(log_start <= each.end_offset <= offset for each in self.log.snapshots(log.warning))
+
     def end_at(self, timestamp_ms: int, extent: Extent) -> int:
         """Return the end of the records before the first that is later than this time; 0 if there are none,
         nor a snapshot of them."""

@@ -56,6 +56,8 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle_until = 0
         """No record below has news for the view, from the start of the next batch on."""
         self._last_batch_s: float | None = None
+        self._reaches_state = False
+        """Once it does, the workers hold the state, or make it again from a later snapshot."""
 
     def initialOffset(self) -> dict[str, object]:
         """Return the position of a new query."""
@@ -88,9 +90,9 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Tolerated: the old records are lost, and the stream continues with new ones.
             return self._position(extent.end_offset, extent).as_dict()
         first, opening = begin.offset, None
-        if first < extent.start_offset:
+        if not self._reaches(first, extent):
             beginning = self._scan.beginning(extent.start_offset)
-            first, opening = beginning.offset, beginning.snapshot
+            first, opening = max(first, beginning.offset), beginning.snapshot
         # After a restart the logged end may be beyond the target: never go back to that.
         end = max(first, extent.end_offset if self._target is None else min(extent.end_offset, self._target))
         news: int | None = first
@@ -208,6 +210,12 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             opening=opening,
         )
 
+    def _reaches(self, offset: int, extent: Extent) -> bool:
+        if self._reaches_state:
+            return offset >= extent.start_offset
+        self._reaches_state = self._scan.reaches(offset, extent.start_offset)
+        return self._reaches_state
+
     def _check(self, position: Position, extent: Extent) -> None:
         """Check that the log is still that of `position`. Raises `DataLossError`, and for a checkpoint of
         another view `OptionError`."""
@@ -219,9 +227,10 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if position.cluster and extent.cluster and position.cluster != extent.cluster:
             lost(f"the checkpoint is of cluster {position.cluster}, the log is of cluster {extent.cluster}")
-        elif 0 < offset < extent.start_offset:
+        elif 0 < offset <= extent.end_offset and not self._reaches(offset, extent):
             lost(
-                f"offset {offset} is gone, the log starts at {extent.start_offset}",
+                f"{'' if offset < extent.start_offset else 'the state at '}offset {offset} is gone, the log "
+                f"starts at {extent.start_offset}",
                 remedy="Start a new query (with a new checkpoint), or set failOnDataLoss=false to start over "
                 "from the snapshot, with a row of _change_type snapshot before its state",
             )

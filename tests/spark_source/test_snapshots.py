@@ -300,6 +300,28 @@ def test_a_stream_that_stands_where_the_log_begins_now_goes_on(tmp_path: Path) -
     assert [(row["offset"], row["_change_type"]) for row in rows] == [(whole.end, "insert")]
 
 
+@pytest.mark.parametrize("view", ["changes", "records"])
+def test_a_stream_between_the_logs_start_and_its_oldest_snapshot(tmp_path: Path, view: str) -> None:
+    """A segment may begin before the snapshot: of the records the stream misses none, but the state before
+    them is gone."""
+    whole = story_folder(tmp_path / "whole")
+    whole.write()
+    reader = stream(whole, view=view)
+    place = stored(reader.latestOffset(stored(reader.initialOffset()), ReadMaxRows(10)))
+    assert place["offset"] == 10
+    short = trimmed(tmp_path / "short", 9, BEFORE)
+    if view == "records":
+        reader = stream(short, view=view)
+        rows = rows_of(reader, place, reader.latestOffset(place, ReadAllAvailable()))
+        assert [row["offset"] for row in rows] == list(range(10, whole.end))
+        return
+    with pytest.raises(DataLossError, match="the state at offset 10 is gone, the log starts at 9"):
+        stream(short).latestOffset(place, ReadAllAvailable())
+    rows, _ = run(short, place, failOnDataLoss=False)
+    assert rows[0]["_change_type"] == "snapshot"
+    assert folded(rows) == state_in(whole.loader_at(whole.end).image)
+
+
 def test_a_batch_whose_snapshot_was_deleted_meanwhile_can_not_be_had_again(tmp_path: Path) -> None:
     folder = trimmed(tmp_path / "node", BEFORE, BEFORE, 16)
     for tolerant in (False, True):

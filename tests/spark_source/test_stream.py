@@ -358,6 +358,25 @@ def test_a_checkpoint_beyond_a_live_clusters_end_is_refused_once_no_broker_has_m
     assert reader.latestOffset(beyond, ReadAllAvailable())["offset"] == sample.end
 
 
+def test_a_running_stream_needs_no_beginning_that_it_has_read(new_log: Callable[..., Any], tell: Any) -> None:
+    log = new_log(segment_bytes=400)
+    tell(log)
+    log.write()
+    whole = batch_rows(log, **PARTITIONS)
+    reader = stream(log, **PARTITIONS, minPartitions=4)
+    start = stored(reader.initialOffset())
+    middle = stored(reader.latestOffset(start, ReadMaxRows(log.end - 8)))
+    rows = rows_between(reader, start, middle, log, **PARTITIONS)
+    sorted(log.log_folder.glob("*.log"))[0].unlink()
+    end = stored(reader.latestOffset(middle, ReadAllAvailable()))
+    assert in_order(rows + rows_between(reader, middle, end, log, **PARTITIONS)) == in_order(whole)
+    # The worker holds the state at the end now, and can't make that of the middle again.
+    with pytest.raises(DataLossError, match="no snapshot is left of what was before"):
+        rows_between(reader, middle, end, log, **PARTITIONS)
+    with pytest.raises(DataLossError, match="the state at offset"):
+        stream(log, **PARTITIONS).partitions(middle, end)
+
+
 def test_a_checkpoint_of_another_view_is_refused(sample: Any) -> None:
     for view in ("decoded", "changes"):
         with pytest.raises(OptionError, match=f"view=records, and the query reads view={view}"):
