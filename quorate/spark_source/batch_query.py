@@ -31,6 +31,11 @@ class MetadataBatchReader(DataSourceReader):
         if start < self._extent.start_offset:
             beginning = self._scan.beginning(self._extent.start_offset)
             start, opening = beginning.offset, beginning.snapshot
+            if end < start:
+                raise OptionError(
+                    f"the end, offset {end}, is before what {self._scan.log.place} still has: a snapshot has "
+                    f"taken the place of what was before {start}"
+                )
         first, last = self._scan.filters.within(start, end)
         if first > start:
             opening = None

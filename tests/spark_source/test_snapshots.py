@@ -144,6 +144,16 @@ def test_a_moment_before_what_is_kept_is_refused_with_the_earliest(tmp_path: Pat
     )
 
 
+def test_an_end_before_what_is_kept_is_refused(tmp_path: Path) -> None:
+    """The rows of the snapshot were given, which are later."""
+    folder = trimmed(tmp_path / "node")
+    for view in ("records", "changes"):
+        with pytest.raises(OptionError, match=f"the end, offset 8, .* was before {BEFORE}"):
+            read_rows(path=folder.path, view=view, endingOffsets=8)
+        only = read_rows(path=folder.path, view=view, endingOffsets=BEFORE)
+        assert {row["snapshot"] for row in only} == {True}
+
+
 def test_a_start_in_a_snapshot_is_refused_or_begins_with_it(tmp_path: Path) -> None:
     folder = trimmed(tmp_path / "node")
     for view in ("records", "changes"):
