@@ -8,6 +8,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from quorate.history.folder import FolderLog
+from quorate.history.history_errors import UnknownHighWatermarkError
 from quorate.history.metadata_history import MetadataHistory
 from quorate.spark_source.batch_query import FilteringBatchReader, MetadataBatchReader
 from quorate.spark_source.scan import Scan, schema_of
@@ -31,7 +32,12 @@ class MetadataLogSource(DataSource):
         self._options = parse_options(dict(options))
         self._schema = from_arrow_schema(schema_of(self._options), prefer_timestamp_ntz=False)
         self._scan = Scan(log=history_of(self._options), options=self._options)
-        self._extent = self._scan.log.extent()
+        try:
+            self._extent = self._scan.log.extent()
+        except UnknownHighWatermarkError as error:
+            raise UnknownHighWatermarkError(
+                f"{error}. Set readUncommitted=true to read all that was written"
+            ) from error
 
     @classmethod
     def name(cls) -> str:

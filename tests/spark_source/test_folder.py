@@ -182,6 +182,16 @@ def test_a_batch_that_straddles_the_high_watermark_is_trimmed(new_log: Callable[
     assert [row["offset"] for row in read(log.folder)] == [1, 2, 3, 4]
 
 
+def test_a_folder_without_a_persisted_high_watermark_says_what_to_do(new_log: Callable[..., Any]) -> None:
+    log = new_log()
+    log.new_epoch(1)
+    log.append(NoOp())
+    log.write(committed=None)
+    with pytest.raises(UnknownHighWatermarkError, match="readUncommitted=true"):
+        read(log.folder)
+    assert [row["offset"] for row in read(log.folder, readUncommitted=True)] == [1]
+
+
 def test_an_empty_log_has_no_rows(new_log: Callable[..., Any]) -> None:
     log = new_log()
     log.write(committed=None)
