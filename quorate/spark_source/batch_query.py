@@ -101,10 +101,10 @@ def starting_offset(scan: Scan, extent: Extent, *, default: Edge) -> int:
     bound = options.starting or default
     start = _resolve("starting", bound, scan.log, extent)
     if start is None:
-        if not options.starting_or_latest:
+        if isinstance(bound, AtTimestamp) and not options.starting_or_latest:
             raise OptionError(
-                f"no record has startingTimestamp {bound} or later; choose an earlier one, or set "
-                "startingOffsetsByTimestampStrategy=latest to begin at the end"
+                f"no record has startingTimestamp={bound.timestamp_ms} or later; choose an earlier one, or "
+                "set startingOffsetsByTimestampStrategy=latest to begin at the end"
             )
         return extent.end_offset
     if 0 < start < extent.start_offset:

@@ -210,6 +210,25 @@ def test_one_data_frame_shows_one_log_however_it_grows(sample: Any) -> None:
     assert len(read(sample.folder)) == len(sample.records)
 
 
+def test_timestamps_bound_a_query(sample: Any) -> None:
+    second = sample.records[8][2]
+    expected = [offset for offset, _, at, _ in sample.records if at >= second]
+    assert [row["offset"] for row in read(sample.folder, startingTimestamp=second)] == expected
+    by_topic = f'{{"__cluster_metadata": {{"0": {second}}}}}'
+    assert [row["offset"] for row in read(sample.folder, startingOffsetsByTimestamp=by_topic)] == expected
+    between = [row["offset"] for row in read(sample.folder, startingTimestamp=second - 999)]
+    assert between == expected
+    assert len(read(sample.folder, startingTimestamp=0)) == len(sample.records)
+    earlier = [offset for offset, _, at, _ in sample.records if at < second]
+    assert [row["offset"] for row in read(sample.folder, endingTimestamp=second)] == earlier
+    late = sample.now_ms + 1
+    assert len(read(sample.folder, endingTimestamp=late)) == len(sample.records)
+    with pytest.raises(OptionError, match=f"startingTimestamp={late} or later"):
+        read(sample.folder, startingTimestamp=late)
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert read(sample.folder, startingTimestamp=late, **strategy) == []
+
+
 def test_an_end_before_the_start_is_refused(sample: Any) -> None:
     with pytest.raises(OptionError, match="before the start"):
         read(sample.folder, startingOffsets=5, endingOffsets=3)
