@@ -1,11 +1,14 @@
 """Reading from brokers, without Spark."""
 
+import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from quorate.broker.metadata.metadata_records import NoOp
+from quorate.history import LogUnavailableError
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.spark_errors import DataLossError
 from tests.spark_source.conftest import in_order, read_rows
@@ -66,6 +69,22 @@ def test_a_read_below_the_brokers_log_start_is_data_loss(sample: Any, new_broker
     broker.log_start = 8
     with pytest.raises(DataLossError, match="starts at 8"):
         read(broker, startingOffsets=2)
+
+
+def test_a_broker_that_never_answers_is_given_up_within_the_stated_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        begun = time.monotonic()
+        with pytest.raises(LogUnavailableError, match=server):
+            MetadataLogSource(
+                {
+                    "bootstrapServers": server,
+                    "fetchOffset.numRetries": "1",
+                    "fetchOffset.retryIntervalMs": "1",
+                    "kafka.request.timeout.ms": "200",
+                }
+            )
+        assert time.monotonic() - begun < 20
 
 
 def test_a_snapshot_of_the_log_stays_as_it_was(sample: Any, new_broker: Callable[..., Any]) -> None:

@@ -16,6 +16,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from quorate.broker.metadata.metadata_records import NoOp, PartitionChange
 from quorate.broker.metadata.record_codec import encode
@@ -368,11 +369,36 @@ print(sorted({"trio", "kio", "hypothesis", "prometheus_client", "typer"} & set(s
     assert done.stdout == "[]\n"
 
 
-def test_a_missing_segment_in_the_middle_is_data_loss(new_log: Callable[..., Any], tell: Any) -> None:
+def test_a_segment_that_went_after_planning_is_data_loss(
+    new_log: Callable[..., Any], tell: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     log = new_log(segment_bytes=400)
     tell(log)
     log.write()
+    planned = []
+    for strict in (True, False):
+        source = MetadataLogSource({"path": str(log.folder), "failOnDataLoss": str(strict)})
+        reader = source.reader(source.schema())
+        (part,) = reader.partitions()
+        planned.append((reader, part))
+    first, second, third = (int(each.stem) for each in sorted(log.log_folder.glob("*.log"))[:3])
     sorted(log.log_folder.glob("*.log"))[1].unlink()
-    with pytest.raises(DataLossError, match="are gone"):
-        read(log.folder)
-    assert read(log.folder, failOnDataLoss=False)
+    (strictly, part), (tolerant, _) = planned
+    with pytest.raises(DataLossError, match=f"offsets {second} to {third - 1} are gone"):
+        list(strictly.read(part))
+    rest = [row["offset"] for batch in tolerant.read(part) for row in batch.to_pylist()]
+    assert rest == [offset for offset, *_ in log.records if not second <= offset < third]
+    assert f"offsets {second} to {third - 1} are gone" in caplog.text
+    assert not first
+
+
+def test_a_schema_of_ones_own_is_refused_in_words_of_the_view(sample: Any) -> None:
+    source = MetadataLogSource({"path": str(sample.folder)})
+    fields = list(source.schema())
+    narrow = [
+        StructField("offset", IntegerType(), False) if each.name == "offset" else each for each in fields
+    ]
+    for wrong in (StructType(fields[:-1]), StructType(fields[::-1]), StructType(narrow)):
+        for make in (source.reader, source.streamReader):
+            with pytest.raises(OptionError, match=r"schema of view records is fixed; leave out \.schema"):
+                make(wrong)
