@@ -38,10 +38,6 @@ class Filters:
         first = min(max(start, self.first_offset), end)
         return first, max(first, min(end, self.end_offset))
 
-    def wants_times(self, first_ms: int, last_ms: int) -> bool:
-        """Return whether a record between these times, both inclusive, may match."""
-        return last_ms >= self.first_ms and first_ms <= self.last_ms
-
     def wants_partition(self, topic: str, _topic_id: UUID, number: int) -> bool:
         """Return whether rows of this partition may match."""
         return (self.topics is None or topic in self.topics) and (
