@@ -8,7 +8,9 @@ from itertools import takewhile
 from pathlib import Path
 
 import grimp
+import pyarrow as pa
 import typer.main
+from pyspark.sql.pandas.types import from_arrow_schema
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from quorate.broker.apis.api_table import ROWS
@@ -28,9 +30,11 @@ from quorate.metrics.declarations import (
 )
 from quorate.metrics.raft_metrics import STATES
 from quorate.raft.core.roles.transitions import ALLOWED
+from quorate.spark_source.changes.entities import ENTITY_FIELDS, Entity
+from quorate.spark_source.changes.feed import ALL_CHANGES, CHANGE_FIELDS
+from quorate.spark_source.scan import schema_of
 from quorate.spark_source.source_options import KNOWN, ViewName
 from quorate.spark_source.source_options import SourceOptions as SparkOptions
-from quorate.spark_source.views.registry import new_view
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -231,12 +235,24 @@ def exit_codes() -> str:
 
 
 def spark_columns() -> str:
-    parts = []
-    for view in ViewName:
-        schema = new_view(SparkOptions(view=view)).schema
-        rows = ((code(field.name), field.dataType.simpleString()) for field in schema.fields)
-        parts.append(f"### view `{view.value}`\n\n" + table(("column", "type"), rows))
-    return "\n\n".join(parts)
+    parts = {
+        "The view `records`": schema_of(SparkOptions(view=ViewName.RECORDS)),
+        "The view `decoded`": schema_of(SparkOptions(view=ViewName.DECODED)),
+        "Every change feed": [*CHANGE_FIELDS, ALL_CHANGES.field("entity")],
+        **{
+            f"The entity `{view.entity}`, in the view `{view.value}`": ENTITY_FIELDS[Entity(view.entity)]
+            for view in ViewName
+            if view.entity is not None
+        },
+    }
+    return "\n\n".join(f"### {title}\n\n{_spark_table(fields)}" for title, fields in parts.items())
+
+
+def _spark_table(fields: Iterable[pa.Field]) -> str:
+    shown = from_arrow_schema(pa.schema(fields), prefer_timestamp_ntz=False)
+    return table(
+        ("column", "type"), ((code(each.name), code(each.dataType.simpleString())) for each in shown.fields)
+    )
 
 
 def spark_options() -> str:

@@ -1,1 +1,1 @@
-"""The typed views: tables of topics, partitions and brokers."""
+"""Records as rows: as they are in the log, and with their fields."""
