@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from quorate.raft.telemetry import NoTelemetry, Telemetry
     from quorate.raft.transport.caller import Caller
     from quorate.raft.watch.health import Health
+    from quorate.raft.watch.hearing import HeardLeader
     from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 _HOMES = {
@@ -84,6 +85,7 @@ _HOMES = {
     "Telemetry": "quorate.raft.telemetry",
     "Caller": "quorate.raft.transport.caller",
     "Health": "quorate.raft.watch.health",
+    "HeardLeader": "quorate.raft.watch.hearing",
     "Endpoint": "quorate.types",
     "Epoch": "quorate.types",
     "NodeId": "quorate.types",
@@ -107,6 +109,7 @@ __all__ = [
     "Endpoint",
     "Epoch",
     "Health",
+    "HeardLeader",
     "InvalidAppendError",
     "InvalidArgumentError",
     "Leadership",

@@ -34,6 +34,7 @@ from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.raft.transport.append_frames import size_of
 from quorate.raft.transport.caller import ApplicationHandler, Caller, CallerHandler, KafkaHandler, LocalCaller
 from quorate.raft.watch.health import Health
+from quorate.raft.watch.hearing import HeardLeader
 from quorate.runtime import Address, Runtime, get_logger, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
@@ -192,6 +193,13 @@ class Quorum(Generic[Outcome]):
     def is_leader(self) -> bool:
         """True if `leader` is this node."""
         return self.leader == self._config.node_id
+
+    @property
+    def predecessor(self) -> HeardLeader | None:
+        """The leader that this node followed before its last election, and the time at which this node heard
+        it last. None: this node was not elected since its start, or heard no other leader since its start or
+        its election before."""
+        return self._node.hearing.predecessor
 
     @property
     def high_watermark(self) -> Offset | None:

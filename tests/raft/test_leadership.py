@@ -6,6 +6,7 @@ import trio
 from quorate.raft.core.effects import Role, RoleChanged
 from quorate.raft.leadership import Announcer, Leadership, LeadershipView
 from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
+from tests.raft.conftest import CORE
 
 
 def announcer():
@@ -99,6 +100,49 @@ async def _led_by(world, leader, node):
         await leader.transfer_leadership(node)
         leader = await world.leader()
     return leader
+
+
+async def test_a_leader_knows_when_it_heard_its_predecessor_last(autojump_clock, world):
+    old = await world.start_three()
+    assert old.predecessor is None, "it is the first leader"
+    await world.followers()
+    await trio.sleep(1)
+    died_at = trio.current_time()
+    await world.crash(old.node_id)
+    new = await world.leader()
+    heard = new.predecessor
+    assert heard is not None
+    assert heard.node == old.node_id
+    assert died_at - CORE.fetch_max_wait_ms / 1000 - 0.05 < heard.heard_at <= died_at
+
+
+async def test_a_leader_that_leads_again_has_no_predecessor(autojump_clock, world):
+    """The leader that it followed long ago may have followed it since."""
+    old = await world.start_three()
+    new, other = await world.followers()
+    await world.crash(old.node_id)
+    leader = await world.leader()
+    new, other = (new, other) if leader is new else (other, new)
+    assert new.predecessor is not None
+    await new.append([b"missing on the old leader, so it can't be elected"])
+    epoch = new.epoch
+    await world.crash(other.node_id)
+    await world.until(lambda: new.role is not Role.LEADER)
+    await world.start(old.node_id)
+    await world.until(lambda: new.is_leader)
+    assert new.epoch > epoch
+    assert new.predecessor is None
+
+
+async def test_a_leader_that_is_known_from_the_disk_only_was_not_heard(autojump_clock, world):
+    old = await world.start_three()
+    others = [each.node_id for each in await world.followers()]
+    for each in (1, 2, 3):
+        await world.crash(each)
+    await world.start(*others)
+    new = await world.leader()
+    assert new.epoch > old.epoch
+    assert new.predecessor is None
 
 
 @pytest.mark.bug("KAFKA-16286")

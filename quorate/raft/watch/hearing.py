@@ -1,6 +1,7 @@
 """The last sign of the quorum: from the leader, or as leader from a majority."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import trio
 
@@ -21,6 +22,15 @@ _FETCHES = (FetchRequest, FetchSnapshotRequest)
 _ANSWERS = (FetchResponse, FetchSnapshotResponse)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardLeader:
+    """The last sign of a leader that this node heard itself."""
+
+    node: NodeId
+    heard_at: float
+    """Seconds on trio's clock."""
+
+
 class Hearing:
     """Owns the times of these signs. A node without one for the fetch timeout is *silent*: it may know the
     last leader, but not the present one. A leader becomes silent before it resigns, after 1.5 fetch timeouts.
@@ -32,11 +42,13 @@ class Hearing:
     __slots__ = (
         "_changed",
         "_core",
+        "_followed",
         "_heard_at",
         "_now",
         "_term",
         "_timeout_s",
         "_voters_at",
+        "predecessor",
         "silent",
     )
 
@@ -49,6 +61,10 @@ class Hearing:
         self._changed = changed
         self._heard_at = now()
         """The time of the leader's last sign, if this node is not it. At first the time of the start."""
+        self._followed: HeardLeader | None = None
+        """The last leader that answered this node or called on it since this node led."""
+        self.predecessor: HeardLeader | None = None
+        """The value of `_followed` at this node's last election; see `Quorum.predecessor`."""
         self._voters_at: dict[NodeId, float] = {}
         """As leader: the time of each voter's last Fetch in this epoch."""
         self._term: tuple[Epoch, NodeId | None] = (Epoch(-1), None)
@@ -61,6 +77,8 @@ class Hearing:
         if leader is not None and (epoch, leader) != self._term:
             self._term = epoch, leader
             self._voters_at.clear()
+            if leader == self._core.node_id:
+                self.predecessor, self._followed = self._followed, None
             self._note_heard()
 
     def note_message(self, message: Message) -> None:
@@ -85,6 +103,7 @@ class Hearing:
     def _note_leader(self, source: NodeId, epoch: Epoch) -> None:
         if source == self._core.leader and epoch == self._core.epoch:
             self._note_heard()
+            self._followed = HeardLeader(node=source, heard_at=self._heard_at)
 
     def _note_heard(self) -> None:
         self._heard_at = self._now()
