@@ -109,7 +109,10 @@ class ControllerNode:
                 active_epoch = leadership.epoch
                 metadata = self._metadata
                 self.controller.activate(
-                    metadata.image.copy(), epoch=leadership.epoch, in_transaction=metadata.in_transaction
+                    metadata.image.copy(),
+                    epoch=leadership.epoch,
+                    in_transaction=metadata.in_transaction,
+                    predecessor=self._quorum.predecessor,
                 )
 
 

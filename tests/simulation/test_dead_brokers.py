@@ -10,8 +10,11 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import BrokerRegistrationChange, ChangeReason, Record
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import open_client
+from quorate.raft import CoreConfig
 from quorate.simulation.patience import holds_within
 from tests.simulator.brokers.broker_clients import TOPIC, BrokerClientSettings
 from tests.simulator.brokers.broker_cluster import BrokerHost
@@ -29,6 +32,8 @@ DEFAULTS = {
 }
 """Kafka's, of what scenarios make shorter."""
 AT_ONCE_S = 0.5
+FETCH_WAIT_MS = CoreConfig().fetch_max_wait_ms
+"""The time between two answers of the quorum's leader to an idle follower, at most."""
 
 
 def in_defaults(seed: int, scenario: Scenario) -> None:
@@ -80,6 +85,35 @@ def test_the_controller_that_is_killed_is_fenced_at_once_by_the_next_one(seed: i
         assert scene.cluster.fenced_dead == 1
 
     in_defaults(seed, scenario)
+
+
+@pytest.mark.parametrize(
+    ("power_loss", "reason"), [(False, ChangeReason.BROKER_GONE), (True, ChangeReason.BROKER_FENCED)]
+)
+def test_the_log_says_when_the_controller_that_died_was_last_heard(
+    power_loss: bool, reason: ChangeReason
+) -> None:
+    """Over Raft, because the next controller got no heartbeat of it."""
+
+    async def scenario(scene: BrokerScene) -> None:
+        victim, _ = controller_and_others(scene)
+        fencings: list[BrokerRegistrationChange] = []
+
+        def note(records: Sequence[Record], _: MetadataImage) -> None:
+            changes = (each for each in records if isinstance(each, BrokerRegistrationChange))
+            fencings.extend(each for each in changes if each.fenced)
+
+        scene.cluster.metadata.rules.append(note)
+        await trio.sleep(3)
+        died_at_ms = victim.host.wall_clock.now_ms()
+        await scene.cluster.crash(victim, power_loss=power_loss)
+        await fenced_after(scene, victim, patience_s=30)
+        assert [(each.broker_id, each.reason) for each in fencings] == [(victim.id, reason)]
+        heard_at_ms = fencings[0].last_heard_ms
+        assert heard_at_ms is not None
+        assert 0 <= died_at_ms - heard_at_ms < FETCH_WAIT_MS + 50
+
+    in_defaults(1, scenario)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
@@ -307,6 +341,7 @@ def test_a_new_controller_hears_of_every_broker_at_once() -> None:
     async def scenario(scene: BrokerScene) -> None:
         old, others = controller_and_others(scene)
         await trio.sleep(3)
+        resigned_at = trio.current_time()
         scene.cluster.resign(old)
         assert await holds_within(5, lambda: scene.cluster.leader() not in (None, old), every_s=0.001)
         new = scene.cluster.leader()
@@ -316,7 +351,8 @@ def test_a_new_controller_hears_of_every_broker_at_once() -> None:
         assert node is not None
         active = node.controller.tenure
         assert active is not None
-        assert None not in [active.sessions.last_heard(each.id) for each in (old, *others)]
+        heard_at = [active.sessions.last_heard(each.id) for each in (old, *others)]
+        assert all(each is not None and each > resigned_at for each in heard_at), heard_at
 
     in_defaults(1, scenario)
 

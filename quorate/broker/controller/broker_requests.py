@@ -80,7 +80,7 @@ class BrokerRequests:
                 and registered.error is ErrorCode.NONE
                 and (held is None or held.epoch != registered.broker_epoch)
             ):
-                active.sessions.begin(request.broker_id, now=now)
+                active.sessions.begin(request.broker_id, now=now, heard_at=now)
                 log.info(
                     "broker registered",
                     broker_id=request.broker_id,

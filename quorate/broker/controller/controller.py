@@ -18,7 +18,7 @@ from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_
 from quorate.broker.controller.tenure import Tenure
 from quorate.broker.metadata.image import MetadataImage
 from quorate.error_code import ErrorCode
-from quorate.raft import Caller
+from quorate.raft import Caller, HeardLeader
 from quorate.runtime import Entropy, WallClock, get_logger
 from quorate.types import Epoch
 
@@ -73,11 +73,20 @@ class Controller:
         image."""
         return self.performer.image
 
-    def activate(self, image: MetadataImage, *, epoch: Epoch, in_transaction: bool = False) -> None:
+    def activate(
+        self,
+        image: MetadataImage,
+        *,
+        epoch: Epoch,
+        in_transaction: bool = False,
+        predecessor: HeardLeader | None = None,
+    ) -> None:
         """Begin to answer as leader of `epoch`. `image`: a copy of the committed image with all records of
         earlier epochs; the controller owns it from here on. `run` finishes the chores of an earlier
-        controller, but a transaction that it left open (`in_transaction`) is aborted."""
-        self.performer.begin(image, epoch=epoch, in_transaction=in_transaction)
+        controller, but a transaction that it left open (`in_transaction`) is aborted. `predecessor`: the
+        leader of the quorum before, as this node heard it. If its broker sends no heartbeat before it is
+        fenced, the record has that time."""
+        self.performer.begin(image, epoch=epoch, in_transaction=in_transaction, predecessor=predecessor)
         if self._watch is not None:
             self._watch.hurry()
 

@@ -25,7 +25,7 @@ from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
 from quorate.broker.controller.tenure import LEADERSHIP_LOST, Tenure, TooLargeError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.error_code import ErrorCode
-from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.raft import HeardLeader, NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime import Slices, Steps, WallClock, at_once, get_logger, in_slices
 from quorate.types import Epoch
 
@@ -74,11 +74,24 @@ class Performer:
 
     # Tenures
 
-    def begin(self, image: MetadataImage, *, epoch: Epoch, in_transaction: bool) -> None:
+    def begin(
+        self,
+        image: MetadataImage,
+        *,
+        epoch: Epoch,
+        in_transaction: bool,
+        predecessor: HeardLeader | None,
+    ) -> None:
         """Begin a tenure, with the consequences of records that an earlier controller left undone. `image`: a
-        copy of the committed one. `in_transaction`: it left a transaction open, which is aborted."""
+        copy of the committed one. `in_transaction`: it left a transaction open, which is aborted.
+        `predecessor`: the leader of the quorum before."""
         active = self.tenure = Tenure.begin(
-            image, self.log, self.settings, epoch=epoch, wall_clock=self._wall_clock
+            image,
+            self.log,
+            self.settings,
+            epoch=epoch,
+            wall_clock=self._wall_clock,
+            predecessor=predecessor,
         )
         log.info("controller is active", epoch=epoch, next_offset=self.log.next_offset)
 

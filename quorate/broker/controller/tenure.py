@@ -24,7 +24,7 @@ from quorate.broker.metadata.metadata_records import (
 from quorate.broker.metadata.record_codec import RunEncoder
 from quorate.broker.metadata.supported_features import LATEST_METADATA_VERSION, METADATA_VERSION
 from quorate.present import present
-from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.raft import HeardLeader, NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime import WallClock, get_logger
 from quorate.types import Epoch
 
@@ -75,12 +75,18 @@ class Tenure:
         *,
         epoch: Epoch,
         wall_clock: WallClock | None,
+        predecessor: HeardLeader | None,
     ) -> "Tenure":
-        """Begin with `image`, a copy of the committed one. No broker has been heard yet."""
+        """Begin with `image`, a copy of the committed one. No broker has sent a heartbeat yet. `predecessor`:
+        the leader of the quorum before."""
         now = trio.current_time()
+        # A controller and a broker with one id are one process.
+        heard_at: dict[int, float] = {}
+        if predecessor is not None:
+            heard_at[predecessor.node] = predecessor.heard_at
         sessions = Sessions(timeout=settings.tuning.broker_session_timeout_ms / 1000, wall_clock=wall_clock)
         for broker_id in image.brokers:
-            sessions.begin(broker_id, now=now, heard=False)
+            sessions.begin(broker_id, now=now, heard_at=heard_at.get(broker_id))
         return cls(
             epoch=epoch,
             image=image,

@@ -176,8 +176,9 @@ class BrokerRegistrationChange:
     reason: ChangeReason | None = None
     """None in records of versions that did not say."""
     last_heard_ms: _Int64 | None = None
-    """The time of the last heartbeat before a fencing (ms since the Unix epoch, by the clock of the
-    controller); None if there was none."""
+    """The time at which the controller last heard the broker before it fenced it (ms since the Unix epoch, by
+    the clock of the controller): the last heartbeat. Without one, for the broker of the active controller
+    before: its last sign as leader of the quorum. None: neither was heard."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

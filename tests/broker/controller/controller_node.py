@@ -47,6 +47,7 @@ from quorate.broker.metadata.supported_features import (
 from quorate.broker.settings.broker_settings import ControllerTuning
 from quorate.error_code import ErrorCode
 from quorate.metrics.controller_stats import ControllerStats
+from quorate.raft import HeardLeader
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError
 from quorate.runtime.entropy import Entropy
 from quorate.simulation.world.simulated_network import SimulatedNetwork
@@ -178,9 +179,14 @@ class Node:
         """As another node asks."""
         return decode_answer(request, await self.controller.answer_encoded(encode_request(request)))
 
-    def activate(self) -> None:
+    def activate(self, *, predecessor: HeardLeader | None = None) -> None:
         loader = self.log.loader
-        self.controller.activate(loader.image.copy(), epoch=Epoch(1), in_transaction=loader.in_transaction)
+        self.controller.activate(
+            loader.image.copy(),
+            epoch=Epoch(1),
+            in_transaction=loader.in_transaction,
+            predecessor=predecessor,
+        )
         if not self._works:
             self._works = True
             trio.lowlevel.spawn_system_task(self.controller.performer.run)

@@ -401,12 +401,19 @@ def test_a_session_that_ends_early_sets_another_goal_of_a_return(cluster) -> Non
 
 def test_a_broker_that_was_never_heard_was_not_heard_when_its_session_began(cluster) -> None:
     sessions = Sessions(timeout=9.0)
-    sessions.begin(1, now=1.0, heard=False)
+    sessions.begin(1, now=1.0, heard_at=None)
     assert sessions.last_heard(1) is sessions.last_heard(2) is None
-    sessions.begin(3, now=1.5)
-    assert sessions.last_heard(3) == 1.5, "it registered then"
     sessions.touch(1, now=2.0, metadata_offset=5)
     assert sessions.last_heard(1) == 2.0
+
+
+def test_a_session_that_begins_after_its_broker_was_heard_is_a_whole_one(cluster) -> None:
+    sessions = Sessions(timeout=9.0)
+    sessions.begin(1, now=5.0, heard_at=1.0)
+    assert sessions.last_heard(1) == 1.0
+    assert sessions.live(1, now=13.9)
+    sessions.touch(1, now=6.0, metadata_offset=5)
+    assert sessions.last_heard(1) == 6.0
 
 
 def test_a_broker_is_not_unfenced_before_it_has_applied_what_fenced_it(cluster) -> None:

@@ -41,7 +41,8 @@ from quorate.broker.metadata.supported_features import (
 )
 from quorate.broker.settings.broker_settings import LeaderBalance
 from quorate.error_code import ErrorCode
-from quorate.types import Offset
+from quorate.raft import HeardLeader
+from quorate.types import NodeId, Offset
 from tests.broker.controller.controller_node import IN_PIECES, Batch, Node, running
 
 
@@ -265,6 +266,50 @@ async def test_the_log_says_when_a_silent_broker_was_last_heard(autojump_clock) 
         await trio.sleep(20)
     assert fencings(node) == [(1, ChangeReason.BROKER_FENCED, 5000)]
     assert node.stats.timed_out_heartbeats == 1
+
+
+async def taken_over(leader: int) -> Node:
+    """A controller with brokers 1 and 2, active since second 5. `leader` led before, and was last heard in
+    second 4."""
+    node = await running(1, 2)
+    node.controller.deactivate()
+    await trio.sleep(5)
+    node.activate(predecessor=HeardLeader(node=NodeId(leader), heard_at=trio.current_time() - 1))
+    return node
+
+
+async def test_the_log_says_when_the_broker_of_the_last_active_controller_was_heard(autojump_clock) -> None:
+    node = await taken_over(1)
+    async with node.tended():
+        await trio.sleep(8.9)
+        assert fencings(node) == [], "each has a whole session for its first heartbeat"
+        await trio.sleep(2)
+    assert fencings(node) == [(1, ChangeReason.BROKER_FENCED, 4000), (2, ChangeReason.BROKER_FENCED, None)]
+
+
+async def test_the_log_says_when_a_controller_whose_process_is_gone_was_heard(autojump_clock) -> None:
+    node = await taken_over(1)
+    async with node.tended():
+        await node.watch.report(1, node.epochs[1])
+        await node.watch.report(2, node.epochs[2])
+    assert fencings(node) == [(1, ChangeReason.BROKER_GONE, 4000), (2, ChangeReason.BROKER_GONE, None)]
+
+
+async def test_a_heartbeat_to_the_new_controller_is_later_than_what_it_heard_before(autojump_clock) -> None:
+    node = await taken_over(1)
+    await trio.sleep(2)
+    await node.beat(1)
+    async with node.tended():
+        await trio.sleep(1)
+        await node.watch.report(1, node.epochs[1])
+    assert fencings(node) == [(1, ChangeReason.BROKER_GONE, 7000)]
+
+
+async def test_a_controller_without_a_broker_says_nothing_of_the_brokers(autojump_clock) -> None:
+    node = await taken_over(3001)
+    async with node.tended():
+        await node.watch.report(1, node.epochs[1])
+    assert fencings(node) == [(1, ChangeReason.BROKER_GONE, None)]
 
 
 async def test_a_broker_whose_process_is_gone_is_fenced_at_once(autojump_clock) -> None:

@@ -1,4 +1,4 @@
-"""The session of each broker: its last heartbeat, and the offset that it had applied then.
+"""The session of each broker: when it was last heard, and the offset that it had applied then.
 
 Soft state of the active controller: it is not in the log, and a new controller gives every broker a whole
 session for its first heartbeat. Times are seconds on a monotonic clock.
@@ -28,10 +28,10 @@ class Sessions:
         self._contacts: dict[int, _Contact] = {}
         self._last_check: float | None = None
 
-    def begin(self, broker_id: int, *, now: float, heard: bool = True) -> None:
-        """Begin a new session of the broker, without the state of the last one. `heard`: the broker has
-        registered; False: another controller is active."""
-        self._contacts[broker_id] = _Contact(at=now, heard_at=now if heard else None)
+    def begin(self, broker_id: int, *, now: float, heard_at: float | None) -> None:
+        """Begin a new session of the broker, without the state of the last one. `heard_at`: the time at which
+        the broker was last heard. None: this node never heard it. The session is a whole one in any case."""
+        self._contacts[broker_id] = _Contact(at=now, heard_at=heard_at)
 
     def touch(self, broker_id: int, *, now: float, metadata_offset: int) -> None:
         """Record a heartbeat. Call it on arrival, whether the heartbeat succeeds or not: one that is answered
@@ -42,12 +42,12 @@ class Sessions:
         contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
 
     def last_heard(self, broker_id: int) -> float | None:
-        """Return the time of the broker's last heartbeat. None: there was none."""
+        """Return the time at which the broker was last heard. None: it never was."""
         contact = self._contacts.get(broker_id)
         return None if contact is None else contact.heard_at
 
     def last_heard_ms(self, broker_id: int, *, now: float) -> int | None:
-        """Return the time of the broker's last heartbeat by the wall clock. None: there was none."""
+        """Return the same as `last_heard` by the wall clock, in ms since the Unix epoch."""
         heard_at = self.last_heard(broker_id)
         if heard_at is None or self._wall_clock is None:
             return None

@@ -59,7 +59,7 @@ def register_broker(
 
     Its predecessor must have left every ISR before, and every ELR where data may be missing: a broker acts
     upon its registration as soon as it has it, and must not find that it leads a partition. `departed`: the
-    broker epoch that has left them. `last_heard_ms`: the time of the predecessor's last heartbeat.
+    broker epoch that has left them. `last_heard_ms`: the time at which the predecessor was last heard.
     """
     if request.cluster_id != cluster_id:
         return refusal(
@@ -279,8 +279,8 @@ def fence_broker(
     reason: ChangeReason,
     last_heard_ms: int | None,
 ) -> Groups:
-    """Fence a broker that is registered and not fenced; nothing for any other. `last_heard_ms`: the time of
-    its last heartbeat, ms since the Unix epoch."""
+    """Fence a broker that is registered and not fenced; nothing for any other. `last_heard_ms`: the time at
+    which it was last heard, ms since the Unix epoch."""
     broker = image.broker(broker_id)
     if broker is None or broker.fenced:
         return ()
