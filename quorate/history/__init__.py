@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         Extent,
         MetadataHistory,
         StoredSnapshot,
-        batches_of,
         epoch_before,
         offset_for_timestamp,
     )
@@ -54,7 +53,6 @@ _HOMES = {
     "Extent": "quorate.history.metadata_history",
     "MetadataHistory": "quorate.history.metadata_history",
     "StoredSnapshot": "quorate.history.metadata_history",
-    "batches_of": "quorate.history.metadata_history",
     "epoch_before": "quorate.history.metadata_history",
     "offset_for_timestamp": "quorate.history.metadata_history",
     "SnapshotFile": "quorate.history.snapshot_file",
@@ -80,7 +78,6 @@ __all__ = [
     "StoredSnapshot",
     "UnknownHighWatermarkError",
     "UnreadableFilesError",
-    "batches_of",
     "entries_of",
     "epoch_before",
     "head_of",

@@ -27,7 +27,7 @@ from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.history.cluster_snapshots import CLIENT_ID, download_snapshot, find_snapshots
 from quorate.history.history_errors import LogUnavailableError
-from quorate.history.metadata_history import METADATA_TOPIC, Extent, StoredSnapshot
+from quorate.history.metadata_history import METADATA_TOPIC, Extent, MetadataHistory, StoredSnapshot
 from quorate.history.slabs import Slab, whole_batches
 from quorate.history.snapshot_file import opened_file
 from quorate.kafka_bytes.varints import MalformedError
@@ -61,7 +61,7 @@ _RETRIABLE = (NetworkError, KafkaError, MalformedError, InvalidBatchError, _Behi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterLog:
+class ClusterLog(MetadataHistory):
     """A `MetadataHistory` in a live cluster: the log that a broker serves to any consumer, and the snapshots
     of all controllers that answer."""
 

@@ -16,7 +16,7 @@ from quorate.history.history_errors import (
     UnknownHighWatermarkError,
     UnreadableFilesError,
 )
-from quorate.history.metadata_history import METADATA_TOPIC, Extent, StoredSnapshot
+from quorate.history.metadata_history import METADATA_TOPIC, Extent, MetadataHistory, StoredSnapshot
 from quorate.history.slabs import Slab, check_batch
 from quorate.history.snapshot_file import opened_file, read_stored
 from quorate.log import (
@@ -50,7 +50,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FolderLog:
+class FolderLog(MetadataHistory):
     """A `MetadataHistory` in a node's folder. The node may be running: its high watermark is read from the
     file that it writes now and then."""
 

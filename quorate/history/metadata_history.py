@@ -1,9 +1,10 @@
 """A committed metadata log, wherever it is, and what can be found out about it by reading."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from quorate.history.slabs import Slab
 from quorate.log.batches.batch import Batch
@@ -42,51 +43,52 @@ class StoredSnapshot:
         return self.snapshot.end_offset
 
 
-class MetadataHistory(Protocol):
+class MetadataHistory(ABC):
     """The metadata log from some offset on, and snapshots in place of the records before that. Picklable: it
     holds no file and no connection, and each call opens its own."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def place(self) -> str:
         """The place of the history, for messages."""
-        ...
 
+    @abstractmethod
     def extent(self, *, at_least: int = 0) -> Extent:
         """Return the readable part of the log. `at_least`: an end that is known to be committed. A broker may
         not know it yet, so others are asked, several times. If none does, the extent that ends last is
         returned. Raises `LogUnavailableError`."""
-        ...
 
+    @abstractmethod
     def slabs(self, start: int, end: int) -> Iterator[Slab]:
         """Yield whole, undamaged batches in order, from the one that holds `start` or the next after it,
         while they begin below `end`. It ends early where the log does. Raises `LogUnavailableError`;
         `DamagedRecordError`."""
-        ...
 
+    @abstractmethod
     def snapshots(self, warn: Callable[[str], None]) -> Sequence[StoredSnapshot]:
         """Return the snapshots, ascending. `warn` gets the problems of those that are damaged. Raises
         `LogUnavailableError`."""
-        ...
 
+    @abstractmethod
     def opened(self, snapshot: SnapshotId) -> AbstractContextManager[SnapshotReader]:
         """Open a snapshot for a block: its contents, and the metadata records in it, as they are in the log.
         Raises `LogUnavailableError`, if the snapshot was deleted meanwhile too; `DamagedSnapshotError`, after
         which no loaded state may be kept."""
-        ...
 
+    @abstractmethod
     def skipped(self) -> SkippedBatches:
         """Return the batches that the node leaves out, because an operator said so: its image is without
         them. Raises `LogUnavailableError`."""
-        ...
 
-
-def batches_of(history: MetadataHistory, start: int, end: int) -> Iterator[Batch]:
-    """Yield the batches of `MetadataHistory.slabs` one by one. Raises as that."""
-    for slab in history.slabs(start, end):
-        for batch in slab.batches():
-            if batch.header.base_offset >= end:
-                return
-            yield batch
+    def batches(self, start: int, end: int) -> Iterator[Batch]:
+        """Yield the batches of `slabs` one by one. Raises as that."""
+        for slab in self.slabs(start, end):
+            for batch in slab.batches():
+                if batch.header.base_offset >= end:
+                    return
+                yield batch
 
 
 def epoch_before(history: MetadataHistory, offset: int, extent: Extent) -> int | None:
@@ -95,7 +97,7 @@ def epoch_before(history: MetadataHistory, offset: int, extent: Extent) -> int |
         return NO_EPOCH
     if not extent.start_offset < offset <= extent.end_offset:
         return None
-    for batch in batches_of(history, offset - 1, offset):
+    for batch in history.batches(offset - 1, offset):
         if batch.header.base_offset < offset <= batch.header.end_offset:
             return batch.header.leader_epoch
     return None
@@ -106,7 +108,7 @@ def offset_for_timestamp(history: MetadataHistory, timestamp_ms: int, extent: Ex
 
     It is found by reading: a new leader's clock may be behind, so that timestamps are not in order.
     """
-    for batch in batches_of(history, extent.start_offset, extent.end_offset):
+    for batch in history.batches(extent.start_offset, extent.end_offset):
         if batch.header.max_timestamp >= timestamp_ms:
             for record in records_of(batch):
                 if record.timestamp >= timestamp_ms and record.offset < extent.end_offset:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from quorate.history.history_errors import SnapshotNameError, UnreadableFilesError
-from quorate.history.metadata_history import Extent, StoredSnapshot
+from quorate.history.metadata_history import Extent, MetadataHistory, StoredSnapshot
 from quorate.history.slabs import Slab
 from quorate.log.snapshots.snapshot_file import SnapshotReader, parse_name
 from quorate.quorum_state import SkippedBatches
@@ -56,7 +56,7 @@ def _gone(path: str) -> UnreadableFilesError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFile:
+class SnapshotFile(MetadataHistory):
     """A `MetadataHistory` of one snapshot file, in any folder. It has no log."""
 
     path: str

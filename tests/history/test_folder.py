@@ -20,6 +20,7 @@ from quorate.history import (
     Entry,
     FolderLog,
     LogUnavailableError,
+    MetadataHistory,
     SnapshotFile,
     SnapshotNameError,
     UnknownHighWatermarkError,
@@ -32,6 +33,11 @@ from quorate.quorum_state import SKIPPED_BATCHES, SkippedBatch
 from quorate.types import Epoch, Offset, SnapshotId
 
 NewLog = Callable[..., WrittenLog]
+
+
+def records_in(history: MetadataHistory, snapshot: SnapshotId) -> list[bytes]:
+    with history.opened(snapshot) as reader:
+        return list(reader)
 
 
 def log_in(path: Path, *, read_uncommitted: bool = False) -> FolderLog:
@@ -165,10 +171,10 @@ def test_the_snapshots_of_a_folder_are_listed_and_read(story: MetadataFolder) ->
     ]
     for each, file in zip(reversed(found), files, strict=True):
         expected = [encode(record) for record in story.loader_at(each.end_offset).records()]
-        assert list(log.chunks(each.snapshot)) == expected
+        assert records_in(log, each.snapshot) == expected
         alone = SnapshotFile(path=str(file))
         assert list(alone.snapshots(pytest.fail)) == [each]
-        assert list(alone.chunks(each.snapshot)) == expected
+        assert records_in(alone, each.snapshot) == expected
         assert (alone.extent().start_offset, alone.extent().end_offset) == (each.end_offset,) * 2
 
 
@@ -193,7 +199,7 @@ def test_a_snapshot_says_that_what_it_holds_is_committed(story: MetadataFolder) 
 def test_a_snapshot_that_is_gone_is_refused(story: MetadataFolder) -> None:
     log = log_in(story.write())
     with pytest.raises(LogUnavailableError, match=r"00014-0000000001\.checkpoint is gone; .* try again"):
-        list(log.chunks(SnapshotId(Offset(14), Epoch(1))))
+        records_in(log, SnapshotId(Offset(14), Epoch(1)))
     with pytest.raises(SnapshotNameError, match=r"a\.log is no snapshot; give a file named END-EPOCH"):
         SnapshotFile(path="a.log").extent()
 
@@ -220,7 +226,8 @@ log = FolderLog(path=sys.argv[1])
 extent = log.extent()
 assert sum(batch.header.count for batch in log.batches(extent.start_offset, extent.end_offset)) > 20
 (stored,) = log.snapshots(print)
-assert list(log.chunks(stored.snapshot))
+with log.opened(stored.snapshot) as reader:
+    assert list(reader)
 assert not log.skipped()
 print(sorted({"trio", "kio", "pyspark", "hypothesis", "typer", "quorate.raft"} & set(sys.modules)))
 """

@@ -10,7 +10,7 @@ from quorate.broker.metadata.record_codec import RecordDecodeError, decode
 from quorate.broker.metadata.states import ImageError
 from quorate.cli.console.cli_errors import CommandError, ExitCode
 from quorate.cli.console.output import time_text
-from quorate.history import MetadataHistory, StoredSnapshot, batches_of
+from quorate.history import MetadataHistory, StoredSnapshot
 from quorate.log import DamagedSnapshotError, InvalidBatchError
 from quorate.log.batches.batch import Batch
 from quorate.log.batches.records import records_of
@@ -151,7 +151,7 @@ class Replay:
         self.timestamp_ms = stored.last_timestamp_ms or None
 
     def _replay(self, end: int, latest_ms: int | None) -> None:
-        for batch in batches_of(self._history, self.end_offset, end):
+        for batch in self._history.batches(self.end_offset, end):
             header = batch.header
             if header.base_offset > self.end_offset:
                 raise ReplayError(
@@ -205,7 +205,7 @@ class Replay:
         extent = self._history.extent()
         start = extent.start_offset
         if not start:
-            first = next(batches_of(self._history, 0, extent.end_offset), None)
+            first = next(self._history.batches(0, extent.end_offset), None)
             if first is None:
                 return "it has no records"
             return f"the earliest is offset 0, of {shown_time(first.header.base_timestamp)}"

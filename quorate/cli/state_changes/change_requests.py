@@ -15,7 +15,7 @@ from quorate.broker.metadata.metadata_records import (
     ShrinkTopic,
     Topic,
 )
-from quorate.history import ClusterLog, Entry, batches_of, entries_of
+from quorate.history import ClusterLog, Entry, entries_of
 from quorate.log.batches.control import LeaderChange
 from quorate.runtime import Address
 
@@ -76,7 +76,7 @@ def read_requests(
 
 
 def _entries(log: ClusterLog, start: int, end: int) -> Iterator[Entry]:
-    for batch in batches_of(log, start, end):
+    for batch in log.batches(start, end):
         yield from entries_of(batch, start=start, end=end)
 
 
