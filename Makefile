@@ -17,8 +17,8 @@ help:  ## This list
 
 setup: .venv/.installed  ## Virtual environment with everything in it
 
-demo: setup  ## An operator's day: three real nodes, a stock client, a kill -9, moves (FILE=... to choose the input)
-	$(BIN)/quorate demo --file $(FILE)
+demo: setup  ## An operator's day: three real nodes, a stock client, a kill -9, moves, a report (FILE=... to choose the input, DATA=... to keep the nodes' folders)
+	$(BIN)/quorate demo --file $(FILE) $(if $(DATA),--data $(DATA))
 
 test: setup  ## The tests but the slowest (JOBS=4 workers, half of which mostly wait)
 	$(BIN)/python -m pytest -n $(or $(JOBS),4) -m "not slow"

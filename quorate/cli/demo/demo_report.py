@@ -99,7 +99,7 @@ def shown_value(page: str, metric: str) -> str:
 
 def show_history(console: Console, rows: list[dict[str, object]]) -> None:
     table = Table(title="who led partition 0, as Spark sees the metadata log", title_justify="left")
-    columns = ("offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
+    columns = ("from_offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
     for index, column in enumerate(columns):
         # Headings wrap, what is in the rows does not.

@@ -1,4 +1,4 @@
-"""An operator's day, from an empty folder to a Spark table, with a kill -9 in the middle."""
+"""An operator's day, from an empty folder to a report by Spark, with a kill -9 in the middle."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from quorate.cli.demo.demo_report import (
     show_metrics,
     show_quorum,
 )
-from quorate.cli.demo.demo_spark import SparkAhead, leader_of
+from quorate.cli.demo.demo_spark import SparkAhead, Tables, leader_of, leadership_rows
 from quorate.cli.node.local_cluster import LocalCluster
 
 TOPIC: Final = "demo"
@@ -35,12 +35,15 @@ _REASONS: Final = ("broker", "replica caught up", "reassignment")
 """Parts of the reasons of the changes. A dead broker is a reason in more than one wording."""
 
 
-def run_demo(folder: Path, file_name: str, data: bytes, *, with_spark: bool) -> None:
-    """Show the day, and exit with the comparison that did not hold. The cluster is in `folder`."""
+def run_demo(folder: Path, file_name: str, data: bytes, *, report_file: Path | None) -> None:
+    """Show the day, and exit with the comparison that did not hold. The cluster is in `folder`.
+
+    `report_file`: the file for the report that Spark makes of the metadata log. None: Spark is left out.
+    """
     report = DemoReport(Console())
     cluster = LocalCluster.plan(folder, nodes=NODES, client_port=0, overrides=_SETTINGS)
     demo = _Demo(report, cluster, DemoPartition(cluster, TOPIC), file_name, split_records(data))
-    ahead = SparkAhead() if with_spark else None
+    ahead = None if report_file is None else SparkAhead(report_file)
     try:
         with user_errors():
             demo.run(ahead)
@@ -52,6 +55,9 @@ def run_demo(folder: Path, file_name: str, data: bytes, *, with_spark: bool) -> 
     report.console.print(
         f"[green]every comparison held[/green]: {len(data):,} bytes in, the same {len(data):,} bytes out"
     )
+    if report_file is not None:
+        place = f"the report, for a browser: {report_file.absolute()}"
+        report.console.print(place, markup=False, soft_wrap=True)
 
 
 def split_records(data: bytes) -> list[bytes]:
@@ -103,7 +109,8 @@ class _Demo:
         show_quorum(self.report.console, cluster)
         show_metrics(self.report.console, cluster)
         if spark is not None:
-            self._show_spark(spark, leader, successor)
+            tables = self._show_spark(spark, leader, successor)
+            self._report_incident(spark, tables, leader)
         with self.report.step("stop in order") as result:
             codes = cluster.stop()
             _compare("the exit codes of the nodes", dict.fromkeys(codes, 0), codes)
@@ -182,15 +189,26 @@ class _Demo:
             )
         show_changes(self.report.console, lives)
 
-    def _show_spark(self, spark: SparkAhead, leader: int, successor: int) -> None:
+    def _show_spark(self, spark: SparkAhead, leader: int, successor: int) -> Tables:
         with self.report.step("leadership history in Spark, read from the metadata log") as result:
-            rows = spark.leadership_rows(self.cluster.bootstrap, TOPIC)
+            tables = spark.read_tables(self.cluster.bootstrap)
+            rows = leadership_rows(tables, TOPIC)
             leaders = [leader_of(row) for row in rows if leader_of(row) >= 0]
             if leaders[:1] != [leader] or successor not in leaders:
                 raise DemoError(f"the leadership history is {leaders}, expected {leader}, then {successor}")
             distinct = [each for at, each in enumerate(leaders) if at == 0 or leaders[at - 1] != each]
             result.append(" → ".join(f"node {each}" for each in distinct))
         show_history(self.report.console, rows)
+        return tables
+
+    def _report_incident(self, spark: SparkAhead, tables: Tables, leader: int) -> None:
+        """Write the report, and find the kill in it."""
+        with self.report.step("report what happened, from the metadata log alone") as result:
+            told = [each for each in spark.write_report(tables) if each.broker == leader]
+            if not told:
+                raise DemoError(f"the report does not tell that node {leader} was killed")
+            _compare(f"the partitions that node {leader} led", 1, told[0].led)
+            result.append(f"{told[0].title}; partition 0 had another leader after {told[0].outage}")
 
 
 def _compare(what: str, expected: object, seen: object) -> None:
