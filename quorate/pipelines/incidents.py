@@ -64,9 +64,12 @@ def incidents(
             f.max("election.outage_ms").alias("longest_outage_ms"),
         )
     )
-    # A controller that was just elected has heard no heartbeat of the one before it.
-    led_quorum = f.col("quorum.old_leader").eqNullSafe(f.col("outage.broker_id")) & (
-        f.col("outage.last_heard").isNull() & (f.col("outage.reason") != "CONTROLLED_SHUTDOWN")
+    # The successor heard its predecessor until it was elected itself, or in older versions never.
+    heard = f.col("outage.last_heard")
+    led_quorum = (
+        f.col("quorum.old_leader").eqNullSafe(f.col("outage.broker_id"))
+        & (heard.isNull() | (heard <= f.col("quorum.led_since")))
+        & (f.col("outage.reason") != "CONTROLLED_SHUTDOWN")
     )
     return (
         outages.join(
@@ -98,9 +101,13 @@ def _during(offset: str) -> Column:
 
 
 def _with_old_leader(quorum_history: DataFrame) -> DataFrame:
-    """Return the states of the quorum with the last leader that was another broker."""
+    """Return the states of the quorum with `old_leader`, the last leader that was another broker, and
+    `led_since`, the time at which the leader took its place."""
     in_order = Window.partitionBy(f.lit(0)).orderBy("from_offset", "from_row")
     before = f.lag("leader").over(in_order)
-    return quorum_history.withColumn("before", f.when(before != f.col("leader"), before)).withColumn(
-        "old_leader", f.last("before", ignorenulls=True).over(in_order)
+    change = f.struct(before.alias("old_leader"), f.col("valid_from").alias("led_since"))
+    return (
+        quorum_history.withColumn("change", f.when(before != f.col("leader"), change))
+        .withColumn("change", f.last("change", ignorenulls=True).over(in_order))
+        .select("*", "change.*")
     )

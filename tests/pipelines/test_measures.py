@@ -195,6 +195,22 @@ class TestIncidents:
             (2, False, None),
         ]
 
+    def test_a_controller_that_its_successor_heard_before_its_election_led_the_quorum(
+        self, feed: ChangeFeed, tables: Tables
+    ) -> None:
+        heard = feed.now
+        feed.wait(2)
+        feed.elect_controller(3)
+        feed.wait(1)
+        feed.fence(1, "BROKER_GONE", last_heard=heard)
+        feed.wait(5)
+        feed.unfence(1)
+        feed.wait(60)
+        # It is a follower now, and dies again.
+        feed.fence(1, "BROKER_GONE", last_heard=feed.now)
+        found = collected(tables(feed)["incidents"], "from_offset")
+        assert [(row["led_quorum"], row["duration_ms"]) for row in found] == [(True, 8000), (False, None)]
+
     def test_what_one_broker_caused_is_not_of_another(self, feed: ChangeFeed, tables: Tables) -> None:
         feed.create("orders", [1, 2, 3])
         kill(feed, 1, successor=2)

@@ -82,7 +82,8 @@ def _begin(incident: Mapping[str, Any]) -> list[str]:
         begin = f"Out of service {at}."
     if not incident["led_quorum"]:
         return [begin]
-    return [begin, "It was the active controller: its successor does not know when it was last heard."]
+    unknown = ": its successor does not know when it was last heard" if heard is None else ""
+    return [begin, f"It was the active controller{unknown}."]
 
 
 def _consequences(incident: Mapping[str, Any]) -> list[str]:
