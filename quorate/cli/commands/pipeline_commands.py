@@ -127,14 +127,22 @@ def report(
     with _explained():
         from quorate.pipelines.pipeline_run import open_tables
         from quorate.pipelines.report.page import write_page
+        from quorate.pipelines.report.story import count_text
 
         with _tables_of_log(source) if source else open_tables(folder, remote=remote) as tables:
             facts = _facts(tables)
         write_page(output, facts, title="What happened in the cluster")
     if as_json:
-        print_json({"file": str(output), "incidents": facts.incidents, "newLeaders": facts.new_leaders})
+        print_json(
+            {
+                "file": str(output),
+                "incidents": facts.incidents,
+                "newLeaders": facts.new_leaders,
+                "reassignments": facts.reassignments,
+            }
+        )
     else:
-        typer.echo(f"{output}: {len(facts.incidents)} incidents")
+        typer.echo(f"{output}: {count_text(len(facts.incidents), 'incident')}")
 
 
 @contextmanager
