@@ -1,6 +1,7 @@
 """Write the parts of pages that follow from the code or from another page. `--check` names stale pages."""
 
 import ast
+import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,7 @@ from quorate.metrics.declarations import (
     MetricKind,
 )
 from quorate.metrics.raft_metrics import STATES
+from quorate.pipelines import histories, intervals, outage_stream, tables
 from quorate.raft.core.roles.transitions import ALLOWED
 from quorate.spark_source.changes.entities import ENTITY_FIELDS, Entity
 from quorate.spark_source.changes.feed import ALL_CHANGES, CHANGE_FIELDS
@@ -259,6 +261,37 @@ def spark_options() -> str:
     return ", ".join(code(name) for name in KNOWN)
 
 
+# Pipelines
+
+
+def bronze_tables() -> str:
+    return table(("table", "content"), ((code(name), text) for name, text in tables.BRONZE.items()))
+
+
+def pipeline_tables() -> str:
+    parts = []
+    for each in tables.TABLES:
+        details = _docstring(each.make).partition("\n\n")[2]
+        made_of = f"Made of {', '.join(map(code, each.reads))}."
+        parts += [f"### {each.name}", each.comment, *([details] if details else []), made_of]
+    return "\n\n".join(parts)
+
+
+def functions(*each: Callable[..., object]) -> Callable[[], str]:
+    return lambda: "\n\n".join(map(_function, each))
+
+
+def _function(function: Callable[..., object]) -> str:
+    parameters = inspect.signature(function).parameters.values()
+    names = ", ".join(f"**{each.name}" if each.kind is each.VAR_KEYWORD else each.name for each in parameters)
+    call = f"`{function.__module__}.{function.__name__}({names})`"
+    return "\n\n".join([f"### {function.__name__}", call, _docstring(function)])
+
+
+def _docstring(function: Callable[..., object]) -> str:
+    return inspect.getdoc(function) or ""
+
+
 # Roles
 
 
@@ -392,6 +425,14 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
     "docs/explanation/verification.md": {"counts": counts},
     "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},
+    "docs/reference/pipeline-tables.md": {
+        "bronze": bronze_tables,
+        "histories": functions(histories.history),
+        "intervals": functions(intervals.intervals, intervals.merge),
+        "tables": pipeline_tables,
+        "all tables": functions(tables.read_changes, tables.all_tables),
+        "streams": functions(outage_stream.follow_outages, outage_stream.read_outages, outage_stream.advance),
+    },
     "docs/architecture.md": {
         "packages": packages,
         "drawing": drawing("quorate"),
