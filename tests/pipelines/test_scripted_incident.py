@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from quorate.broker.admin.admin_client import AdminClient, TopicPartition
 from quorate.broker.admin.replicas import read_cluster
@@ -22,10 +22,10 @@ from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.cli.reassigning.moves import begin_moves
 from quorate.pipelines.report.story import incident_title
-from quorate.pipelines.tables import TABLES, all_tables, read_changes
 from quorate.present import present
 from tests.cli.command import COMMAND, Processes, Quorate
 from tests.kit.clusters import running_cluster, wait_in_sync
+from tests.pipelines.table_check import check_tables
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.slow]
 TOPIC = "orders"
@@ -250,10 +250,6 @@ def test_the_report_has_the_reassignment(script: Script, told: Told) -> None:
     assert move.began_ms <= row["valid_from"] <= row["valid_to"] <= move.ended_ms
 
 
-def in_order(frame: DataFrame) -> list[str]:
-    return sorted(frame.toJSON().collect())
-
-
 def test_a_pipeline_that_was_killed_ends_with_the_tables_of_a_batch_query(
     spark: SparkSession, script: Script, tmp_path: Path
 ) -> None:
@@ -271,7 +267,4 @@ def test_a_pipeline_that_was_killed_ends_with_the_tables_of_a_batch_query(
     # Nothing is new.
     again = subprocess.run(run, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert again.returncode == 0, again.stderr
-    expected = all_tables(read_changes(spark, {"path": str(script.folder)}).cache())
-    for name in ("changes", *(table.name for table in TABLES)):
-        table = spark.read.parquet(str(project / "tables" / name))
-        assert in_order(table.select(*expected[name].columns)) == in_order(expected[name]), name
+    check_tables(spark, project, script.folder)
