@@ -13,6 +13,7 @@ STORIES = sorted({block.file.name for block in BLOCKS if block.mark.startswith(S
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # Pages with pipelines start Spark again and again.
 @pytest.mark.parametrize("story", STORIES)
 def test_a_page_does_what_it_says(
     story: str, need_programs: Callable[..., None], terminals: Terminals, tmp_path: Path

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 60.0
+SECONDS = 600.0
+"""The time limit of a block. A pipeline takes minutes on a busy machine."""
 STORY = "story"
 """Marks the blocks of a page that run in their order, on a cluster of their own (test_stories.py)."""
 TUTORIAL = "tutorial.md"

@@ -57,7 +57,7 @@ def init(
     brokers: BrokersOption = None,
     path: PathOption = None,
     table_format: Annotated[
-        str, typer.Option("--format", help="The format of the tables: parquet, delta, ...")
+        str, typer.Option("--format", help="The format of the tables: parquet, orc, ...")
     ] = "parquet",
 ) -> None:
     """Create a project for Spark's declarative pipelines. Default: it reads from localhost:9092.
