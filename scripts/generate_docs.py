@@ -201,19 +201,21 @@ def _command(path: tuple[str, ...], command: TyperCommand) -> str:
     options = [each for each in command.params if isinstance(each, TyperOption) and each.name != "help"]
     words = " ".join(["quorate", *path, *(str(each.name).upper() for each in arguments)])
     parts = [f"### {words}", " ".join((command.help or "").split())]
-    rows = [(code(str(each.name).upper()), "required", each.help or "") for each in arguments]
+    rows = [(code(str(each.name).upper()), _default(each), each.help or "") for each in arguments]
     for each in options:
         names = ", ".join(code(name) for name in (*each.opts, *each.secondary_opts))
-        default = each.default
-        shown = (
-            "required" if each.required else "" if default in (None, False, [], ()) else code(_text(default))
-        )
-        rows.append((names, shown, each.help or ""))
+        rows.append((names, _default(each), each.help or ""))
     if rows:
         parts.append(table(("option", "default", "meaning"), rows))
     example = (command.epilog or "").removeprefix("Example: ")
     parts.append(f"Example: `{example}`")
     return "\n\n".join(parts)
+
+
+def _default(parameter: TyperArgument | TyperOption) -> str:
+    if parameter.required:
+        return "required"
+    return "" if parameter.default in (None, False, [], ()) else code(_text(parameter.default))
 
 
 def _text(default: object) -> object:
