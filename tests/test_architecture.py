@@ -140,6 +140,11 @@ MAY_SAY_ANY = {
     "quorate.broker.wire.codecs.sliced_decoding": "the same",
     "quorate.broker.wire.codecs.sliced_encoding": "the same",
     "quorate.cli.all_commands": "the signature of typer's own command line",
+    "quorate.pipelines.pipeline_run": "the results of a run, which PySpark's own signature has as such",
+    "quorate.pipelines.report.facts": "values in rows of Spark, whose types the query decides",
+    "quorate.pipelines.report.page": "the same",
+    "quorate.pipelines.report.plots": "the same",
+    "quorate.pipelines.report.story": "the same",
     "quorate.runtime.slices": "the elements of a lazy sequence, which its type doesn't name",
     "quorate.simulation.world.scheduler": "random.Random's own signature",
 }
