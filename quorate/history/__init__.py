@@ -13,7 +13,7 @@ from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
     from quorate.history.cluster import ClusterLog
-    from quorate.history.entries import Entry, entries_of, head_of, record_json, type_number
+    from quorate.history.entries import Entry, entries_of, record_json
     from quorate.history.folder import FolderLog
     from quorate.history.history_errors import (
         DamagedRecordError,
@@ -38,9 +38,7 @@ _HOMES = {
     "ClusterLog": "quorate.history.cluster",
     "Entry": "quorate.history.entries",
     "entries_of": "quorate.history.entries",
-    "head_of": "quorate.history.entries",
     "record_json": "quorate.history.entries",
-    "type_number": "quorate.history.entries",
     "FolderLog": "quorate.history.folder",
     "DamagedRecordError": "quorate.history.history_errors",
     "HistoryError": "quorate.history.history_errors",
@@ -78,11 +76,11 @@ __all__ = [
     "StoredSnapshot",
     "UnknownHighWatermarkError",
     "UnreadableFilesError",
+    "entries",
     "entries_of",
     "epoch_before",
-    "head_of",
     "offset_for_timestamp",
     "record_json",
+    "slabs",
     "snapshot_of",
-    "type_number",
 ]

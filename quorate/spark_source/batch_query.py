@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from quorate.history.metadata_history import Extent, MetadataHistory, offset_for_timestamp
+from quorate.history import Extent, MetadataHistory, offset_for_timestamp
 from quorate.spark_source.filters import used
 from quorate.spark_source.scan import LogRange, Scan
 from quorate.spark_source.source_options import AtOffset, AtTimestamp, Bound, Edge, for_batch

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from quorate.history.history_errors import DamagedRecordError
+from quorate.history import DamagedRecordError
 from quorate.history.slabs import Slab
 from quorate.log import InvalidBatchError
 from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END

@@ -7,7 +7,7 @@ anew, from a snapshot and the log.
 from collections import OrderedDict
 from typing import Final, TypeAlias
 
-from quorate.history.metadata_history import MetadataHistory
+from quorate.history import MetadataHistory
 from quorate.spark_source.changes.metadata_changes import MetadataChanges
 from quorate.spark_source.source_options import ViewName
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from quorate.history import DamagedRecordError
 from quorate.history.entries import head_of, type_of_value
-from quorate.history.history_errors import DamagedRecordError
 from quorate.spark_source.spark_errors import LaterVersionError
 
 _HEAD_BYTES: Final = 3

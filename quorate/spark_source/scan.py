@@ -18,8 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from quorate.history.history_errors import LogUnavailableError
-from quorate.history.metadata_history import NO_EPOCH, Extent, MetadataHistory
+from quorate.history import NO_EPOCH, Extent, LogUnavailableError, MetadataHistory
 from quorate.log import DamagedSnapshotError
 from quorate.quorum_state import SkippedBatches
 from quorate.spark_source.changes.entities import Entity

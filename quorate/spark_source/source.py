@@ -1,15 +1,14 @@
 """`format("quorate")`."""
 
 from collections.abc import MutableMapping
+from typing import ClassVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from quorate.history.folder import FolderLog
-from quorate.history.history_errors import UnknownHighWatermarkError
-from quorate.history.metadata_history import MetadataHistory
+from quorate.history import FolderLog, MetadataHistory, UnknownHighWatermarkError
 from quorate.spark_source.batch_query import FilteringBatchReader, MetadataBatchReader
 from quorate.spark_source.scan import Scan, schema_of
 from quorate.spark_source.source_options import SourceOptions, parse_options
@@ -26,6 +25,9 @@ class MetadataLogSource(DataSource):
     Each `load()` fixes the end of the log for batch queries. Spark plans every action of a DataFrame again,
     and all must read the same log.
     """
+
+    takes_filters: ClassVar[bool] = False
+    """True: Spark passes filters in the sessions in which it is registered."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -51,8 +53,9 @@ class MetadataLogSource(DataSource):
     def reader(self, schema: StructType) -> MetadataBatchReader:
         """Return the reader of a batch query. Raises `OptionError` if `schema` is not the view's."""
         self._check(schema)
-        of = FilteringBatchReader if self._options.push_filters else MetadataBatchReader
-        return of(self._scan, self._extent)
+        asked = self._options.push_filters
+        filters = self.takes_filters if asked is None else asked
+        return (FilteringBatchReader if filters else MetadataBatchReader)(self._scan, self._extent)
 
     def streamReader(self, schema: StructType) -> MetadataStreamReader:
         """Return the reader of a streaming query. Raises `OptionError` if `schema` is not the view's."""
@@ -67,12 +70,19 @@ class MetadataLogSource(DataSource):
             )
 
 
+class FilteringLogSource(MetadataLogSource):
+    """The source in a session that passes filters to sources in Python. In others Spark refuses a reader that
+    could take them, so the source that Spark finds by itself needs the option `pushFilters`."""
+
+    takes_filters: ClassVar[bool] = True
+
+
 def history_of(options: SourceOptions) -> MetadataHistory:
     """Return the log that the options name."""
     if options.path is not None:
         return FolderLog(path=options.path, read_uncommitted=options.read_uncommitted)
     # A folder's reader needs neither trio nor a client.
-    from quorate.history.cluster import ClusterLog
+    from quorate.history import ClusterLog
 
     return ClusterLog(
         bootstrap_servers=options.bootstrap_servers,
@@ -83,5 +93,7 @@ def history_of(options: SourceOptions) -> MetadataHistory:
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("quorate")` in this Spark session. Executors need an installed quorate."""
-    spark.dataSource.register(MetadataLogSource)
+    """Register `format("quorate")` in this Spark session, and have the session pass filters to sources in
+    Python. Executors need an installed quorate."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(FilteringLogSource)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from quorate.history.metadata_history import METADATA_TOPIC
+from quorate.history import METADATA_TOPIC
 from quorate.runtime import Address
 from quorate.spark_source.spark_errors import OptionError
 from quorate.spark_source.warnings_log import get_logger
@@ -92,8 +92,8 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     mark_unknown: bool = False
     """True: a row for a record of a later version of quorate, in place of an error."""
-    push_filters: bool = False
-    """Batch queries only: let Spark pass filters to the source."""
+    push_filters: bool | None = None
+    """Batch queries only: let Spark pass filters to the source. None: as the source was registered."""
     include_control: bool = False
     """True: the records view has the records of Raft itself too (LeaderChange, KRaftVoters, ...)."""
     read_uncommitted: bool = False
@@ -190,9 +190,13 @@ class _Given:
             raise OptionError(f"{' and '.join(given)} contradict each other; give one of them")
 
     def flag(self, name: str, default: bool) -> bool:
+        value = self.flag_if_given(name)
+        return default if value is None else value
+
+    def flag_if_given(self, name: str) -> bool | None:
         value = self.get(name)
         if value is None:
-            return default
+            return None
         if value.lower() not in ("true", "false"):
             raise OptionError(f"{name} is {value!r}; it must be true or false")
         return value.lower() == "true"
@@ -258,7 +262,7 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
         min_partitions=given.integer("minPartitions", low=1),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         mark_unknown=_mark_unknown(given),
-        push_filters=given.flag("pushFilters", False),
+        push_filters=given.flag_if_given("pushFilters"),
         include_control=_include_control(given),
         read_uncommitted=given.flag("readUncommitted", False),
         retries=defaults.retries if retries is None else retries,

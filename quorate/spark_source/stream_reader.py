@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from quorate.history.metadata_history import NO_EPOCH, Extent, epoch_before
+from quorate.history import NO_EPOCH, Extent, epoch_before
 from quorate.spark_source.batch_query import starting_offset
 from quorate.spark_source.position import Position
 from quorate.spark_source.record_types import TypeNames
@@ -105,7 +105,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 pass
             case ReadMaxRows(max_rows=most):
                 # What comes before the news makes no rows: a batch of only that would never be given.
-                end = min(end, news + most)
+                end = min(end, self._uncut(news, min(end, news + most)))
             case _:
                 raise OptionError(f"{type(limit).__name__} is not supported; use maxOffsetsPerTrigger")
         self._last_batch_s = time.monotonic()
@@ -168,6 +168,15 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing to close: connections and files live within single calls."""
+
+    def _uncut(self, news: int, end: int) -> int:
+        """Return `end`, or a bound of the record batch that it would cut: its begin, or its end if the batch
+        has the news. What was appended together is seen together."""
+        for batch in self._scan.log.batches(end - 1, end):
+            header = batch.header
+            if header.base_offset < end < header.end_offset:
+                return header.base_offset if header.base_offset > news else header.end_offset
+        return end
 
     def _waits(self, offsets: int) -> bool:
         """True while a batch is too small, and the last is not long enough ago."""

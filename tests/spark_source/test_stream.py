@@ -5,6 +5,7 @@ import pickle
 import shutil
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,7 +96,26 @@ def test_a_stream_in_any_steps_reads_what_a_batch_reads(
     order = in_order if view == "changes" else by_offset
     assert order(rows) == order(batch_rows(session_sample, view=view))
     assert end["offset"] == session_sample.end
-    assert batches == -(-session_sample.end // limit)
+    assert 1 <= batches <= session_sample.end
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 9])
+def test_a_stream_cuts_no_record_batch(new_log: Callable[..., Any], limit: int) -> None:
+    """What was appended together took effect together."""
+    log = new_log()
+    log.new_epoch(1)
+    for count in (3, 1, 7, 2):
+        log.append(*[NoOp()] * count)
+    log.write()
+    reader = stream(log, maxOffsetsPerTrigger=limit)
+    ends = [stored(reader.initialOffset())]
+    while (end := stored(reader.latestOffset(ends[-1], reader.getDefaultReadLimit()))) != ends[-1]:
+        ends.append(end)
+    whole = {0, *(base for base, _, _ in log.batches), log.end}
+    assert {each["offset"] for each in ends} <= whole
+    sizes = [after["offset"] - before["offset"] for before, after in pairwise(ends)]
+    assert all(size <= max(limit, 7) for size in sizes)
+    assert ends[-1]["offset"] == log.end
 
 
 def by_offset(rows: list[Any]) -> list[Any]:
@@ -194,7 +214,7 @@ def test_a_stream_from_the_latest_never_shows_what_was_before(sample: Any) -> No
         end = stored(reader.latestOffset(at, reader.getDefaultReadLimit()))
         seen += [row["offset"] for row in rows_between(reader, at, end, sample, **options)]
         at = end
-    assert seen == list(range(begun, begun + 4))
+    assert seen == list(range(begun, begun + 8))
 
 
 def test_ranges_of_nothing_but_control_records_are_no_loss(new_log: Callable[..., Any]) -> None:

@@ -1,1 +1,1 @@
-"""What the records of the log change: the state of the cluster, and each change of it as rows."""
+"""The state of the cluster that the records of the log make, and each change of it as rows."""

@@ -35,8 +35,8 @@ from quorate.broker.metadata.metadata_records import (
 from quorate.broker.metadata.record_codec import RecordDecodeError, decode, encode
 from quorate.broker.metadata.states import BrokerState, ConfigResource, TopicState
 from quorate.broker.metadata.supported_features import KRAFT_VERSION
+from quorate.history import DamagedRecordError
 from quorate.history.entries import KRaftVersion, control_of
-from quorate.history.history_errors import DamagedRecordError
 from quorate.log.batches.control import LeaderChange
 from quorate.log.batches.records import Record as LogRecord
 from quorate.log.snapshots.snapshot_file import SnapshotContents

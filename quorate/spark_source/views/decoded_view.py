@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from quorate.broker.metadata.metadata_records import PartitionChange, Record
 from quorate.broker.metadata.record_codec import RecordDecodeError, decode, encode
+from quorate.history import DamagedRecordError
 from quorate.history.entries import UNKNOWN, head_of
-from quorate.history.history_errors import DamagedRecordError
 from quorate.runtime import uuid_text
 from quorate.spark_source.changes.partition_table import NAME_START, name_end, partition_name
 from quorate.spark_source.chunks import PLACE_FIELDS, Chunk, Places

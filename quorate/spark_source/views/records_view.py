@@ -6,9 +6,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from quorate.history import METADATA_TOPIC, DamagedRecordError
 from quorate.history.entries import type_of_control
-from quorate.history.history_errors import DamagedRecordError
-from quorate.history.metadata_history import METADATA_TOPIC
 from quorate.spark_source.chunks import Chunk
 from quorate.spark_source.columns import TIMESTAMP
 from quorate.spark_source.record_types import TypeNames
