@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from quorate.pipelines.histories import BEGIN, Entity, history
 from quorate.pipelines.intervals import PARTITION

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyspark.errors import PySparkValueError
 from pyspark.pipelines.cli import PipelineSpec, change_dir, load_pipeline_spec, register_definitions
@@ -133,7 +133,8 @@ def _connected(
     try:
         session = ConnectSession.builder.remote(remote).config(map=dict(configuration)).create()
         try:
-            yield session
+            # PySpark's annotations have one class for both.
+            yield cast("SparkSession", session)
         finally:
             session.stop()
     finally:

@@ -148,7 +148,7 @@ class Batches:
     @property
     def end_offsets(self) -> Longs:
         """The end (exclusive) of the offsets of each."""
-        return self.base_offsets + self.headers["last_offset_delta"] + 1
+        return self.base_offsets + self.headers["last_offset_delta"].astype(np.int64) + 1
 
     def within(self, first_ms: int, last_ms: int) -> "npt.NDArray[np.bool_]":
         """Return which may have records between these times, both inclusive."""

@@ -60,7 +60,7 @@ class ViewName(enum.Enum):
         """The name of the entity that this shows. None: it shows none, or all."""
         if self in (ViewName.RECORDS, ViewName.DECODED, ViewName.CHANGES):
             return None
-        return self.value.removesuffix("s")
+        return str(self.value).removesuffix("s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,8 @@ def collect_facts(tables: Mapping[str, DataFrame], *, progress: Callable[[str], 
     for name, query in queries.items():
         progress(name.replace("_", " "))
         found[name] = query.count() if name in ("brokers", "partitions") else _rows(query)
-    return Facts(**{name: value or 0 for name, value in extent.items()}, **found)
+    found |= {name: value or 0 for name, value in extent.items()}
+    return Facts(**found)
 
 
 def _rows(query: DataFrame) -> Rows:

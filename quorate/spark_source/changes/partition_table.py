@@ -484,11 +484,9 @@ class PartitionTable:
     def _state(self, index: int) -> PartitionState:
         """The partition at `index`. Of one that isn't wanted only the epochs are known."""
         shape = self._shape_of[index]
-        epochs = {
-            "leader_epoch": Epoch(self._leader_epochs[index]),
-            "partition_epoch": self._partition_epochs[index],
-        }
-        return (self._shapes[shape] if shape >= 0 else _UNKNOWN)._replace(**epochs)
+        return (self._shapes[shape] if shape >= 0 else _UNKNOWN)._replace(
+            leader_epoch=Epoch(self._leader_epochs[index]), partition_epoch=self._partition_epochs[index]
+        )
 
     def _shapes_with(self, broker_id: int, old: BrokerState | None, new: BrokerState | None) -> list[int]:
         """The shapes with a replica on this broker that is offline before or after, and not both."""

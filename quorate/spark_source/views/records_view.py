@@ -59,7 +59,8 @@ class RecordsView:
             if not kept:
                 return
             places = places.take(np.array(kept))
-            keys, values, types = ([each[at] for at in kept] for each in (keys, values, types))
+            keys, values = [keys[at] for at in kept], [values[at] for at in kept]
+            types = [types[at] for at in kept]
         count = len(values)
         about = places.columns()
         yield pa.RecordBatch.from_arrays(
