@@ -11,6 +11,9 @@ from quorate.spark_source.filters import used
 from quorate.spark_source.scan import LogRange, Scan
 from quorate.spark_source.source_options import AtOffset, AtTimestamp, Bound, Edge, for_batch
 from quorate.spark_source.spark_errors import OptionError
+from quorate.spark_source.warnings_log import get_logger
+
+log = get_logger(__name__)
 
 
 class MetadataBatchReader(DataSourceReader):
@@ -110,10 +113,20 @@ def starting_offset(scan: Scan, extent: Extent, *, default: Edge) -> int:
     if 0 < start < extent.start_offset:
         scan.lost(f"offset {start} is gone, the log starts at {extent.start_offset}")
         return 0
+    if isinstance(bound, AtTimestamp) and _may_miss(scan, start, extent, bound.timestamp_ms):
+        return 0
     return start
 
 
-def _resolve(name: str, bound: Bound, log: MetadataHistory, extent: Extent) -> int | None:
+def _may_miss(scan: Scan, start: int, extent: Extent, timestamp_ms: int) -> bool:
+    """True: records that are gone, but for a snapshot, may be as late as `timestamp_ms`."""
+    return 0 < start == extent.start_offset and not any(
+        stored.end_offset == start and stored.last_timestamp_ms < timestamp_ms
+        for stored in scan.log.snapshots(log.warning)
+    )
+
+
+def _resolve(name: str, bound: Bound, history: MetadataHistory, extent: Extent) -> int | None:
     """None: nothing is as late as the timestamp."""
     match bound:
         case Edge.EARLIEST:
@@ -121,10 +134,10 @@ def _resolve(name: str, bound: Bound, log: MetadataHistory, extent: Extent) -> i
         case Edge.LATEST:
             return extent.end_offset
         case AtTimestamp(timestamp_ms):
-            return offset_for_timestamp(log, timestamp_ms, extent)
+            return offset_for_timestamp(history, timestamp_ms, extent)
         case AtOffset(offset) if offset > extent.end_offset:
             raise OptionError(
-                f"{name}Offsets is {offset}, and {log.place} is committed up to {extent.end_offset} "
+                f"{name}Offsets is {offset}, and {history.place} is committed up to {extent.end_offset} "
                 "(exclusive)"
             )
         case AtOffset(offset):

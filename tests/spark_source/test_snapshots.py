@@ -122,6 +122,15 @@ def test_changes_from_the_earliest_begin_with_the_state_as_inserts(tmp_path: Pat
         ]
 
 
+def test_a_start_time_that_records_in_the_snapshot_may_have_begins_with_the_snapshot(tmp_path: Path) -> None:
+    folder = trimmed(tmp_path / "node")
+    earliest = in_order(read_rows(path=folder.path, view="changes"))
+    for time_ms in (T0, folder.time_of(BEFORE - 1)):
+        assert in_order(read_rows(path=folder.path, view="changes", startingTimestamp=time_ms)) == earliest
+    since = read_rows(path=folder.path, view="changes", startingTimestamp=folder.time_of(BEFORE - 1) + 1)
+    assert in_order(since) == [row for row in earliest if not row["snapshot"]]
+
+
 def test_the_state_of_a_moment_is_the_same_with_and_without_the_beginning(tmp_path: Path) -> None:
     whole = story_folder(tmp_path / "whole")
     whole.write()
