@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     )
     from quorate.history.metadata_history import (
         METADATA_TOPIC,
-        NO_EPOCH,
+        BatchMark,
         Extent,
         MetadataHistory,
         StoredSnapshot,
-        epoch_before,
+        mark_before,
         offset_for_timestamp,
     )
     from quorate.history.snapshot_file import SnapshotFile, snapshot_of
@@ -47,11 +47,11 @@ _HOMES = {
     "UnknownHighWatermarkError": "quorate.history.history_errors",
     "UnreadableFilesError": "quorate.history.history_errors",
     "METADATA_TOPIC": "quorate.history.metadata_history",
-    "NO_EPOCH": "quorate.history.metadata_history",
+    "BatchMark": "quorate.history.metadata_history",
     "Extent": "quorate.history.metadata_history",
     "MetadataHistory": "quorate.history.metadata_history",
     "StoredSnapshot": "quorate.history.metadata_history",
-    "epoch_before": "quorate.history.metadata_history",
+    "mark_before": "quorate.history.metadata_history",
     "offset_for_timestamp": "quorate.history.metadata_history",
     "SnapshotFile": "quorate.history.snapshot_file",
     "snapshot_of": "quorate.history.snapshot_file",
@@ -62,7 +62,7 @@ __getattr__ = lazily(__name__, _HOMES)
 
 __all__ = [
     "METADATA_TOPIC",
-    "NO_EPOCH",
+    "BatchMark",
     "ClusterLog",
     "DamagedRecordError",
     "Entry",
@@ -78,7 +78,7 @@ __all__ = [
     "UnreadableFilesError",
     "entries",
     "entries_of",
-    "epoch_before",
+    "mark_before",
     "offset_for_timestamp",
     "record_json",
     "slabs",

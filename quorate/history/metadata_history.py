@@ -14,8 +14,6 @@ from quorate.quorum_state import SkippedBatches
 from quorate.types import SnapshotId
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-NO_EPOCH: Final = -1
-"""The epoch before the log's first record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +39,17 @@ class StoredSnapshot:
     def end_offset(self) -> int:
         """The end (exclusive) of the records that it stands for."""
         return self.snapshot.end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMark:
+    """What tells a record batch from another that has its offsets in a log that was made anew, or cut."""
+
+    leader_epoch: int
+    crc: int
+
+    def __str__(self) -> str:
+        return f"epoch {self.leader_epoch} and CRC {self.crc:08x}"
 
 
 class MetadataHistory(ABC):
@@ -91,15 +100,13 @@ class MetadataHistory(ABC):
                 yield batch
 
 
-def epoch_before(history: MetadataHistory, offset: int, extent: Extent) -> int | None:
-    """Return the epoch of the record before `offset`; None if the log does not have that record."""
-    if offset == 0:
-        return NO_EPOCH
+def mark_before(history: MetadataHistory, offset: int, extent: Extent) -> BatchMark | None:
+    """Return the mark of the batch with the record before `offset`; None if the log does not have it."""
     if not extent.start_offset < offset <= extent.end_offset:
         return None
     for batch in history.batches(offset - 1, offset):
         if batch.header.base_offset < offset <= batch.header.end_offset:
-            return batch.header.leader_epoch
+            return BatchMark(batch.header.leader_epoch, batch.header.crc)
     return None
 
 

@@ -7,7 +7,7 @@ anew, from a snapshot and the log.
 from collections import OrderedDict
 from typing import Final, TypeAlias
 
-from quorate.history import MetadataHistory
+from quorate.history import BatchMark, MetadataHistory
 from quorate.spark_source.changes.metadata_changes import MetadataChanges
 from quorate.spark_source.source_options import ViewName
 
@@ -20,20 +20,20 @@ class HeldStates:
     """The last states, each for one reader: it changes as it is read on."""
 
     def __init__(self) -> None:
-        self._states: OrderedDict[StateKey, tuple[int, int, MetadataChanges]] = OrderedDict()
+        self._states: OrderedDict[StateKey, tuple[int, BatchMark | None, MetadataChanges]] = OrderedDict()
 
-    def keep(self, key: StateKey, offset: int, epoch: int, state: MetadataChanges) -> None:
-        """Hold the state before `offset`. `epoch`: of the record before that."""
-        self._states[key] = offset, epoch, state
+    def keep(self, key: StateKey, offset: int, mark: BatchMark | None, state: MetadataChanges) -> None:
+        """Hold the state before `offset`. `mark`: of the batch before that."""
+        self._states[key] = offset, mark, state
         self._states.move_to_end(key)
         while len(self._states) > _HELD_MAX:
             self._states.popitem(last=False)
 
-    def take(self, key: StateKey, offset: int, epoch: int) -> MetadataChanges | None:
+    def take(self, key: StateKey, offset: int, mark: BatchMark | None) -> MetadataChanges | None:
         """Return the state before `offset`, and hold it no more. None: it is not held. One of another offset
-        is of no use, and one of another epoch is of another log."""
+        is of no use, and one of another mark is of another log."""
         held = self._states.pop(key, None)
-        return held[2] if held is not None and held[:2] == (offset, epoch) else None
+        return held[2] if held is not None and held[:2] == (offset, mark) else None
 
 
 held_states: Final = HeldStates()

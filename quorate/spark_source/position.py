@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from quorate.history import BatchMark
 from quorate.log.snapshots.snapshot_file import name_of, parse_name
 from quorate.spark_source.spark_errors import SourceError
 from quorate.types import SnapshotId
+
+_NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +18,8 @@ class Position:
 
     offset: int
     """The next to read: everything below was read. 0: nothing was."""
-    epoch: int
-    """Of the record before it: tells whether the log is still the same. -1: unknown, or none before."""
+    before: BatchMark | None
+    """The batch of the record before it. None: unknown, or there is none."""
     cluster: str
     view: str
     opening: SnapshotId | None = None
@@ -25,7 +29,8 @@ class Position:
         """Return what Spark stores."""
         return {
             "offset": self.offset,
-            "epoch": self.epoch,
+            "epoch": _NONE if self.before is None else self.before.leader_epoch,
+            "batchCrc": _NONE if self.before is None else self.before.crc,
             "cluster": self.cluster,
             "view": self.view,
             "opening": "" if self.opening is None else name_of(self.opening),
@@ -38,12 +43,17 @@ class Position:
             case {
                 "offset": int(offset),
                 "epoch": int(epoch),
+                "batchCrc": int(crc),
                 "cluster": str(cluster),
                 "view": str(view),
                 "opening": str(opening),
             } if offset >= 0 and (not opening or parse_name(opening)):
                 return cls(
-                    offset=offset, epoch=epoch, cluster=cluster, view=view, opening=parse_name(opening)
+                    offset=offset,
+                    before=None if epoch == _NONE else BatchMark(epoch, crc),
+                    cluster=cluster,
+                    view=view,
+                    opening=parse_name(opening),
                 )
         raise SourceError(
             f"{dict(raw)!r} is not an offset of this source; the checkpoint belongs to another, or to an "

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from quorate.history import NO_EPOCH, Extent, LogUnavailableError, MetadataHistory
+from quorate.history import BatchMark, Extent, LogUnavailableError, MetadataHistory
 from quorate.log import DamagedSnapshotError
 from quorate.quorum_state import SkippedBatches
 from quorate.spark_source.changes.entities import Entity
@@ -54,9 +54,9 @@ class LogRange(InputPartition):
     shards: int = 1
     continues: bool = False
     """True: a range from `end` on is likely to be read next."""
-    start_epoch: int = NO_EPOCH
-    end_epoch: int = NO_EPOCH
-    """The epochs of the records before `start` and before `end`, where it `continues`."""
+    start_mark: BatchMark | None = None
+    end_mark: BatchMark | None = None
+    """The batches before `start` and before `end`, where it `continues`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Scan:
         for chunk in self.chunks(part.start, part.end):
             yield from feed.rows(chunk)
         if part.continues:
-            held_states.keep(self._key(part), part.end, part.end_epoch, feed.state)
+            held_states.keep(self._key(part), part.end, part.end_mark, feed.state)
 
     def chunks(self, start: int, end: int) -> Iterator[Chunk]:
         """Yield the records of [start, end), none missing. Raises `DataLossError`."""
@@ -221,7 +221,7 @@ class Scan:
 
     def _state_at(self, part: LogRange) -> MetadataChanges:
         """The state before `part`: one that was held, or that of a snapshot, fed with what follows it."""
-        held = held_states.take(self._key(part), part.start, part.start_epoch) if part.continues else None
+        held = held_states.take(self._key(part), part.start, part.start_mark) if part.continues else None
         if held is not None:
             return held
         state, offset = self._latest_before(part)

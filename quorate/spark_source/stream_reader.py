@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from quorate.history import NO_EPOCH, Extent, epoch_before
+from quorate.history import Extent, mark_before
 from quorate.spark_source.batch_query import starting_offset
 from quorate.spark_source.position import Position
 from quorate.spark_source.record_types import TypeNames
@@ -116,7 +116,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Not worth a read of the log, which may fail.
         extent = self._scan.log.extent()
         return Position(
-            offset=extent.end_offset, epoch=NO_EPOCH, cluster=extent.cluster, view=self._options.view.value
+            offset=extent.end_offset, before=None, cluster=extent.cluster, view=self._options.view.value
         ).as_dict()
 
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
@@ -152,8 +152,8 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 part,
                 restarts=last.opening is not None and first.offset > 0,
                 continues=True,
-                start_epoch=first.epoch,
-                end_epoch=last.epoch,
+                start_mark=first.before,
+                end_mark=last.before,
             )
             for part in parts
         ]
@@ -210,10 +210,9 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None
 
     def _position(self, offset: int, extent: Extent, opening: SnapshotId | None = None) -> Position:
-        epoch = epoch_before(self._scan.log, offset, extent)
         return Position(
             offset=offset,
-            epoch=NO_EPOCH if epoch is None else epoch,
+            before=mark_before(self._scan.log, offset, extent),
             cluster=extent.cluster,
             view=self._options.view.value,
             opening=opening,
@@ -245,10 +244,10 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         elif offset > extent.end_offset:
             lost(f"the checkpoint is at offset {offset}, and the log ends at {extent.end_offset}")
-        elif position.epoch != NO_EPOCH:
-            epoch = epoch_before(self._scan.log, offset, extent)
-            if epoch is not None and epoch != position.epoch:
+        elif position.before is not None:
+            mark = mark_before(self._scan.log, offset, extent)
+            if mark is not None and mark != position.before:
                 lost(
-                    f"the record before offset {offset} was of epoch {position.epoch}, and is of epoch "
-                    f"{epoch}: the log was replaced or cut"
+                    f"the batch before offset {offset} was of {position.before}, and is of {mark}: the log "
+                    "was replaced or cut"
                 )

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from quorate.broker.metadata.metadata_records import Config, ConfigType, NoOp, Topic
+from quorate.log.batches.batch import read_header
 from quorate.spark_source import MetadataLogSource, stream_reader
 from quorate.spark_source.spark_errors import DataLossError, OptionError, SourceError
 from quorate.spark_source.stream_reader import MetadataStreamReader
@@ -24,9 +25,17 @@ from tests.spark_source.conftest import in_order, read_rows
 PARTITIONS = {"view": "partitions", "readChangeFeed": True}
 
 
-def position(log: Any, offset: int, *, epoch: int = 2, view: str = "records") -> dict[str, object]:
+def position(log: Any, offset: int) -> dict[str, object]:
     """A position as Spark has it in a checkpoint."""
-    return {"offset": offset, "epoch": epoch, "cluster": log.cluster, "view": view, "opening": ""}
+    batches = [read_header(data, 0) for base, _, data in log.batches if base < offset]
+    return {
+        "offset": offset,
+        "epoch": batches[-1].leader_epoch,
+        "batchCrc": batches[-1].crc,
+        "cluster": log.cluster,
+        "view": "records",
+        "opening": "",
+    }
 
 
 def stream(log: Any, **options: object) -> MetadataStreamReader:
@@ -79,7 +88,8 @@ def batch_rows(log: Any, **options: object) -> list[Any]:
 def test_offsets_have_fixed_keys_in_a_fixed_order(sample: Any) -> None:
     reader = stream(sample)
     assert json.dumps(reader.initialOffset()) == (
-        '{"offset": 0, "epoch": -1, "cluster": "hIYbZ8XNQqiEnzUO1CPmSw", "view": "records", "opening": ""}'
+        '{"offset": 0, "epoch": -1, "batchCrc": -1, "cluster": "hIYbZ8XNQqiEnzUO1CPmSw", '
+        '"view": "records", "opening": ""}'
     )
     assert end_of(sample) == position(sample, sample.end)
     assert reader.reportLatestOffset()["offset"] == sample.end
@@ -193,7 +203,7 @@ def test_a_stream_goes_on_after_a_restart_where_it_was(sample: Any) -> None:
     "option", [{}, {"startingOffsets": "latest"}, {"startingOffsets": 3}, {"startingTimestamp": 0}], ids=str
 )
 def test_a_checkpoint_wins_over_the_options_of_the_start(sample: Any, option: dict[str, object]) -> None:
-    half = position(sample, 12, epoch=1)
+    half = position(sample, 12)
     given = {"path": str(sample.folder)} | {name: str(value) for name, value in option.items()}
     source = MetadataLogSource(given)
     reader = source.streamReader(source.schema())
@@ -326,10 +336,26 @@ def test_a_log_with_another_past_is_refused(sample: Any, new_log: Callable[..., 
     other.write()
     # It has grown beyond the checkpoint.
     assert other.end > end["offset"]
-    with pytest.raises(DataLossError, match="epoch 2, and is of epoch 5"):
+    with pytest.raises(DataLossError, match=r"of epoch 2 and .*, and is of epoch 5 "):
         stream(other).latestOffset(end, ReadAllAvailable())
     with pytest.raises(DataLossError, match="replaced or cut"):
         stream(other).partitions(stored(stream(other).initialOffset()), end)
+
+
+def test_a_log_made_anew_with_the_same_epochs_is_refused_once_it_is_long_enough(
+    sample: Any, new_log: Callable[..., Any], tell: Any
+) -> None:
+    """Its first records were skipped, in silence."""
+    end = end_of(sample)
+    other = new_log()
+    tell(other)
+    base, _, _ = other.batches.pop()
+    count, other.end = other.end - base, base
+    other.append(*[NoOp()] * count)
+    other.write()
+    assert other.end == end["offset"]
+    with pytest.raises(DataLossError, match=r"of epoch 2 and .*, and is of epoch 2 .* replaced or cut"):
+        stream(other).latestOffset(end, ReadAllAvailable())
 
 
 def test_a_log_that_became_shorter_is_refused(sample: Any, new_log: Callable[..., Any]) -> None:
