@@ -29,6 +29,7 @@ REAL_TIME = tuple(
         "docs/",
         "examples/",
         "history/test_cluster.py",
+        "history/test_imports.py",
         "log/test_gaps.py",
         "metrics/",
         "packaging/",

@@ -3,8 +3,6 @@
 import json
 import pickle
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -213,25 +211,3 @@ def test_the_batches_that_the_node_skips_are_known(story: MetadataFolder) -> Non
     file.write_text("{")
     with pytest.raises(UnreadableFilesError, match=f"{SKIPPED_BATCHES}.* it can't be read"):
         log.skipped()
-
-
-def test_reading_a_folder_needs_no_event_loop_and_no_client(story: MetadataFolder) -> None:
-    """Spark starts several Python processes for an action, and gives each about ten seconds."""
-    path = story.write()
-    story.snapshot(14)
-    program = """
-import sys
-from quorate.history import FolderLog
-log = FolderLog(path=sys.argv[1])
-extent = log.extent()
-assert sum(batch.header.count for batch in log.batches(extent.start_offset, extent.end_offset)) > 20
-(stored,) = log.snapshots(print)
-with log.opened(stored.snapshot) as reader:
-    assert list(reader)
-assert not log.skipped()
-print(sorted({"trio", "kio", "pyspark", "hypothesis", "typer", "quorate.raft"} & set(sys.modules)))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
