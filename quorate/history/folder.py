@@ -13,6 +13,7 @@ from typing import Final
 
 from quorate.history.history_errors import (
     DamagedRecordError,
+    LogUnavailableError,
     UnknownHighWatermarkError,
     UnreadableFilesError,
 )
@@ -28,6 +29,7 @@ from quorate.log import (
     is_number,
 )
 from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC
+from quorate.log.batches.records import records_of
 from quorate.log.snapshots.snapshot_file import BOOTSTRAP, SnapshotReader, name_of, parse_name
 from quorate.quorum_state import (
     META_PROPERTIES,
@@ -44,6 +46,8 @@ _LOG_SUFFIX: Final = ".log"
 _CHUNK_BYTES: Final = 1024 * 1024
 _HEAD = struct.Struct(">qiibIhi")
 """The header as far as the last offset delta."""
+_KAFKA_FRAME: Final = b"\x01"
+"""The frame version, with which each metadata record of Kafka begins. Those of quorate are CBOR arrays."""
 _INDEX_ENTRY = struct.Struct(">ii")
 
 log = get_logger(__name__)
@@ -102,6 +106,12 @@ class FolderLog(MetadataHistory):
         if data is None:
             if self._log_end(folder, bases) == bases[0]:
                 return bases[0]
+            if _is_of_kafka(_Segment(folder, bases[0])):
+                # No UnreadableFilesError, which a read of uncommitted records gets over.
+                raise LogUnavailableError(
+                    f"{folder} is the metadata log of an Apache Kafka node, whose records are of another "
+                    "form; path must be the folder of a node of quorate (metadata.log.dir)"
+                )
             raise UnknownHighWatermarkError(
                 f"{path} is missing, so that it is not known which records are committed. The node writes it "
                 "while it runs and when it stops"
@@ -213,6 +223,18 @@ class _Segment:
             if magic == MAGIC and length > 0 and base + delta - self.base_offset == last:
                 return int(position)
         return 0
+
+
+def _is_of_kafka(segment: _Segment) -> bool:
+    for slab in segment.slabs(segment.base_offset, None):
+        for batch in slab.batches():
+            if not batch.header.is_control:
+                try:
+                    value = records_of(batch)[0].value or b""
+                except InvalidBatchError:
+                    return False
+                return value.startswith(_KAFKA_FRAME)
+    return False
 
 
 def _size_of_first(buffer: bytes) -> int | None:

@@ -111,6 +111,17 @@ def test_a_flipped_bit_is_found_and_named(sample: WrittenLog) -> None:
             entries(log_in(sample.folder, read_uncommitted=uncommitted))
 
 
+@pytest.mark.parametrize("uncommitted", [False, True])
+def test_the_metadata_log_of_a_kafka_node_is_named_as_that(new_log: NewLog, uncommitted: bool) -> None:
+    """Its records were called damaged."""
+    log = new_log()
+    log.new_epoch(1)
+    log.append_raw(bytes.fromhex("010c000e6d657461646174612e76657273696f6e001700"))
+    log.write(committed=None)
+    with pytest.raises(LogUnavailableError, match="is the metadata log of an Apache Kafka node"):
+        FolderLog(path=str(log.folder), read_uncommitted=uncommitted).extent()
+
+
 def test_damage_above_the_high_watermark_ends_an_uncommitted_read(
     new_log: NewLog, caplog: pytest.LogCaptureFixture
 ) -> None:
