@@ -38,6 +38,15 @@ def position(offset: str | Column, row: str | Column) -> Column:
     return f.struct(_column(offset).alias("offset"), _column(row).alias("row"))
 
 
+def all_but(*columns: str) -> Column:
+    """Return the columns that are not named, for `select`.
+
+    `DataFrame.drop` and `distinct` can't be in a declarative pipeline: through Spark Connect they look up the
+    tables that they read when they are declared, before there are any.
+    """
+    return f.expr(f"* except ({', '.join(columns)})")
+
+
 def _column(each: str | Column) -> Column:
     return f.col(each) if isinstance(each, str) else each
 
@@ -79,8 +88,7 @@ def history(changes: DataFrame, entity: Entity, *, earlier: DataFrame | None = N
         .where(~f.col("deletes"))
         .crossJoin(f.broadcast(restarts))
         .withColumn("end", f.least("known_end", "successor", f.get(restart, 0)))
-        .select("*", "end.*")
-        .drop("deletes", "known_end", "successor", "restarts", "end")
+        .select(all_but("deletes", "known_end", "successor", "restarts", "end"), "end.*")
     )
 
 

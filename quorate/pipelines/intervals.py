@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from quorate.pipelines.histories import BEGIN, END, position
+from quorate.pipelines.histories import BEGIN, END, all_but, position
 
 PARTITION: Final = ("topic_id", "partition_id")
 """The key of a partition: a topic that was created again has another id."""
@@ -42,7 +42,7 @@ def with_runs(states: DataFrame, keys: Sequence[str] = PARTITION) -> DataFrame:
     return (
         states.withColumn("begins", begins)
         .withColumn("run", f.sum(f.col("begins").cast("int")).over(by_key))
-        .drop("begins")
+        .select(all_but("begins"))
     )
 
 

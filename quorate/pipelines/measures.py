@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 
-from quorate.pipelines.histories import position
+from quorate.pipelines.histories import all_but, position
 from quorate.pipelines.intervals import PARTITION, first_in_run, intervals, milliseconds, valid_at
 from quorate.pipelines.outages import NO_LEADER, broker_outages, inactive
 
@@ -71,7 +71,7 @@ def _with_before(partition_history: DataFrame, column: str) -> DataFrame:
     """Return the states that follow another one, with what that had in `before`."""
     before = f.lag(f.struct(f.col(column).alias("before"), "to_offset", "to_row")).over(_in_order())
     follows = position("last.to_offset", "last.to_row") == position("from_offset", "from_row")
-    return partition_history.withColumn("last", before).where(follows).select("*", "last.before").drop("last")
+    return partition_history.withColumn("last", before).where(follows).select(all_but("last"), "last.before")
 
 
 def leadership_churn(partition_history: DataFrame) -> DataFrame:

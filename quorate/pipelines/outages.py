@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from quorate.pipelines.histories import BEGIN, END, position
+from quorate.pipelines.histories import BEGIN, END, all_but, position
 from quorate.pipelines.intervals import PARTITION, first_in_run, merge, valid_at, with_runs
 
 NO_LEADER: Final = -1
@@ -52,7 +52,7 @@ def _led_by_none(partitions: DataFrame, _: DataFrame | None) -> DataFrame:
 def _below_min_isr(partitions: DataFrame, configs: DataFrame) -> DataFrame:
     """Return the states below the setting, cut where it changes."""
     settings = f.broadcast(min_isr(configs)).alias("setting")
-    own = settings.where(f.col("topic").isNotNull()).select("topic", f.col("topic").alias("own")).distinct()
+    own = settings.groupBy("topic").agg(f.first("topic").alias("own"))
     states = _short(partitions, None).join(f.broadcast(own), "topic", "left").alias("state")
     same_topic = f.col("state.own").eqNullSafe(f.col("setting.topic"))
     begin, end = f.greatest(_begin("state"), _begin("setting")), f.least(_end("state"), _end("setting"))
@@ -115,7 +115,7 @@ def min_isr(config_history: DataFrame) -> DataFrame:
     topics = events.agg(f.collect_set("topic").alias("own")).selectExpr(
         "explode(array_append(own, string(null))) as topic"
     )
-    defaults = topics.crossJoin(events.where("not own").drop("topic"))
+    defaults = topics.crossJoin(events.where("not own").select(all_but("topic")))
     first = topics.selectExpr(
         *("topic", "-1L as from_offset", "0 as from_row", "timestamp(null) as valid_from"),
         *("string(null) as value", "false as own"),
@@ -138,9 +138,8 @@ def min_isr(config_history: DataFrame) -> DataFrame:
             *BEGIN,
             f.lead(following).over(by_topic).alias("next"),
         )
-        .select("*", "next.*", f.lit("change").alias("ended_by"))
+        .select(all_but("next"), "next.*", f.lit("change").alias("ended_by"))
         .where("to_offset is null or to_offset > from_offset or to_row > from_row")
-        .drop("next")
     )
 
 
@@ -201,7 +200,7 @@ def inactive(broker_history: DataFrame) -> DataFrame:
         with_runs(states, ("broker_id",))
         .withColumn("reason", f.first("reason", ignorenulls=True).over(so_far))
         .withColumn("last_heard", f.last("last_heard", ignorenulls=True).over(so_far))
-        .drop("run")
+        .select(all_but("run"))
     )
 
 

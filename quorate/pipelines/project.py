@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from quorate.pipelines.pipeline_errors import PipelineError
 from quorate.pipelines.tables import BRONZE, TABLES, Table
-from quorate.spark_source import register
 
 SPEC: Final = "spark-pipeline.yml"
 DEFAULTS: Final = "spark-defaults.conf"
@@ -95,11 +94,10 @@ def declare_tables(spark: SparkSession) -> None:
     """Declare the tables of `quorate.pipelines` to Spark's declarative pipelines: call it in a file of a
     project's transformations.
 
-    It registers the source in the session. Bronze is two streaming tables. Silver and gold are materialized
+    Bronze is two streaming tables. Silver and gold are materialized
     views, which each run makes anew. Settings of the session named `spark.quorate.source.*` are the options
     of the source.
     """
-    register(spark)
     settings = spark.conf.getAll.items()
     options = {key.removeprefix(_SOURCE): value for key, value in settings if key.startswith(_SOURCE)}
     for view, comment in BRONZE.items():
