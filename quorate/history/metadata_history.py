@@ -43,7 +43,7 @@ class StoredSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class BatchMark:
-    """What tells a record batch from another that has its offsets in a log that was made anew, or cut."""
+    """The mark of a record batch. One of the same offsets, in another log or one that was cut, differs."""
 
     leader_epoch: int
     crc: int

@@ -129,7 +129,8 @@ def test_the_wheel_names_the_console_script_its_pythons_and_where_the_project_is
         (entries,) = (name for name in opened.namelist() if name.endswith(".dist-info/entry_points.txt"))
         scripts = opened.read(entries).decode()
         top = {name.partition("/")[0] for name in opened.namelist() if ".dist-info" not in name}
-    assert top == {"quorate"}
+    # Spark finds the source by the name of the second.
+    assert top == {"quorate", "pyspark_quorate"}
     assert "quorate = quorate.cli.entry:main" in scripts
     assert {url.partition(",")[0] for url in metadata.get_all("Project-URL", [])} >= {"Homepage", "Changelog"}
     pythons = [each for each in metadata.get_all("Classifier", []) if "Python :: 3." in each]
@@ -181,7 +182,11 @@ def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Path) 
 
 def test_wheel_and_sdist_hold_every_module_once(built: Path, wheel: Path, source: Path) -> None:
     """Not by the links at the top of the repository, too."""
-    modules = sorted(str(path.relative_to(source)) for path in (source / "quorate").rglob("*.py"))
+    modules = sorted(
+        str(path.relative_to(source))
+        for package in ("quorate", "pyspark_quorate")
+        for path in (source / package).rglob("*.py")
+    )
     with zipfile.ZipFile(wheel) as opened:
         in_wheel = sorted(name for name in opened.namelist() if name.endswith(".py"))
     assert in_wheel == modules
