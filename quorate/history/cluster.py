@@ -340,7 +340,7 @@ class _Fetch:
         if fetched.error is not ErrorCode.none:
             raise KafkaError(fetched.error, f"Fetch of {METADATA_TOPIC}: {fetched.error.name}")
         # A broker may begin before the batch that was asked for, and the last may be cut off by the limit.
-        slab = whole_batches(b"".join(fetched.records), start=self.offset)
+        slab, _ = whole_batches(b"".join(fetched.records), start=self.offset)
         if not slab.positions:
             raise _BehindError(f"has nothing committed at offset {self.offset} yet")
         return slab

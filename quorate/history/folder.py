@@ -18,7 +18,7 @@ from quorate.history.history_errors import (
     UnreadableFilesError,
 )
 from quorate.history.metadata_history import METADATA_TOPIC, Extent, MetadataHistory, StoredSnapshot
-from quorate.history.slabs import Slab, check_batch
+from quorate.history.slabs import Slab, whole_batches
 from quorate.history.snapshot_file import opened_file, read_stored
 from quorate.log import (
     HIGH_WATERMARKS,
@@ -199,9 +199,9 @@ class _Segment:
                     if size is not None and size > len(buffer):
                         file.seek(position)
                         buffer = file.read(size)
-                    positions, used = _whole_batches(buffer, path, position, start, end)
-                    if positions:
-                        yield Slab(buffer, positions)
+                    slab, used = _whole_batches(buffer, path, position, start, end)
+                    if slab.positions:
+                        yield slab
                     if not used:
                         return
                     position += used
@@ -244,40 +244,21 @@ def _size_of_first(buffer: bytes) -> int | None:
     return int.from_bytes(buffer[8:12], "big") + LENGTH_END
 
 
-def _whole_batches(
-    buffer: bytes, path: str, position: int, start: int, end: int | None
-) -> tuple[list[int], int]:
-    """Return where the whole batches in `buffer` are that end above `start` and begin below `end`, and the
-    number of bytes up to the end of the last one that is whole.
-
-    A batch at or above `end` is not read, because the node may be writing it.
-    """
-    view = memoryview(buffer)
-    positions: list[int] = []
-    at = 0
-    while len(buffer) - at >= HEADER_BYTES:
-        base = int.from_bytes(view[at : at + 8], "big", signed=True)
-        size = int.from_bytes(view[at + 8 : at + 12], "big") + LENGTH_END
-        if at + size > len(buffer) or (end is not None and base >= end):
-            break
-        if size == LENGTH_END and not any(view[at : at + HEADER_BYTES]):
-            break  # space that a running node has reserved
-        try:
-            end_offset = check_batch(buffer, view, at)
-        except InvalidBatchError as error:
-            if end is None:
-                log.warning(
-                    "damage is taken for the end of the log",
-                    path=path,
-                    position=position + at,
-                    problem=error.problem,
-                )
-                break
-            raise DamagedRecordError(f"{path}, byte {position + at}: {error.problem}") from error
-        if end_offset > start:
-            positions.append(at)
-        at += size
-    return positions, at
+def _whole_batches(buffer: bytes, path: str, position: int, start: int, end: int | None) -> tuple[Slab, int]:
+    """As `whole_batches`, of the bytes of a file from `position` on. With `end` None damage is taken for the
+    end of the log."""
+    try:
+        return whole_batches(buffer, start=start, end=end)
+    except InvalidBatchError as error:
+        if end is not None:
+            raise DamagedRecordError(f"{path}, byte {position + error.position}: {error.problem}") from error
+        log.warning(
+            "damage is taken for the end of the log",
+            path=path,
+            position=position + error.position,
+            problem=error.problem,
+        )
+        return whole_batches(buffer[: error.position], start=start)
 
 
 def _content(path: str) -> bytes | None:

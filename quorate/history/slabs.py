@@ -2,19 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from struct import Struct
+from typing import Final
 
 from crc32c import crc32c
 
-from quorate.log.batches.batch import (
-    CRC_START,
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_END,
-    MAGIC,
-    Batch,
-    read_header,
-    stated_size,
-)
+from quorate.log.batches.batch import CRC_START, HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
+
+_HEAD: Final = Struct(">qi4xbI2xi30xi")
+"""Of the header: base offset, length, magic, checksum, last offset delta, and the number of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +31,29 @@ class Slab:
         return map(self.batch, range(len(self.positions)))
 
 
-def check_batch(buffer: bytes, view: memoryview, position: int) -> int:
-    """Check the batch at `position`, and return its end offset. `view`: of the buffer. Raises
-    `InvalidBatchError`, as `read_header`, which it spares for batches that are in order."""
-    base, length, _, magic, crc, _, delta, _, _, _, _, _, count = HEADER.unpack_from(buffer, position)
-    size: int = length + LENGTH_END
-    if not (
-        magic == MAGIC
-        and HEADER_BYTES < size <= len(buffer) - position
-        and base >= 0
-        and 0 < count <= delta + 1
-        and crc32c(view[position + CRC_START : position + size]) == crc
-    ):
-        read_header(buffer, position, dense=False)
-    return int(base + delta + 1)
-
-
-def whole_batches(buffer: bytes, *, start: int) -> Slab:
-    """Return the batches in `buffer` that end above `start`; the last in it may be cut off. Raises
-    `InvalidBatchError`."""
+def whole_batches(buffer: bytes, *, start: int, end: int | None = None) -> tuple[Slab, int]:
+    """Return the batches in `buffer` that end above `start` and begin below `end`, and where the first begins
+    that is not whole, or not below `end`: a node may be writing it. Raises `InvalidBatchError`."""
     view = memoryview(buffer)
     positions: list[int] = []
-    at = 0
-    while len(buffer) - at >= HEADER_BYTES and (size := stated_size(buffer, at)) <= len(buffer) - at:
-        end_offset = check_batch(buffer, view, at)
-        if end_offset > start:
+    at, size_of_all = 0, len(buffer)
+    unpack = _HEAD.unpack_from
+    while size_of_all - at >= HEADER_BYTES:
+        base, length, magic, crc, delta, count = unpack(buffer, at)
+        size = length + LENGTH_END
+        if size > size_of_all - at or (end is not None and base >= end):
+            break
+        if not length and not any(view[at : at + HEADER_BYTES]):
+            break  # space that a running node has reserved
+        if not (
+            size > HEADER_BYTES
+            and magic == MAGIC
+            and base >= 0
+            and 0 < count <= delta + 1
+            and crc32c(view[at + CRC_START : at + size]) == crc
+        ):
+            read_header(buffer, at, dense=False)
+        if base + delta >= start:
             positions.append(at)
         at += size
-    return Slab(buffer, positions)
+    return Slab(buffer, positions), at

@@ -45,13 +45,13 @@ def drawn(draw: random.Random, count: int) -> tuple[Slab, int]:
         else:
             parts.append(build_batch(base_offset=end, epoch=number, timestamp_ms=number, values=values))
         end += len(values)
-    return whole_batches(b"".join(parts), start=0), end
+    return whole_batches(b"".join(parts), start=0)[0], end
 
 
 def rows_of(chunk: Chunk) -> list[tuple[int, int, int, int, bytes]]:
     places = chunk.places
     columns = (places.offsets, places.epochs, places.timestamps_ms, places.batch_offsets)
-    return list(zip(*(each.tolist() for each in columns), chunk.values, strict=True))
+    return list(zip(*(each.tolist() for each in columns), map(chunk.value, range(len(chunk))), strict=True))
 
 
 def one_by_one(slab: Slab, start: int, end: int) -> list[tuple[int, int, int, int, bytes]]:
