@@ -1,12 +1,13 @@
-"""A stretch of the log in columns: where and when its records were appended, and the values.
+"""A stretch of the log in columns: where and when its records were appended, and where their values are.
 
 A batch of the metadata log has some seven records, and to call a function for each of them costs more than
-to read it. So the batches of a whole buffer are read in step: numpy reads their headers, then the first
-record of all, then the second, and so on. Whatever is not exactly as the nodes write it, and large batches,
-are read in the general way (`records_of`), with its errors.
+to read it. So the batches of a whole buffer are read in step: numpy finds the first record of all, then the
+second, and so on, and then reads what stands before each value. No value is copied out of the buffer before
+it is asked for. Whatever is not exactly as the nodes write it is read in the general way (`records_of`), with
+its errors.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -19,7 +20,7 @@ from quorate.history.slabs import Slab
 from quorate.log import InvalidBatchError
 from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END
 from quorate.log.batches.records import Record as LogRecord
-from quorate.log.batches.records import plain_values_of, records_of
+from quorate.log.batches.records import records_of
 from quorate.log.snapshots.snapshot_file import SnapshotContents, SnapshotReader
 from quorate.spark_source.columns import TIMESTAMP
 
@@ -28,13 +29,14 @@ Longs: TypeAlias = npt.NDArray[np.int64]
 CHUNK_RECORDS: Final = 32_768
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 """The size at which a chunk of a snapshot ends, whichever comes first. A slab is a chunk."""
-_SMALL: Final = 64
-"""Batches of fewer records are read in step: their offset deltas take one byte. Large ones are as fast one by
-one."""
-_FEW: Final = 8
+_COUNT_MAX: Final = 1 << 13
+"""The offset deltas of so many records take two bytes at most."""
+_RECORD_BYTES: Final = 7
+"""The least size of a record."""
+_FEW: Final = 64
 """For fewer batches numpy's own costs are more than it saves."""
-_PADDING: Final = 1 << 15
-"""More than two lengths of two bytes each: no place that is made of untrusted lengths is beyond it."""
+_PADDING: Final = bytes(1 << 15)
+"""Longer than two lengths of two bytes say: no place that is made of untrusted lengths is beyond it."""
 _NULL_KEY: Final = 1
 """-1, the length of no key."""
 _LOG_APPEND_TIME: Final = 0x08
@@ -77,7 +79,7 @@ class Places:
             snapshot=parts[-1].snapshot,
         )
 
-    def take(self, index: "Longs | slice") -> "Places":
+    def take(self, index: Longs) -> "Places":
         """Return the places of these records."""
         return Places(
             offsets=self.offsets[index],
@@ -112,18 +114,88 @@ PLACE_FIELDS: Final = (
 """The columns that all views but `records` begin with."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """Some successive records."""
 
-    values: list[bytes]
+    data: bytes
+    """Has the values in their order, with other bytes between and behind them."""
+    starts: Longs
+    stops: Longs
+    """Where each value begins and ends (exclusive) in `data`."""
     places: Places
-    keys: dict[int, bytes] = field(default_factory=dict)
-    """The keys of control records, by their place in `values`."""
+    keys: Mapping[int, bytes] = field(default_factory=dict)
+    """The keys of control records, by their place in the chunk."""
+
+    @classmethod
+    def of(cls, values: Sequence[bytes], places: Places) -> "Chunk":
+        """Return the chunk of these values, none of a control record."""
+        stops = np.cumsum([len(each) for each in values], dtype=np.int64)
+        starts = np.concatenate([[0], stops[:-1]]) if len(stops) else stops
+        return cls(b"".join(values) + _PADDING, starts, stops, places)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Chunk]") -> "Chunk":
+        """Return all records of these, of the log as of a snapshot."""
+        shifts = np.cumsum([0, *(len(each.data) for each in parts)]).tolist()
+        firsts = np.cumsum([0, *(len(each) for each in parts)]).tolist()
+        return cls(
+            b"".join([each.data for each in parts]),
+            np.concatenate([each.starts + shift for each, shift in zip(parts, shifts, strict=False)]),
+            np.concatenate([each.stops + shift for each, shift in zip(parts, shifts, strict=False)]),
+            Places.joined([each.places for each in parts]),
+            {
+                first + at: key
+                for each, first in zip(parts, firsts, strict=False)
+                for at, key in each.keys.items()
+            },
+        )
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def value(self, at: int) -> bytes:
+        """Return the value in this place."""
+        return self.data[self.starts[at] : self.stops[at]]
+
+    def words(self, skip: int = 0) -> Longs:
+        """Return the four bytes of each value behind its first `skip`, as a little-endian number. Of a short
+        value some are of what follows it."""
+        words = np.ndarray(len(self.data) - 3, "<u4", self.data, strides=(1,))
+        return words[self.starts + skip].astype(np.int64)
 
     def control(self, at: int) -> LogRecord:
         """Return the control record in this place, without its offset and time."""
-        return LogRecord(0, 0, self.keys[at], self.values[at])
+        return LogRecord(0, 0, self.keys[at], self.value(at))
+
+    def without_control(self) -> "Chunk":
+        """Return the other records."""
+        return self.take(np.setdiff1d(np.arange(len(self)), list(self.keys)))
+
+    def within(self, start: int, end: int) -> "Chunk":
+        """Return the records with offsets in [start, end)."""
+        first, last = np.searchsorted(self.places.offsets, [start, end]).tolist()
+        return self if first == 0 and last == len(self) else self.take(np.arange(first, last))
+
+    def take(self, index: Longs) -> "Chunk":
+        """Return the records in these places, which rise."""
+        keys = {}
+        if self.keys:
+            keys = {to: self.keys[at] for to, at in enumerate(index.tolist()) if at in self.keys}
+        return Chunk(self.data, self.starts[index], self.stops[index], self.places.take(index), keys)
+
+
+def parts_of(data: bytes, starts: Longs, stops: Longs) -> pa.Array:
+    """The parts of `data` that begin and end (exclusive) there, in its order. None overlaps the next."""
+    if not len(starts):
+        return pa.nulls(0, pa.binary())
+    edges = np.empty(2 * len(starts), np.int32)
+    edges[0::2], edges[1::2] = starts, stops
+    # The parts, and between them what is not wanted: so Arrow copies each part, without a Python object.
+    parts = pa.Array.from_buffers(
+        pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
+    )
+    return parts.take(pa.array(np.arange(0, len(edges), 2, dtype=np.int32)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,75 +237,104 @@ class Batches:
 def chunk_of(batches: Batches, start: int, end: int) -> Chunk:
     """The records of `batches` with offsets in [start, end). Raises `DamagedRecordError`."""
     slab, headers = batches.slab, batches.headers
-    counts = headers["count"].astype(np.int64)
-    small = (headers["attributes"] == 0) & (counts > 0) & (counts < _SMALL)
-    read, edges = _in_step(slab, headers["length"].astype(np.int64), np.where(small, counts, 0))
-    first_of = np.cumsum(np.where(read, counts, 0)).tolist()
-    values: list[bytes] = []
+    data = slab.data + _PADDING
+    counts, lengths = headers["count"].astype(np.int64), headers["length"].astype(np.int64)
+    plain = (headers["attributes"] == 0) & (counts < _COUNT_MAX) & (counts * _RECORD_BYTES <= lengths)
+    begins = np.array(slab.positions, np.int64)
+    right, first_value, last_value = _in_step(
+        data, begins + HEADER_BYTES, begins + lengths + LENGTH_END, np.where(plain, counts, 0)
+    )
     keys: dict[int, bytes] = {}
     odd: list[tuple[int, list[LogRecord]]] = []
-    done = 0
-    for number in np.flatnonzero(~read).tolist():
-        until = first_of[number]
-        values += [slab.data[first:last] for first, last in edges[done:until]]
-        done = until
+    first = np.cumsum(counts) - counts
+    for number in np.flatnonzero(~right).tolist():
         batch = slab.batch(number)
         try:
-            plain = None if batch.header.is_control else plain_values_of(batch)
-            if plain is None:
-                records = records_of(batch)
-                odd.append((len(values), records))
-                if batch.header.is_control:
-                    keys.update((at, each.key or b"") for at, each in enumerate(records, len(values)))
-                plain = [each.value or b"" for each in records]
+            records = records_of(batch)
         except InvalidBatchError as error:
             place = f"the batch at offset {batch.header.base_offset}"
             raise DamagedRecordError(f"{place}: {error}") from error
-        values += plain
-    values += [slab.data[first:last] for first, last in edges[done:]]
-    return _within(Chunk(values, _places_of(headers, counts, odd), keys), start, end)
+        odd.append((int(first[number]), records))
+        if batch.header.is_control:
+            keys.update((at, each.key or b"") for at, each in enumerate(records, int(first[number])))
+    starts, stops = np.empty(int(counts.sum()), np.int64), np.empty(int(counts.sum()), np.int64)
+    in_step = np.repeat(right, counts)
+    starts[in_step], stops[in_step] = first_value, last_value
+    for first_of, records in odd:
+        edge = slab.positions[int(np.searchsorted(first, first_of, "right")) - 1]
+        for at, each in enumerate(records, first_of):
+            # Equal bytes further ahead are as good.
+            value = each.value or b""
+            starts[at] = edge = data.index(value, edge)
+            stops[at] = edge = edge + len(value)
+    return Chunk(data, starts, stops, _places_of(headers, counts, odd), keys).within(start, end)
 
 
 def _in_step(
-    slab: Slab, lengths: Longs, counts: Longs
-) -> tuple[npt.NDArray[np.bool_], list[tuple[int, int]]]:
-    """Read the records of all batches of which `counts` is not 0. Return the batches that are as the nodes
-    write them, and where the values of their records begin and end."""
-    # No place that is made of untrusted lengths is beyond the padding.
-    data = np.frombuffer(slab.data + bytes(_PADDING), np.uint8)
-    begins = np.array(slab.positions, np.int64)
-    positions, ends = begins + HEADER_BYTES, begins + lengths + LENGTH_END
+    data: bytes, begins: Longs, ends: Longs, counts: Longs
+) -> tuple[npt.NDArray[np.bool_], Longs, Longs]:
+    """Read so many records of each batch, whose records begin and end there. Return the batches that are as
+    the nodes write them, and where the values of their records begin and end."""
     first = np.cumsum(counts) - counts
-    starts = np.zeros(int(counts.sum()), np.int64)
-    stops = np.zeros(len(starts), np.int64)
+    at = _record_places(data, begins, counts, first)
+    length, after, good = _length(data, at)
+    # Attributes, the deltas of time and offset, the key's length and the value's take eight bytes at most.
+    words = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))[after]
+    good &= words & 0xFFFF == 0
+    words >>= 16
+    delta = np.arange(len(at)) - np.repeat(first, counts)
+    is_long = words & 0x80 != 0
+    low = words & 0x7F
+    good &= np.where(is_long, low | (words & 0xFF00) >> 1, low) == 2 * delta
+    words >>= np.where(is_long, np.uint64(16), np.uint64(8))
+    good &= words & 0xFF == _NULL_KEY
+    value_length, start, also = _length(data, after + 4 + is_long)
+    stop = start + value_length
+    bytes_ = np.frombuffer(data, np.uint8)
+    good &= also & (bytes_[stop] == 0) & (stop + 1 == after + length)
     right = counts > 0
-    for step in range(int(counts.max(initial=0))):
-        at = np.flatnonzero(right & (counts > step))
-        if len(at) < _FEW:
-            right[at] = False
-            break
-        position = positions[at]
-        length, after, good = _length(data, position)
-        good &= (data[after] == 0) & (data[after + 1] == 0) & (data[after + 2] == 2 * step)
-        good &= data[after + 3] == _NULL_KEY
-        value_length, value, also = _length(data, after + 4)
-        stop = value + value_length
-        good &= also & (data[stop] == 0) & (stop + 1 == after + length) & (stop < ends[at])
-        starts[first[at] + step], stops[first[at] + step] = value, stop
-        positions[at] = stop + 1
-        right[at] = good
-    right &= positions == ends
+    if right.any():
+        last = (first + counts)[right] - 1
+        right[right] = np.logical_and.reduceat(good, first[right]) & ((stop + 1)[last] == ends[right])
     kept = np.repeat(right, counts)
-    return right, list(zip(starts[kept].tolist(), stops[kept].tolist(), strict=True))
+    return right, start[kept], stop[kept]
 
 
-def _length(data: npt.NDArray[np.uint8], at: Longs) -> tuple[Longs, Longs, npt.NDArray[np.bool_]]:
+def _record_places(data: bytes, begins: Longs, counts: Longs, first: Longs) -> Longs:
+    """Where the records of all batches begin, by their lengths. `first`: the place of each batch's first
+    among them."""
+    places = np.zeros(int(counts.sum()), np.int64)
+    end = len(data) - len(_PADDING)
+    # The longest first: those that have a record left are always the first ones.
+    order = np.argsort(-counts, kind="stable")
+    counts, position, first = counts[order], begins[order], first[order]
+    step, left = 0, int(np.searchsorted(-counts, 0))
+    while left >= _FEW:
+        now = position[:left]
+        places[first[:left] + step] = now
+        length, after, _ = _length(data, now)
+        position[:left] = np.minimum(after + length, end)
+        step += 1
+        left = int(np.searchsorted(-counts, -step))
+    for at, from_, count in zip(position[:left].tolist(), first.tolist(), counts.tolist(), strict=False):
+        rest = []
+        for _ in range(step, count):
+            rest.append(at)
+            low = data[at]
+            at += 1 + (low >> 1) if low < 0x80 else 2 + ((low & 0x7F | data[at + 1] << 7) >> 1)
+            at = min(at, end)
+        places[from_ + step : from_ + count] = rest
+    return places
+
+
+def _length(data: bytes, at: Longs) -> tuple[Longs, Longs, npt.NDArray[np.bool_]]:
     """Read lengths: zigzag varints of one byte or two. Return them, the places behind them, and which are
     right."""
-    low, high = data[at].astype(np.int64), data[at + 1].astype(np.int64)
-    long = low >= 0x80
-    raw = np.where(long, (low & 0x7F) | high << 7, low)
-    return raw >> 1, at + 1 + long, (raw & 1 == 0) & (~long | (high < 0x80))
+    words = np.ndarray(len(data) - 1, "<u2", data, strides=(1,))[at].astype(np.int64)
+    is_long = words & 0x80 != 0
+    low = words & 0x7F
+    raw = np.where(is_long, low | (words & 0xFF00) >> 1, low)
+    return raw >> 1, at + 1 + is_long, (raw & 1 == 0) & (~is_long | (words < 0x8000))
 
 
 def _places_of(
@@ -258,17 +359,6 @@ def _places_of(
     )
 
 
-def _within(chunk: Chunk, start: int, end: int) -> Chunk:
-    first, last = np.searchsorted(chunk.places.offsets, [start, end]).tolist()
-    if first == 0 and last == len(chunk.values):
-        return chunk
-    return Chunk(
-        chunk.values[first:last],
-        chunk.places.take(slice(first, last)),
-        {at - first: key for at, key in chunk.keys.items() if first <= at < last},
-    )
-
-
 def snapshot_chunks(reader: SnapshotReader) -> Iterator[Chunk]:
     """The records of a snapshot, all at the last offset that it holds. Raises `DamagedSnapshotError`."""
     values: list[bytes] = []
@@ -277,10 +367,10 @@ def snapshot_chunks(reader: SnapshotReader) -> Iterator[Chunk]:
         values.append(value)
         size += len(value)
         if len(values) >= CHUNK_RECORDS or size >= _CHUNK_BYTES:
-            yield Chunk(values, snapshot_places(reader.contents, len(values)))
+            yield Chunk.of(values, snapshot_places(reader.contents, len(values)))
             values, size = [], 0
     if values:
-        yield Chunk(values, snapshot_places(reader.contents, len(values)))
+        yield Chunk.of(values, snapshot_places(reader.contents, len(values)))
 
 
 def places_of_batch(count: int, *, offset: int, epoch: int, timestamp_ms: int) -> Places:

@@ -94,6 +94,9 @@ def plain(value: object) -> object:
 
 def column(values: Sequence[object], of: pa.DataType) -> pa.Array:
     """The values of a column."""
+    inner = of.value_type if pa.types.is_list(of) else of
+    if pa.types.is_integer(inner) or pa.types.is_boolean(inner):
+        return pa.array(values, type=of)
     return pa.array([plain(each) for each in values], type=of)
 
 

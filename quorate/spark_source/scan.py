@@ -214,7 +214,7 @@ class Scan:
             elif not self._is_stateful:
                 batches = batches.only(batches.within(self.filters.first_ms, self.filters.last_ms))
             chunk = chunk_of(batches, start, end)
-            if chunk.values:
+            if len(chunk):
                 yield chunk
         if expected < end:
             self.lost(f"the log ends at offset {expected}, where {end} was known to be committed")

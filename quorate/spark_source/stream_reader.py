@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -17,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from quorate.history import Extent, mark_before
 from quorate.spark_source.batch_query import starting_offset
 from quorate.spark_source.position import Position
-from quorate.spark_source.record_types import TypeNames
+from quorate.spark_source.record_types import types_of
 from quorate.spark_source.scan import LogRange, Scan
 from quorate.spark_source.source_options import Edge, ViewName, for_stream
 from quorate.spark_source.spark_errors import DataLossError, OptionError
@@ -36,7 +37,7 @@ _NEWS: Final[Mapping[ViewName, frozenset[str]]] = {
     ViewName.QUORUM: frozenset(),
 }
 """The types of the records that can make rows of a view, besides those of transactions. A view that is
-missing shows all; the quorum's are no records of the metadata."""
+missing shows all but Raft's own, which alone make the quorum's."""
 
 log = get_logger(__name__)
 
@@ -191,21 +192,22 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next_news(self, start: int, end: int) -> int | None:
         """Return the first offset in [start, end) whose record can make a row; None if none can. A batch
         without rows would cost a task, and often an empty file."""
-        news = _NEWS.get(self._options.view)
-        if news is None:
+        view = self._options.view
+        news = _NEWS.get(view)
+        if view is ViewName.CHANGES or self._options.include_control:
             return start
-        types = TypeNames()
         for chunk in self._scan.chunks(max(start, self._idle_until), end):
-            offsets = chunk.places.offsets
-            for at, value in enumerate(chunk.values):
-                offset = int(offsets[at])
-                if at in chunk.keys:
-                    is_news = self._options.view is ViewName.QUORUM
-                else:
-                    name = types.of(value, offset)
-                    is_news = name in news or name in _TRANSACTION
-                if is_news:
-                    return offset
+            types = types_of(chunk)
+            control = np.zeros(len(chunk), np.bool_)
+            control[list(chunk.keys)] = True
+            if view is ViewName.QUORUM:
+                found = np.flatnonzero(control)
+            else:
+                found = np.flatnonzero(
+                    ~control & (True if news is None else types.are_in(news | _TRANSACTION))
+                )
+            if len(found):
+                return int(chunk.places.offsets[found[0]])
         self._idle_until = end
         return None
 

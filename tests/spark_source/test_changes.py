@@ -21,7 +21,7 @@ from tests.spark_source.metadata_states import METADATA, State, by_key, fold, st
 def chunk_of(records: list[Record], start: int) -> Chunk:
     values = [encode(each) for each in records]
     time = 1_700_000_000_000 + start
-    return Chunk(values, places_of_batch(len(values), offset=start, epoch=1, timestamp_ms=time))
+    return Chunk.of(values, places_of_batch(len(values), offset=start, epoch=1, timestamp_ms=time))
 
 
 def state_of(state: MetadataChanges) -> State:

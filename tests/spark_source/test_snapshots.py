@@ -326,7 +326,10 @@ def test_a_stream_between_the_logs_start_and_its_oldest_snapshot(tmp_path: Path,
     whole = story_folder(tmp_path / "whole")
     whole.write()
     reader = stream(whole, view=view)
-    place = stored(reader.latestOffset(stored(reader.initialOffset()), ReadMaxRows(10)))
+    # The leader's first record makes a row of changes only.
+    place = stored(
+        reader.latestOffset(stored(reader.initialOffset()), ReadMaxRows(9 if view == "records" else 10))
+    )
     assert place["offset"] == 10
     short = trimmed(tmp_path / "short", 9, BEFORE)
     if view == "records":

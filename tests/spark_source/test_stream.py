@@ -227,7 +227,9 @@ def test_a_stream_from_the_latest_never_shows_what_was_before(sample: Any) -> No
     assert seen == list(range(begun, begun + 8))
 
 
-def test_ranges_of_nothing_but_control_records_are_no_loss(new_log: Callable[..., Any]) -> None:
+def test_ranges_of_control_records_are_no_loss_and_make_no_batch(
+    new_log: Callable[..., Any],
+) -> None:
     log = new_log()
     for epoch in range(3):
         log.new_epoch(1 + epoch)
@@ -235,7 +237,11 @@ def test_ranges_of_nothing_but_control_records_are_no_loss(new_log: Callable[...
     log.new_epoch(1)
     log.write()
     rows, end, batches = run(log, maxOffsetsPerTrigger=1)
-    assert ([row["offset"] for row in rows], end["offset"], batches) == ([3], 5, 5)
+    assert ([row["offset"] for row in rows], end["offset"], batches) == ([3], 4, 1)
+    rows, _, batches = run(log, maxOffsetsPerTrigger=1, view="decoded")
+    assert ([row["offset"] for row in rows], batches) == ([3], 1)
+    rows, end, batches = run(log, maxOffsetsPerTrigger=1, includeControl=True)
+    assert ([row["offset"] for row in rows], end["offset"], batches) == ([0, 1, 2, 3, 4], 5, 5)
     assert batch_rows(log, startingOffsets=0, endingOffsets=3) == []
     assert batch_rows(log, startingOffsets=4) == []
     rows, _, batches = run(log, view="topics", readChangeFeed=True)

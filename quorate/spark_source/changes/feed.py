@@ -14,6 +14,7 @@ from quorate.spark_source.changes.metadata_changes import Changed, EntityRow, Me
 from quorate.spark_source.changes.partition_table import PartitionRows
 from quorate.spark_source.chunks import PLACE_FIELDS, Chunk, Longs, Places
 from quorate.spark_source.columns import TIMESTAMP, columns, struct_array
+from quorate.spark_source.partition_records import numbered
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -30,6 +31,7 @@ _LATER: Final = "Unknown"
 _KINDS: Final = pa.array([INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE], pa.string())
 _INSERT, _PREIMAGE, _POSTIMAGE, _DELETE = range(4)
 _ROWS_MAX: Final = 65_536
+_TYPES: Final = ("PartitionChange", "Partition")
 
 CHANGE_FIELDS: Final = (
     *PLACE_FIELDS,
@@ -85,7 +87,7 @@ class ChangeFeed:
         changed = self.state.changes(chunk)
         row = 0
         if chunk.places.snapshot:
-            row, self._snapshot_rows = self._snapshot_rows, self._snapshot_rows + len(chunk.values)
+            row, self._snapshot_rows = self._snapshot_rows, self._snapshot_rows + len(chunk)
         if changed.partitions is not None:
             yield from self._partition_rows(changed, changed.partitions, row)
         for entity in Entity:
@@ -106,14 +108,14 @@ class ChangeFeed:
                 np.where(shown.is_before == 1, _PREIMAGE, _POSTIMAGE),
                 np.where(shown.is_before == 1, _DELETE, _INSERT),
             )
-            by_change = shown.change >= 0
-            ats, places = np.unique(np.where(by_change, -1, shown.at), return_inverse=True)
-            of_record = [int(each) for each in ats]
-            types = ["PartitionChange" if at < 0 else changed.types[at] for at in of_record]
-            others = pa.array([changed.reasons.get(at) for at in of_record], pa.string()).take(
-                pa.array(places)
-            )
-            heard = [_microseconds(changed.last_heard_ms.get(at)) for at in of_record]
+            # 0 for a PartitionChange, 1 for a Partition, and others each by itself.
+            is_alone = (shown.change < 0) & (kinds != _INSERT)
+            of_row = np.where(is_alone, shown.at + 2, shown.change < 0)
+            records, places = numbered(of_row)
+            own = [int(each) - 2 for each in records]
+            types = [_TYPES[at] if at < 0 else changed.types[at] for at in own]
+            others = pa.array([changed.reasons.get(at) for at in own], pa.string()).take(pa.array(places))
+            heard = [_microseconds(changed.last_heard_ms.get(at)) for at in own]
             at = _rows_at(changed.places, shown.at, first_row)
             yield self._batch(
                 Entity.PARTITION,

@@ -4,7 +4,7 @@ The records of a transaction (KIP-868) take effect with its end: until then they
 an aborted one are dropped. Each keeps its own place in the log. Raft's own records are part of none.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, assert_never
 from uuid import UUID
@@ -38,7 +38,6 @@ from quorate.broker.metadata.supported_features import KRAFT_VERSION
 from quorate.history import DamagedRecordError
 from quorate.history.entries import KRaftVersion, control_of
 from quorate.log.batches.control import LeaderChange
-from quorate.log.batches.records import Record as LogRecord
 from quorate.log.snapshots.snapshot_file import SnapshotContents
 from quorate.runtime import uuid_text
 from quorate.spark_source.changes.entities import NO_QUORUM, Entity, QuorumState
@@ -48,7 +47,8 @@ from quorate.spark_source.changes.partition_table import (
     UnknownPartitionError,
     Wanted,
 )
-from quorate.spark_source.chunks import Chunk, Places, places_of_batch, snapshot_places
+from quorate.spark_source.chunks import Chunk, Longs, Places, places_of_batch, snapshot_places
+from quorate.spark_source.partition_records import partition_records
 from quorate.spark_source.record_types import later_version
 from quorate.types import VoterSet
 
@@ -58,10 +58,9 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 R = TypeVar("R", bound="DataclassInstance")
 
-_END: Final = encode(EndTransaction())[:3]
-_ABORT: Final = encode(AbortTransaction())[:3]
-_OF_PARTITIONS: Final = (b"\x83\x05\x00", b"\x83\x06\x00")
-"""The begin of the records that only partitions need."""
+_ENDS: Final = tuple(
+    int.from_bytes(encode(each())[:3], "little") for each in (EndTransaction, AbortTransaction)
+)
 
 
 class MisfitError(ValueError):
@@ -88,26 +87,13 @@ class Changed:
     entities: list[EntityRow] = field(default_factory=list)
     partitions: PartitionRows | None = None
     types: dict[int, str] = field(default_factory=dict)
-    """The types of records with rows, but for PartitionChange."""
+    """The types of records with rows, but for those that are of one partition."""
     reasons: dict[int, str] = field(default_factory=dict)
     """Why brokers changed."""
     last_heard_ms: dict[int, int] = field(default_factory=dict)
     """When the controller last heard of a broker that it fenced."""
     unknown: list[int] = field(default_factory=list)
     """The places of records that a later version of quorate wrote."""
-
-
-@dataclass(slots=True)
-class _Held:
-    """The records of an open transaction, as they came."""
-
-    values: list[bytes] = field(default_factory=list)
-    places: list[Places] = field(default_factory=list)
-
-    def add(self, values: Sequence[bytes], places: Places, index: Sequence[int]) -> None:
-        """Hold those of `index` back."""
-        self.values += [values[at] for at in index]
-        self.places.append(places.take(np.array(index, np.int64)))
 
 
 class MetadataChanges:
@@ -138,8 +124,10 @@ class MetadataChanges:
         self._quotas: dict[tuple[QuotaEntity, str], ClientQuota] = {}
         self._features: dict[str, FeatureLevel] = {}
         self._quorum = NO_QUORUM
-        self._held: _Held | None = None
+        self._held: list[Chunk] = []
+        """The records of an open transaction, as they came."""
         self._in_transaction = False
+        self._chunk = Chunk.of([], _NO_PLACES)
         self._collects = False
         self._changed = Changed(_NO_PLACES)
 
@@ -168,37 +156,40 @@ class MetadataChanges:
     def _apply_chunk(self, chunk: Chunk, *, collect: bool) -> Changed:
         self._partitions.tidy()
         self._collects = collect
-        values, places, keys = chunk.values, chunk.places, chunk.keys
-        changed = self._changed = Changed(places)
-        held = self._held
-        if held is not None:
-            if not any(value.startswith((_END, _ABORT)) for value in values):
-                self._hold(held, 0, values, keys)
+        changed = self._changed = Changed(chunk.places)
+        self._chunk, ends = chunk, _ends_in(chunk)
+        if self._held:
+            if not len(ends):
+                self._hold(0)
                 return changed
-            keys = {len(held.values) + at: key for at, key in keys.items()}
-            values = held.values + values
-            changed.places = Places.joined([*held.places, places])
-            self._held = None
-        self._apply_all(values, keys)
+            ends = ends + sum(map(len, self._held))
+            self._chunk = chunk = Chunk.joined([*self._held, chunk])
+            changed.places = chunk.places
+            self._held = []
+        self._apply_all(chunk, ends)
         changed.partitions = self._partitions.take_rows()
         return changed
 
-    def _apply_all(self, values: list[bytes], keys: Mapping[int, bytes]) -> None:
+    def _apply_all(self, chunk: Chunk, ends: Longs) -> None:
+        records = partition_records(chunk)
+        # Where nobody asks for partitions, only the others.
+        others = np.setdiff1d(np.arange(len(chunk) + 1), records.at)
+        if self._reads_partitions:
+            self._partitions.begin(records)
         at = 0
-        while at < len(values):
+        while True:
             if self._reads_partitions:
-                at = self._partitions.apply_changes(values, at, collect=self._collects_partitions)
-                if at == len(values):
-                    return
-            elif values[at].startswith(_OF_PARTITIONS) and at not in keys:
-                at += 1
-                continue
+                at = self._partitions.apply(at, collect=self._collects_partitions)
+            else:
+                at = int(others[np.searchsorted(others, at)])
+            if at == len(chunk):
+                return
             try:
-                if at in keys:
-                    self._apply_control(at, keys[at], values[at])
+                if at in chunk.keys:
+                    self._apply_control(at)
                     at += 1
                 else:
-                    at = self._apply_value(at, values, keys)
+                    at = self._apply_value(at, ends)
             except (MisfitError, UnknownPartitionError) as error:
                 if not self._lenient:
                     raise DamagedRecordError(
@@ -212,10 +203,10 @@ class MetadataChanges:
     def _place(self, at: int) -> str:
         return f"offset {self._changed.places.offsets[at]}"
 
-    def _apply_value(self, at: int, values: list[bytes], keys: Mapping[int, bytes]) -> int:
-        """Apply the record at place `at`, or make it one that `PartitionTable.apply_changes` takes. Return
-        the next place."""
-        value = values[at]
+    def _apply_value(self, at: int, ends: Longs) -> int:
+        """Apply the record at place `at`, or make it one that `PartitionTable.apply` takes. Return the next
+        place."""
+        value = self._chunk.value(at)
         try:
             record = decode(value)
         except RecordDecodeError as error:
@@ -224,13 +215,13 @@ class MetadataChanges:
             self._pass_over(at, value)
             return at + 1
         match record:
-            case PartitionChange():
-                if not self._partitions.learn(value, record):
-                    values[at] = encode(record)
-                    self._partitions.learn(values[at], record)
+            case Partition() | PartitionChange():
+                if not self._reads_partitions:
+                    return at + 1
+                self._partitions.learn(at, record)
                 return at
             case BeginTransaction():
-                return self._begin(at, values, keys)
+                return self._begin(at, ends)
             case EndTransaction() | AbortTransaction():
                 if not self._in_transaction:
                     raise MisfitError(f"{type(record).__name__}, and no transaction is open")
@@ -239,31 +230,29 @@ class MetadataChanges:
                 self._apply(at, record)
         return at + 1
 
-    def _begin(self, at: int, values: list[bytes], keys: Mapping[int, bytes]) -> int:
+    def _begin(self, at: int, ends: Longs) -> int:
         if self._in_transaction:
             raise MisfitError("a transaction begins within another")
-        for end in range(at + 1, len(values)):
-            if values[end].startswith(_ABORT):
-                self._apply_controls(at, end, values, keys)
-                return end + 1
-            if values[end].startswith(_END):
-                self._in_transaction = True
-                return at + 1
-        self._held = _Held()
-        self._hold(self._held, at, values, keys)
-        return len(values)
+        ends = ends[np.searchsorted(ends, at) :]
+        if not len(ends):
+            self._hold(at)
+            return len(self._chunk)
+        end = int(ends[0])
+        if self._chunk.words()[end] & 0xFFFFFF == _ENDS[1]:
+            self._apply_controls(at, end)
+            return end + 1
+        self._in_transaction = True
+        return at + 1
 
-    def _hold(self, held: _Held, start: int, values: Sequence[bytes], keys: Mapping[int, bytes]) -> None:
+    def _hold(self, start: int) -> None:
         """Hold back the records from place `start` on, but for Raft's own."""
-        self._apply_controls(start, len(values), values, keys)
-        held.add(values, self._changed.places, [at for at in range(start, len(values)) if at not in keys])
+        self._apply_controls(start, len(self._chunk))
+        self._held.append(self._chunk.take(np.arange(start, len(self._chunk))).without_control())
 
-    def _apply_controls(
-        self, start: int, end: int, values: Sequence[bytes], keys: Mapping[int, bytes]
-    ) -> None:
-        for at, key in keys.items():
+    def _apply_controls(self, start: int, end: int) -> None:
+        for at in self._chunk.keys:
             if start <= at < end:
-                self._apply_control(at, key, values[at])
+                self._apply_control(at)
 
     def _pass_over(self, at: int, value: bytes) -> None:
         if not self._mark_unknown:
@@ -272,9 +261,9 @@ class MetadataChanges:
 
     # Single records
 
-    def _apply_control(self, at: int, key: bytes, value: bytes) -> None:
+    def _apply_control(self, at: int) -> None:
         try:
-            name, record = control_of(LogRecord(int(self._changed.places.offsets[at]), 0, key, value))
+            name, record = control_of(self._chunk.control(at))
         except ValueError as error:
             raise DamagedRecordError(f"the record at {self._place(at)}: {error}") from error
         quorum = self._quorum
@@ -301,8 +290,6 @@ class MetadataChanges:
         if self._collects:
             self._changed.types[at] = type(record).__name__
         match record:
-            case Partition():
-                self._partitions.place(at, record, collect=self._collects_partitions)
             case Topic():
                 self._create_topic(at, record)
             case ShrinkTopic() | RemoveTopic():
@@ -440,3 +427,10 @@ def _nothing(_name: str, _topic_id: UUID, _number: int) -> bool:
 
 
 _NO_PLACES: Final = places_of_batch(0, offset=0, epoch=0, timestamp_ms=0)
+
+
+def _ends_in(chunk: Chunk) -> Longs:
+    """The places of the records that end a transaction."""
+    ends = np.isin(chunk.words() & 0xFFFFFF, _ENDS)
+    ends[list(chunk.keys)] = False
+    return np.flatnonzero(ends)

@@ -2,14 +2,14 @@
 
 Partitions are much alike: a cluster of two million has some thousand different lists of replicas, and the
 same few things happen to all. So a partition is two epochs and the number of its *shape*, which is everything
-else that its record says. A PartitionChange is a number too, and what it makes of a shape is found out once,
-by the function that the nodes use (`states.changed`), and remembered. A handful of look-ups is left to do for
-a record. The columns of rows are taken from those of the few shapes that the rows have.
+else that its record says. What a record says is a number too (`partition_records`), and what it makes of a
+shape is found out once, by the functions that the nodes use (`states`), and remembered. A handful of look-ups
+is left to do for a record. The columns of rows are taken from those of the few shapes that the rows have.
 """
 
 import uuid
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import repeat
 from typing import Final
@@ -19,11 +19,12 @@ import pyarrow as pa
 
 from quorate.broker.metadata.metadata_records import MIGRATING, Partition, PartitionChange
 from quorate.broker.metadata.partition_runs import partition_record
-from quorate.broker.metadata.record_codec import encode_integer
+from quorate.broker.metadata.record_codec import RecordDecodeError, decode, encode
 from quorate.broker.metadata.states import BrokerState, PartitionState, changed, placed
 from quorate.runtime import uuid_text
 from quorate.spark_source.chunks import Longs
 from quorate.spark_source.columns import columns, fields_of, list_of
+from quorate.spark_source.partition_records import PartitionRecords, numbered, said_in
 from quorate.types import Epoch
 
 Wanted = Callable[[str, uuid.UUID, int], bool]
@@ -41,30 +42,12 @@ PARTITION_FIELDS: Final = (
 """The columns of a partition: those of its record, the topic's name, and the replicas whose broker is fenced
 or not registered, or whose directory is not online."""
 
-NAME_START: Final = 4
-"""Where the part of a PartitionChange begins that names the partition."""
-_NUMBER_AT: Final = 23
-_ENDS: Final = tuple(
-    _NUMBER_AT + {0x18: 2, 0x19: 3, 0x1A: 5}.get(first, 1 if first < 0x18 else 0) for first in range(256)
-)
-"""Where the part of a record ends that names the partition, by the first byte of its number."""
-
-
-def name_end(value: bytes) -> int:
-    """Return where the part of a PartitionChange ends that names the partition: its topic's id and its
-    number. For other bytes it is a place of no meaning."""
-    return _ENDS[value[_NUMBER_AT]] if len(value) > _NUMBER_AT else 0
-
-
-def partition_name(topic_id: uuid.UUID, number: int) -> bytes:
-    """Return the bytes that name a partition in its records, as the nodes write them."""
-    return b"\x00\x50" + topic_id.bytes + b"\x01" + encode_integer(number)
-
-
 _UNWANTED: Final = -2
 _NONE: Final = -1
 _KNOWN_MAX: Final = 1 << 17
 """The number of shapes and of changes that are remembered."""
+_NO_KEYS: Final = array("i")
+_PLACES: Final = 2
 _ANY_ID: Final = uuid.UUID(int=0)
 
 
@@ -75,8 +58,8 @@ class UnknownPartitionError(ValueError):
 @dataclass(slots=True)
 class _Topic:
     number: int
-    keys: list[int] = field(default_factory=list)
-    """The index of each partition, by its number in the topic."""
+    keys: "array[int]" = field(default_factory=lambda: array("i"))
+    """The index of each partition, by its number in the topic. Empty once the topic is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +105,36 @@ class ShownPartitions:
     """Those of `PARTITION_FIELDS`."""
 
 
+def _longs() -> "array[int]":
+    return array("q")
+
+
 @dataclass(slots=True)
 class _Collected:
-    """Rows of one time between two changes of brokers, in lists."""
+    """Rows of one time between two changes of brokers."""
 
-    at: list[int] = field(default_factory=list)
-    key: list[int] = field(default_factory=list)
-    before: list[int] = field(default_factory=list)
-    after: list[int] = field(default_factory=list)
-    leader_epoch: list[int] = field(default_factory=list)
-    partition_epoch: list[int] = field(default_factory=list)
-    change: list[int] = field(default_factory=list)
+    at: "array[int]" = field(default_factory=_longs)
+    key: "array[int]" = field(default_factory=_longs)
+    before: "array[int]" = field(default_factory=_longs)
+    after: "array[int]" = field(default_factory=_longs)
+    leader_epoch: "array[int]" = field(default_factory=_longs)
+    partition_epoch: "array[int]" = field(default_factory=_longs)
+    change: "array[int]" = field(default_factory=_longs)
     first_row: dict[int, int] = field(default_factory=dict)
-    """By the place in the lists, where it is not 0."""
+    """By the place among them, where it is not 0."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """The records of partitions in a chunk, by their places in it."""
+
+    topics: list[int]
+    numbers: list[int]
+    said: list[int]
+    """-1 for any other record."""
+    topic_ids: list[uuid.UUID]
+    keys: "list[array[int]]"
+    """Those of each topic, as far as they were looked up."""
 
 
 class PartitionTable:
@@ -146,8 +146,6 @@ class PartitionTable:
         self._topics: dict[uuid.UUID, _Topic] = {}
         self._topic_names: list[str] = []
         self._topic_ids: list[uuid.UUID] = []
-        self._keys: dict[bytes, int] = {}
-        """The index of each partition, by the bytes that name it in a record."""
         self._topic_of = array("i")
         self._number_of = array("i")
         self._shape_of = array("i")
@@ -156,59 +154,99 @@ class PartitionTable:
         self._removed: list[int] = []
         """Indexes of partitions that are gone, and that rows may still name."""
         self._free: list[int] = []
+        self._removed_topics: list[int] = []
+        self._free_topics: list[int] = []
+        """As those, numbers of topics."""
         self._shapes: list[PartitionState] = []
         """With epochs of 0."""
         self._shape_numbers: dict[PartitionState, int] = {}
-        self._changes: list[PartitionChange] = []
-        self._change_numbers: dict[bytes, int] = {}
-        """By the bytes of a record around those that name the partition."""
+        self._said: list[Partition | PartitionChange] = []
+        """What records say. What they name is of no meaning here."""
+        self._said_numbers: dict[bytes, int] = {}
         self._elections: list[int] = []
-        """1 for a change that names a leader, by its number."""
+        """1 for a change that names a leader, 2 for a Partition record, else 0, by the number of what is
+        said."""
         self._afters: dict[int, int] = {}
-        """The shape that a change makes of another, by the numbers of both."""
+        """The shape that something said makes of another, or of none, by the numbers of both."""
         self._offline: list[list[int]] = [[]]
         self._offline_numbers: dict[tuple[int, ...], int] = {(): 0}
         self._offline_of: dict[int, int] = {}
         """The number of the list of offline replicas, by shape, with the brokers as they are."""
         self._collected = _Collected()
         self._blocks: list[PartitionRows] = []
+        self._stretch = _Stretch([], [], [], [], [])
 
     # Records of partitions
 
-    def apply_changes(self, values: Sequence[bytes], start: int, *, collect: bool) -> int:
-        """Apply the records from place `start` on, as long as they are changes whose parts are known. Return
-        the place of the first that is not."""
+    def begin(self, records: PartitionRecords) -> None:
+        """Begin with the records of a chunk, which `apply` applies."""
+        known = np.array([self._said_at(records, each) for each in range(len(records.examples))], np.int64)
+        columns = np.full((3, len(records.chunk)), _NONE)
+        columns[:, records.at] = (
+            records.topics,
+            records.numbers,
+            known[records.said] if len(known) else records.said,
+        )
+        keys = [_NO_KEYS] * len(records.topic_ids)
+        topics, numbers, said = columns.tolist()
+        self._stretch = _Stretch(topics, numbers, said, records.topic_ids.copy(), keys)
+
+    def _said_at(self, records: PartitionRecords, said: int) -> int:
+        encoded = records.said_bytes(said)
+        number = self._said_numbers.get(encoded)
+        if number is not None:
+            return number
+        try:
+            record = decode(records.chunk.value(records.examples[said]))
+        except RecordDecodeError:
+            # Its error is that of the record, once it is its turn.
+            return _NONE
+        return self._learn(encoded, record) if isinstance(record, Partition | PartitionChange) else _NONE
+
+    def apply(self, start: int, *, collect: bool) -> int:
+        """Apply the records of the chunk from place `start` on, as long as they are of partitions and fit.
+        Return the place of the first that is not, or does not."""
         rows = self._collected
         at, key, before, after = rows.at.append, rows.key.append, rows.before.append, rows.after.append
         old_leader_epoch, old_partition_epoch = rows.leader_epoch.append, rows.partition_epoch.append
         changed_by = rows.change.append
-        find_change, find_key, find_after = self._change_numbers.get, self._keys.get, self._afters.get
+        stretch = self._stretch
+        topics, numbers, all_said, keys_of = stretch.topics, stretch.numbers, stretch.said, stretch.keys
         shapes, leader_epochs, partition_epochs = (
             self._shape_of,
             self._leader_epochs,
             self._partition_epochs,
         )
-        elections, ends = self._elections, _ENDS
-        for place in range(start, len(values)):
-            value = values[place]
-            if len(value) <= _NUMBER_AT:
+        elections, find_after = self._elections, self._afters.get
+        for place in range(start, len(all_said)):
+            said = all_said[place]
+            if said < 0:
                 return place
-            end = ends[value[_NUMBER_AT]]
-            change = find_change(value[:NAME_START] + value[end:])
-            index = find_key(value[NAME_START:end])
-            if change is None or index is None:
+            election, number, keys = elections[said], numbers[place], keys_of[topics[place]]
+            if number >= len(keys):
+                topic = self._topics.get(stretch.topic_ids[topics[place]])
+                if topic is None or (
+                    number > len(topic.keys) if election == _PLACES else number >= len(topic.keys)
+                ):
+                    return place
+                keys = keys_of[topics[place]] = topic.keys
+                if election == _PLACES:
+                    self._add(place, topic, said, collect=collect)
+                    continue
+            elif election == _PLACES:
                 return place
+            index = keys[number]
             old = shapes[index]
             if old == _UNWANTED:
                 # A topic that is shrunk remembers the highest.
-                leader_epochs[index] += elections[change]
+                leader_epochs[index] += election
                 continue
-            new = find_after(old << 32 | change)
+            new = find_after(old << 32 | said)
             if new is None:
-                new = self._changed(old, change)
+                new = self._after(old, said)
             leader_epoch, partition_epoch = leader_epochs[index], partition_epochs[index]
             shapes[index] = new
-            leader_epochs[index] = leader_epoch + elections[change]
+            leader_epochs[index] = leader_epoch + election
             partition_epochs[index] = partition_epoch + 1
             if collect:
                 at(place)
@@ -217,46 +255,66 @@ class PartitionTable:
                 after(new)
                 old_leader_epoch(leader_epoch)
                 old_partition_epoch(partition_epoch)
-                changed_by(change)
-        return len(values)
+                changed_by(said)
+        return len(all_said)
 
-    def learn(self, value: bytes, record: PartitionChange) -> bool:
-        """Learn the parts of a change, so that it can be applied. False: it does not name the partition as
-        the nodes write it. Raises `UnknownPartitionError`."""
-        name = partition_name(record.topic_id, record.partition_id)
-        if name not in self._keys:
-            raise UnknownPartitionError(
-                f"it changes partition {record.partition_id} of topic {uuid_text(record.topic_id)}, which is "
-                "not there"
-            )
-        if not value.startswith(name, NAME_START):
-            return False
-        said = value[:NAME_START] + value[NAME_START + len(name) :]
-        if said not in self._change_numbers:
-            self._change_numbers[said] = len(self._changes)
-            self._changes.append(record)
-            self._elections.append(int(record.leader is not None))
-        return True
-
-    def place(self, at: int, record: Partition, *, collect: bool) -> None:
-        """Apply a record that says all of a partition. Raises `UnknownPartitionError`."""
+    def learn(self, at: int, record: Partition | PartitionChange) -> None:
+        """Make the record at place `at` one that `apply` applies. It names the partition otherwise than the
+        nodes write it, or does not fit. Raises `UnknownPartitionError`."""
         topic = self._topics.get(record.topic_id)
-        if topic is None or record.partition_id != len(topic.keys):
+        held = 0 if topic is None else len(topic.keys)
+        place = f"partition {record.partition_id} of topic {uuid_text(record.topic_id)}"
+        if isinstance(record, Partition) and (topic is None or record.partition_id != held):
             raise UnknownPartitionError(
-                f"it is of partition {record.partition_id} of topic {uuid_text(record.topic_id)}, where "
-                + ("there is no such topic" if topic is None else f"{len(topic.keys)} comes next")
+                f"it is of {place}, where "
+                + ("there is no such topic" if topic is None else f"{held} comes next")
             )
-        index = self._new_key(topic, record)
+        if isinstance(record, PartitionChange) and record.partition_id >= held:
+            raise UnknownPartitionError(f"it changes {place}, which is not there")
+        stretch, encoded = self._stretch, said_in(encode(record))
+        number = self._said_numbers.get(encoded)
+        stretch.said[at] = self._learn(encoded, record) if number is None else number
+        stretch.topics[at], stretch.numbers[at] = len(stretch.keys), record.partition_id
+        stretch.topic_ids.append(record.topic_id)
+        stretch.keys.append(_NO_KEYS)
+
+    def _learn(self, encoded: bytes, record: Partition | PartitionChange) -> int:
+        number = self._said_numbers[encoded] = len(self._said)
+        self._said.append(record)
+        placed = isinstance(record, Partition)
+        self._elections.append(_PLACES if placed else int(record.leader is not None))
+        return number
+
+    def _add(self, at: int, topic: _Topic, said: int, *, collect: bool) -> None:
+        """Add the next partition of a topic."""
+        record, number = self._said[said], len(topic.keys)
+        if not isinstance(record, Partition):
+            raise TypeError(f"a {type(record).__name__} adds no partition")
+        name, topic_id = self._topic_names[topic.number], self._topic_ids[topic.number]
+        wanted = self._wanted is None or self._wanted(name, topic_id, number)
+        shape = _UNWANTED
+        if wanted:
+            known = self._afters.get(_NONE << 32 | said)
+            shape = self._after(_NONE, said) if known is None else known
+        index = self._free.pop() if self._free else len(self._shape_of)
+        for values, value in (
+            (self._topic_of, topic.number),
+            (self._number_of, number),
+            (self._shape_of, shape),
+            (self._leader_epochs, record.leader_epoch),
+            (self._partition_epochs, record.partition_epoch),
+        ):
+            values[index : index + 1] = array("i", (value,))
         topic.keys.append(index)
-        self._keys[partition_name(record.topic_id, record.partition_id)] = index
-        if self._shape_of[index] != _UNWANTED and collect:
-            self._collect(at, index, before=_NONE, after=self._shape_of[index])
+        if wanted and collect:
+            self._collect(at, index, before=_NONE, after=shape)
 
     def create_topic(self, name: str, topic_id: uuid.UUID) -> None:
         """A topic without partitions."""
-        self._topics[topic_id] = _Topic(len(self._topic_names))
-        self._topic_names.append(name)
-        self._topic_ids.append(topic_id)
+        number = self._free_topics.pop() if self._free_topics else len(self._topic_names)
+        self._topics[topic_id] = _Topic(number)
+        self._topic_names[number : number + 1] = [name]
+        self._topic_ids[number : number + 1] = [topic_id]
 
     def remove(
         self, at: int, topic_id: uuid.UUID, *, left: int, first_row: int, collect: bool
@@ -267,8 +325,7 @@ class PartitionTable:
         if topic is None:
             raise UnknownPartitionError(f"it is of topic {uuid_text(topic_id)}, which is not there")
         states = []
-        for number, index in enumerate(topic.keys[left:], left):
-            del self._keys[partition_name(topic_id, number)]
+        for index in topic.keys[left:]:
             states.append(self._state(index))
             if collect and self._shape_of[index] != _UNWANTED:
                 self._collect(at, index, before=self._shape_of[index], after=_NONE, first_row=first_row)
@@ -277,6 +334,7 @@ class PartitionTable:
         del topic.keys[left:]
         if not left:
             del self._topics[topic_id]
+            self._removed_topics.append(topic.number)
         return states
 
     def set_broker(
@@ -337,15 +395,14 @@ class PartitionTable:
 
     def shown(self, rows: PartitionRows) -> ShownPartitions:
         """Return the columns of these rows."""
-        old, new = np.flatnonzero(rows.before >= 0), np.flatnonzero(rows.after >= 0)
-        entry = np.concatenate([old, new])
-        is_new = np.concatenate([np.zeros(len(old), np.int64), np.ones(len(new), np.int64)])
-        order = np.argsort(2 * entry + is_new, kind="stable")
-        entry, is_new = entry[order], is_new[order]
+        was, is_ = (rows.before >= 0).astype(np.int64), (rows.after >= 0).astype(np.int64)
+        entry = np.repeat(np.arange(len(rows)), was + is_)
+        first = np.cumsum(was + is_) - was - is_
+        is_new = np.arange(len(entry)) - first[entry] + 1 - was[entry]
         change = rows.change[entry]
         by_change = is_new * (change >= 0)
         elections = np.array([*self._elections, 0], np.int64)
-        updated = ((rows.before >= 0) & (rows.after >= 0)).astype(np.int64)[entry]
+        updated = (was & is_)[entry]
         return ShownPartitions(
             at=rows.at[entry],
             row=rows.first_row[entry] + is_new * updated,
@@ -363,11 +420,13 @@ class PartitionTable:
 
     def reasons(self, changes: Longs) -> pa.Array:
         """Return the reason that each of these changes names. Null for -1."""
-        different, places = np.unique(changes, return_inverse=True)
-        reasons = (None if each < 0 else self._changes[each].reason for each in different)
-        return pa.array([None if each is None else each.name for each in reasons], pa.string()).take(
-            pa.array(places)
-        )
+        different, places = numbered(changes + 1)
+        reasons = [None if each == 0 else self._reason(each - 1) for each in different.tolist()]
+        return pa.array(reasons, pa.string()).take(pa.array(places))
+
+    def _reason(self, change: int) -> str | None:
+        record = self._said[change]
+        return record.reason.name if isinstance(record, PartitionChange) and record.reason else None
 
     def live(self) -> Longs:
         """Return the indexes of the wanted partitions that are there."""
@@ -388,11 +447,17 @@ class PartitionTable:
         """Forget what no partition has any more. Rows that were taken before can't be shown afterwards."""
         self._free += self._removed
         self._removed.clear()
-        if len(self._changes) > _KNOWN_MAX:
-            self._changes.clear()
+        self._free_topics += self._removed_topics
+        self._removed_topics.clear()
+        if len(self._said) > _KNOWN_MAX:
+            self._said.clear()
             self._elections.clear()
-            self._change_numbers.clear()
+            self._said_numbers.clear()
             self._afters.clear()
+        if len(self._offline) > _KNOWN_MAX:
+            self._offline[1:] = []
+            self._offline_numbers = {(): 0}
+            self._offline_of.clear()
         if len(self._afters) > _KNOWN_MAX:
             self._afters.clear()
         if len(self._shapes) > _KNOWN_MAX:
@@ -414,23 +479,6 @@ class PartitionTable:
         self._afters.clear()
         self._offline_of.clear()
 
-    def _new_key(self, topic: _Topic, record: Partition) -> int:
-        number, name = record.partition_id, self._topic_names[topic.number]
-        wanted = self._wanted is None or self._wanted(name, record.topic_id, number)
-        shape = self._shape_number(placed(record)) if wanted else _UNWANTED
-        if self._free:
-            index = self._free.pop()
-            self._topic_of[index], self._number_of[index], self._shape_of[index] = topic.number, number, shape
-            self._leader_epochs[index] = record.leader_epoch
-            self._partition_epochs[index] = record.partition_epoch
-            return index
-        self._topic_of.append(topic.number)
-        self._number_of.append(number)
-        self._shape_of.append(shape)
-        self._leader_epochs.append(record.leader_epoch)
-        self._partition_epochs.append(record.partition_epoch)
-        return len(self._shape_of) - 1
-
     def _collect(self, at: int, index: int, *, before: int, after: int, first_row: int = 0) -> None:
         rows = self._collected
         if first_row:
@@ -451,16 +499,16 @@ class PartitionTable:
         first_row = np.zeros(len(rows.at), np.int64)
         for place, number in rows.first_row.items():
             first_row[place] = number
-        before, after = np.array(rows.before, np.int64), np.array(rows.after, np.int64)
+        before, after = _viewed(rows.before), _viewed(rows.after)
         self._blocks.append(
             PartitionRows(
-                at=np.array(rows.at, np.int64),
-                key=np.array(rows.key, np.int64),
+                at=_viewed(rows.at),
+                key=_viewed(rows.key),
                 before=before,
                 after=after,
-                leader_epoch=np.array(rows.leader_epoch, np.int64),
-                partition_epoch=np.array(rows.partition_epoch, np.int64),
-                change=np.array(rows.change, np.int64),
+                leader_epoch=_viewed(rows.leader_epoch),
+                partition_epoch=_viewed(rows.partition_epoch),
+                change=_viewed(rows.change),
                 first_row=first_row,
                 offline_before=self._offline_numbers_of(before),
                 offline_after=self._offline_numbers_of(after),
@@ -468,9 +516,13 @@ class PartitionTable:
         )
         self._collected = _Collected()
 
-    def _changed(self, shape: int, change: int) -> int:
-        after = changed(self._shapes[shape], self._changes[change])
-        number = self._afters[shape << 32 | change] = self._shape_number(after)
+    def _after(self, shape: int, said: int) -> int:
+        """The shape that something said makes of another, or of none."""
+        record = self._said[said]
+        after = (
+            changed(self._shapes[shape], record) if isinstance(record, PartitionChange) else placed(record)
+        )
+        number = self._afters[shape << 32 | said] = self._shape_number(after)
         return number
 
     def _shape_number(self, state: PartitionState) -> int:
@@ -498,12 +550,14 @@ class PartitionTable:
         ]
 
     def _offline_numbers_of(self, shapes: Longs) -> Longs:
-        different, places = np.unique(shapes, return_inverse=True)
+        different, places = numbered(shapes + 1)
         known = self._offline_of
-        for each in different.tolist():
-            if each >= 0 and each not in known:
-                known[each] = self._offline_number(self._shapes[each])
-        numbers = [known.get(each, 0) for each in different.tolist()]
+        numbers = []
+        for each in (different - 1).tolist():
+            number = known.get(each)
+            if number is None:
+                number = known[each] = self._offline_number(self._shapes[each]) if each >= 0 else 0
+            numbers.append(number)
         return np.array(numbers, np.int64)[places]
 
     def _offline_number(self, shape: PartitionState) -> int:
@@ -523,13 +577,13 @@ class PartitionTable:
     def _columns(
         self, keys: Longs, shapes: Longs, *, leader_epochs: Longs, partition_epochs: Longs, offline: Longs
     ) -> list[pa.Array]:
-        topics, topic_at = np.unique(_taken(self._topic_of, keys), return_inverse=True)
+        topics, topic_at = numbered(_taken(self._topic_of, keys))
         names = pa.array([self._topic_names[each] for each in topics], pa.string())
         ids = pa.array([uuid_text(self._topic_ids[each]) for each in topics], pa.string())
-        different, shape_at = np.unique(shapes, return_inverse=True)
+        different, shape_at = numbered(shapes)
         records = [partition_record(_ANY_ID, 0, self._shapes[each]) for each in different]
         shape_columns = columns(records, _SHAPE_FIELDS)
-        lists, list_at = np.unique(offline, return_inverse=True)
+        lists, list_at = numbered(offline)
         by_name = {
             "topic": names.take(pa.array(topic_at)),
             "topic_id": ids.take(pa.array(topic_at)),
@@ -548,6 +602,10 @@ class PartitionTable:
 
 
 _UNKNOWN: Final = placed(Partition(topic_id=_ANY_ID, partition_id=0, replicas=(), isr=()))
+
+
+def _viewed(values: "array[int]") -> Longs:
+    return np.frombuffer(values, np.int64)
 
 
 def _taken(values: "array[int]", keys: Longs) -> Longs:

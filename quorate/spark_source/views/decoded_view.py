@@ -8,15 +8,15 @@ from typing import Final, get_args
 import numpy as np
 import pyarrow as pa
 
-from quorate.broker.metadata.metadata_records import PartitionChange, Record
-from quorate.broker.metadata.record_codec import RecordDecodeError, decode, encode
+from quorate.broker.metadata.metadata_records import Record
+from quorate.broker.metadata.record_codec import RecordDecodeError, decode
 from quorate.history import DamagedRecordError
 from quorate.history.entries import UNKNOWN, head_of
 from quorate.runtime import uuid_text
-from quorate.spark_source.changes.partition_table import NAME_START, name_end, partition_name
-from quorate.spark_source.chunks import PLACE_FIELDS, Chunk, Places
+from quorate.spark_source.chunks import PLACE_FIELDS, Chunk, Longs, Places
 from quorate.spark_source.columns import columns, fields_of, struct_array
-from quorate.spark_source.record_types import TypeNames, later_version
+from quorate.spark_source.partition_records import KINDS, PartitionRecords, numbered, partition_records
+from quorate.spark_source.record_types import later_version, types_of
 
 _TYPES: Final[tuple[type[Record], ...]] = tuple(each for each in get_args(Record) if fields(each))
 
@@ -36,9 +36,7 @@ DECODED: Final = pa.schema(
         *(pa.field(name, of) for name, of in _STRUCTS.values()),
     ]
 )
-_NAMED: Final = ("topic_id", "partition_id")
-_SAID: Final = tuple(fields_of(PartitionChange, without=_NAMED))
-_KNOWN_MAX: Final = 1 << 16
+_NAME: Final = ("topic_id", "partition_id")
 
 
 class DecodedView:
@@ -51,99 +49,55 @@ class DecodedView:
         """`types`: those that are asked for, if not all."""
         self._mark_unknown = mark_unknown
         self._wanted = types
-        self._types = TypeNames()
-        self._named: dict[bytes, tuple[str, int]] = {}
-        """The topic's id and the partition's number, by the bytes of a PartitionChange that name them."""
-        self._said: dict[bytes, PartitionChange] = {}
-        """Changes by their other bytes."""
 
     def rows(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these records, those of a type together."""
-        for memo in (self._named, self._said):
-            if len(memo) > _KNOWN_MAX:
-                memo.clear()
+        if chunk.keys:
+            chunk = chunk.without_control()
+        if self._wanted is not None:
+            chunk = chunk.take(np.flatnonzero(types_of(chunk).are_in(self._wanted)))
         places = chunk.places
-        changes: list[int] = []
-        names: list[tuple[str, int]] = []
-        said: list[bytes] = []
+        parts = partition_records(chunk)
+        said = [self._decoded(chunk, at) for at in parts.examples]
+        for kind in KINDS:
+            numbers = [number for number, each in enumerate(said) if isinstance(each, kind)]
+            if numbers:
+                index = np.flatnonzero(np.isin(parts.said, numbers))
+                yield self._batch(places, parts.at[index], kind.__name__, _struct(parts, said, index, kind))
         others: dict[str, tuple[list[int], list[Record]]] = {}
         unknown: list[int] = []
-        wanted = self._wanted
-        find_named, find_said = self._named.get, self._said.get
-        for at, value in enumerate(chunk.values):
-            if wanted is not None and (
-                at in chunk.keys or self._types.of(value, int(places.offsets[at])) not in wanted
-            ):
+        for at in np.setdiff1d(np.arange(len(chunk)), parts.at).tolist():
+            record = self._decoded(chunk, at)
+            if record is None:
+                unknown.append(at)
                 continue
-            end = name_end(value)
-            key = value[:NAME_START] + value[end:]
-            named = find_named(value[NAME_START:end])
-            if named is None or find_said(key) is None:
-                if at in chunk.keys:
-                    continue
-                record = self._decoded(value, places, at)
-                if record is None:
-                    unknown.append(at)
-                    continue
-                if not isinstance(record, PartitionChange):
-                    index, records = others.setdefault(type(record).__name__, ([], []))
-                    index.append(at)
-                    records.append(record)
-                    continue
-                named = uuid_text(record.topic_id), record.partition_id
-                key = self._learn(value, record, named)
-            changes.append(at)
-            names.append(named)
-            said.append(key)
-        if changes:
-            yield self._batch(places, changes, "PartitionChange", self._change_struct(names, said))
-        for name, (index, records) in others.items():
+            index_of, records = others.setdefault(type(record).__name__, ([], []))
+            index_of.append(at)
+            records.append(record)
+        for name, (index_of, records) in others.items():
             struct = None
             if name in _STRUCTS:
                 of = _STRUCTS[name][1]
                 struct = struct_array(columns(records, list(of)), of)
-            yield self._batch(places, index, name, struct)
+            yield self._batch(places, np.array(index_of), name, struct)
         if unknown:
-            yield self._unknown(places, unknown, [chunk.values[at] for at in unknown])
+            yield self._unknown(places, np.array(unknown), [chunk.value(at) for at in unknown])
 
-    def _learn(self, value: bytes, record: PartitionChange, named: tuple[str, int]) -> bytes:
-        """Remember the parts of a change, and return the bytes that stand for what it says."""
-        name = partition_name(record.topic_id, record.partition_id)
-        if not value.startswith(name, NAME_START):
-            value = encode(record)
-        said = value[:NAME_START] + value[NAME_START + len(name) :]
-        self._named[name] = named
-        self._said[said] = record
-        return said
-
-    def _decoded(self, value: bytes, places: Places, at: int) -> Record | None:
+    def _decoded(self, chunk: Chunk, at: int) -> Record | None:
+        value, offset = chunk.value(at), int(chunk.places.offsets[at])
         try:
             return decode(value)
         except RecordDecodeError as error:
             if error.__cause__ is not None:
-                raise DamagedRecordError(f"the record at offset {places.offsets[at]}: {error}") from error
+                raise DamagedRecordError(f"the record at offset {offset}: {error}") from error
         if not self._mark_unknown:
-            raise later_version(int(places.offsets[at]), value)
+            raise later_version(offset, value)
         return None
 
-    def _change_struct(self, names: Sequence[tuple[str, int]], said: Sequence[bytes]) -> pa.Array:
-        numbers: dict[bytes, int] = {}
-        index = np.fromiter((numbers.setdefault(each, len(numbers)) for each in said), np.int64, len(said))
-        of = _STRUCTS["PartitionChange"][1]
-        shared = columns([self._said[each] for each in numbers], _SAID)
-        by_name = {
-            "topic_id": pa.array([each[0] for each in names], pa.string()),
-            "partition_id": pa.array([each[1] for each in names], pa.int32()),
-            **{field.name: column.take(pa.array(index)) for field, column in zip(_SAID, shared, strict=True)},
-        }
-        return struct_array([by_name[each.name] for each in of], of)
-
-    def _batch(
-        self, places: Places, index: Sequence[int], name: str, struct: pa.Array | None
-    ) -> pa.RecordBatch:
+    def _batch(self, places: Places, index: Longs, name: str, struct: pa.Array | None) -> pa.RecordBatch:
         count = len(index)
         arrays = [
-            *places.take(np.array(index)).columns().values(),
+            *places.take(index).columns().values(),
             pa.repeat(pa.scalar(name), count),
             pa.repeat(pa.scalar(0, pa.int32()), count),
             pa.nulls(count, pa.binary()),
@@ -154,11 +108,11 @@ class DecodedView:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED)
 
-    def _unknown(self, places: Places, index: Sequence[int], values: Sequence[bytes]) -> pa.RecordBatch:
+    def _unknown(self, places: Places, index: Longs, values: Sequence[bytes]) -> pa.RecordBatch:
         count = len(index)
         return pa.RecordBatch.from_arrays(
             [
-                *places.take(np.array(index)).columns().values(),
+                *places.take(index).columns().values(),
                 pa.repeat(pa.scalar(UNKNOWN), count),
                 pa.array([head_of(each).version for each in values], pa.int32()),
                 pa.array(values, pa.binary()),
@@ -166,3 +120,21 @@ class DecodedView:
             ],
             schema=DECODED,
         )
+
+
+def _struct(
+    parts: PartitionRecords, said: Sequence[Record | None], index: Longs, kind: type[Record]
+) -> pa.Array:
+    """The fields of those records in `parts` of which `index` has the places there, all of one kind."""
+    numbers, places = numbered(parts.said[index])
+    of = _STRUCTS[kind.__name__][1]
+    fields = fields_of(kind, without=_NAME)
+    shared = columns([said[each] for each in numbers.tolist()], fields)
+    by_name = {
+        "topic_id": pa.array([uuid_text(each) for each in parts.topic_ids], pa.string()).take(
+            pa.array(parts.topics[index])
+        ),
+        "partition_id": pa.array(parts.numbers[index].astype(np.int32)),
+        **{each.name: column.take(pa.array(places)) for each, column in zip(fields, shared, strict=True)},
+    }
+    return struct_array([by_name[each.name] for each in of], of)

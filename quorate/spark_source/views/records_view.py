@@ -6,11 +6,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from quorate.history import METADATA_TOPIC, DamagedRecordError
-from quorate.history.entries import type_of_control
-from quorate.spark_source.chunks import Chunk
+from quorate.history import METADATA_TOPIC
+from quorate.spark_source.chunks import Chunk, parts_of
 from quorate.spark_source.columns import TIMESTAMP
-from quorate.spark_source.record_types import TypeNames
+from quorate.spark_source.record_types import types_of
 
 RECORDS: Final = pa.schema(
     [
@@ -39,34 +38,25 @@ class RecordsView:
         """`types`: those that are asked for, if not all."""
         self._include_control = include_control
         self._wanted = types
-        self._types = TypeNames()
 
     def rows(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these records."""
-        places, values = chunk.places, chunk.values
-        keys: list[bytes | None] = [None] * len(values)
-        offsets = places.offsets.tolist()
-        types = [self._type_of(chunk, at, offset) for at, offset in enumerate(offsets)]
-        for at, key in chunk.keys.items():
-            keys[at] = key
-        if self._wanted is not None or (chunk.keys and not self._include_control):
-            kept = [
-                at
-                for at, name in enumerate(types)
-                if (self._wanted is None or name in self._wanted)
-                and (self._include_control or at not in chunk.keys)
-            ]
-            if not kept:
-                return
-            places = places.take(np.array(kept))
-            keys, values = [keys[at] for at in kept], [values[at] for at in kept]
-            types = [types[at] for at in kept]
-        count = len(values)
-        about = places.columns()
+        if chunk.keys and not self._include_control:
+            chunk = chunk.without_control()
+        types = types_of(chunk)
+        if self._wanted is not None:
+            kept = np.flatnonzero(types.are_in(self._wanted))
+            chunk, types = chunk.take(kept), types.take(kept)
+        if not len(chunk):
+            return
+        count = len(chunk)
+        about = chunk.places.columns()
         yield pa.RecordBatch.from_arrays(
             [
-                pa.array(keys, pa.binary()),
-                pa.array(values, pa.binary()),
+                pa.array([chunk.keys.get(at) for at in range(count)], pa.binary())
+                if chunk.keys
+                else pa.nulls(count, pa.binary()),
+                parts_of(chunk.data, chunk.starts, chunk.stops),
                 pa.repeat(pa.scalar(METADATA_TOPIC), count),
                 pa.repeat(pa.scalar(0, pa.int32()), count),
                 about["offset"],
@@ -74,16 +64,8 @@ class RecordsView:
                 pa.repeat(pa.scalar(_CREATE_TIME, pa.int32()), count),
                 about["epoch"],
                 about["batch_offset"],
-                pa.array(types, pa.string()),
+                types.column(),
                 about["snapshot"],
             ],
             schema=RECORDS,
         )
-
-    def _type_of(self, chunk: Chunk, at: int, offset: int) -> str:
-        if at not in chunk.keys:
-            return self._types.of(chunk.values[at], offset)
-        try:
-            return type_of_control(chunk.control(at))
-        except ValueError as error:
-            raise DamagedRecordError(f"the record at offset {offset}: {error}") from error
