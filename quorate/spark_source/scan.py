@@ -136,7 +136,8 @@ class Scan:
     def divide(self, start: int, end: int, *, opening: SnapshotId | None = None) -> list[LogRange]:
         """Return the tasks that read [start, end)."""
         if self._is_stateful:
-            shards = self._tasks(end - start if opening is None else max(end - start, opening.end_offset))
+            # A state is made of all before it, and a snapshot may have as much as the log had.
+            shards = self._tasks(end - start if opening is None and start < end else end)
             if self.options.view not in (ViewName.CHANGES, ViewName.PARTITIONS):
                 shards = 1
             return [

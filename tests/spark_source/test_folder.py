@@ -1,5 +1,6 @@
 """Reading a node's folder, without Spark."""
 
+import os
 import subprocess
 import sys
 import uuid
@@ -20,10 +21,11 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from quorate.broker.metadata.metadata_records import NoOp, PartitionChange
 from quorate.broker.metadata.record_codec import encode
-from quorate.history import DamagedRecordError, UnknownHighWatermarkError
+from quorate.history import DamagedRecordError, FolderLog, UnknownHighWatermarkError
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source import MetadataLogSource
-from quorate.spark_source.source_options import ViewName
+from quorate.spark_source.scan import Scan
+from quorate.spark_source.source_options import ViewName, parse_options
 from quorate.spark_source.spark_errors import DataLossError, LaterVersionError, OptionError
 from tests.spark_source.conftest import in_order, read_rows
 
@@ -402,3 +404,12 @@ def test_a_schema_of_ones_own_is_refused_in_words_of_the_view(sample: Any) -> No
         for make in (source.reader, source.streamReader):
             with pytest.raises(OptionError, match=r"schema of view records is fixed; leave out \.schema"):
                 make(wrong)
+
+
+@pytest.mark.parametrize(("view", "tasks"), [("partitions", None), ("topics", 1)])
+def test_the_state_of_a_long_log_is_planned_for_all_cores(view: str, tasks: int | None) -> None:
+    """It begins and ends at one offset, and yet all before it is read. Only partitions are divided."""
+    options = parse_options({"path": "node", "view": view})
+    parts = Scan(log=FolderLog(path="node"), options=options).divide(1_000_000, 1_000_000)
+    cores = tasks or min(len(os.sched_getaffinity(0)), 20)
+    assert [(each.shard, each.shards) for each in parts] == [(shard, cores) for shard in range(cores)]
