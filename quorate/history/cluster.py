@@ -25,7 +25,6 @@ from quorate.broker.wire.codecs.fetch_codec import (
 )
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.wire_errors import KafkaError
-from quorate.history.cluster_snapshots import CLIENT_ID, download_snapshot, find_snapshots
 from quorate.history.history_errors import LogUnavailableError
 from quorate.history.metadata_history import METADATA_TOPIC, Extent, MetadataHistory, StoredSnapshot
 from quorate.history.slabs import Slab, whole_batches
@@ -38,6 +37,7 @@ from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.types import Offset, SnapshotId
 
+CLIENT_ID: Final = "quorate-history"
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _FETCH_BYTES: Final = 1024 * 1024
@@ -159,6 +159,8 @@ class ClusterLog(MetadataHistory):
     @contextmanager
     def opened(self, snapshot: SnapshotId) -> Iterator[SnapshotReader]:
         """Open a snapshot, once a controller has sent all of it. See `MetadataHistory.opened`."""
+        from quorate.history.cluster_snapshots import download_snapshot
+
         holders = [holder for each, holder in self._held() if each.snapshot == snapshot]
         with tempfile.TemporaryDirectory(prefix="quorate-snapshot-") as folder:
             file = Path(folder) / name_of(snapshot)
@@ -167,6 +169,9 @@ class ClusterLog(MetadataHistory):
                 yield reader
 
     def _held(self) -> list[tuple[StoredSnapshot, Address]]:
+        # The controllers' client takes as long to import as all else here, and tasks rarely need it.
+        from quorate.history.cluster_snapshots import find_snapshots
+
         return find_snapshots(
             self.bootstrap_servers, controllers=self.controllers, timeout_ms=self.request_timeout_ms
         )

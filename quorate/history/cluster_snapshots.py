@@ -5,7 +5,6 @@ Each call is a trio run of its own, which raises `LogUnavailableError`.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -14,6 +13,7 @@ from quorate.broker.admin.controllers import Controllers
 from quorate.broker.admin.quorum import controllers_of
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.error_code import ErrorCode
+from quorate.history.cluster import CLIENT_ID
 from quorate.history.history_errors import LogUnavailableError
 from quorate.history.metadata_history import StoredSnapshot
 from quorate.kafka_bytes.varints import MalformedError
@@ -21,8 +21,6 @@ from quorate.raft import OutcomeUnknownError, RequestRefusedError
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.types import SnapshotId
-
-CLIENT_ID: Final = "quorate-history"
 
 _FAILURES = (NetworkError, KafkaError, MalformedError, OutcomeUnknownError, RequestRefusedError)
 

@@ -1,5 +1,7 @@
 """Reading from brokers: what one can't say, another does."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -92,3 +94,15 @@ def test_without_controllers_a_log_from_its_beginning_is_enough(
     broker.log_start = 8
     with pytest.raises(LogUnavailableError, match="the quorum can't be described"):
         log.snapshots(pytest.fail)
+
+
+def test_a_reader_of_a_cluster_imports_no_controller() -> None:
+    """Each worker of Spark imports it. The controllers' client took as long as all else."""
+    program = """
+import sys
+from quorate.history import ClusterLog
+ClusterLog(bootstrap_servers=())
+print([each for each in sys.modules if each.startswith(("quorate.raft", "quorate.broker.controller"))])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
