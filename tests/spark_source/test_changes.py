@@ -1,14 +1,24 @@
 """State and changes, made from any history, beside the image that the nodes make of it."""
 
+import pickle
 import random
 from collections.abc import Iterator
+from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.broker.metadata.batch_loader import BatchLoader
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import Record
+from quorate.broker.metadata.metadata_records import (
+    Config,
+    ConfigType,
+    Partition,
+    PartitionChange,
+    Record,
+    RemoveTopic,
+    Topic,
+)
 from quorate.broker.metadata.record_codec import encode
 from quorate.spark_source.changes.feed import ChangeFeed, state_rows
 from quorate.spark_source.changes.metadata_changes import MetadataChanges
@@ -66,3 +76,39 @@ def test_the_changes_lead_from_each_state_to_the_next(seed: int) -> None:
         start += len(records)
         fold(in_order(rows), held)
         assert held == state_in(image), f"after offset {start - 1}"
+
+
+def test_the_tables_of_a_reader_do_not_grow_with_the_log() -> None:
+    """Topics come and go, and their partitions change. There are never more than at the beginning."""
+    draw = random.Random(1)
+    state = MetadataChanges(entities=METADATA)
+    feed = ChangeFeed(state, None)
+    start = 0
+
+    def replace_topics(topics: int) -> None:
+        nonlocal start
+        for _ in range(topics):
+            topic_id = UUID(bytes=draw.randbytes(16))
+            name, replicas = draw.randbytes(8).hex(), (1, 2, 3)
+            records: list[Record] = [
+                Topic(name=name, topic_id=topic_id),
+                Config(resource_type=ConfigType.TOPIC, resource_name=name, name="retention.ms", value="1"),
+            ]
+            records += [
+                Partition(topic_id=topic_id, partition_id=each, replicas=replicas, isr=replicas, leader=1)
+                for each in range(20)
+            ]
+            records += [
+                PartitionChange(topic_id=topic_id, partition_id=draw.randrange(20), isr=isr, leader=isr[0])
+                for isr in (replicas, replicas[1:]) * 20
+            ]
+            records.append(RemoveTopic(topic_id=topic_id))
+            for _ in feed.rows(chunk_of(records, start)):
+                pass
+            start += len(records)
+
+    replace_topics(20)
+    least = len(pickle.dumps(state))
+    replace_topics(180)
+    most = len(pickle.dumps(state))
+    assert most < 1.02 * least, f"{most} bytes, and {least} after a tenth of the topics"
