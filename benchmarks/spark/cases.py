@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +33,8 @@ from quorate.spark_source.source import FORMAT
 
 STANDALONE: Final = "standalone"
 """The name of the master that is a cluster of two workers."""
-KAFKA_PACKAGE: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+"""In November 2026 the newest on Maven, which Spark 4.3 runs."""
 STEPS: Final = ("ceiling", "parquet", "quorate")
 BATCH: Final = "batch"
 AVAILABLE_NOW: Final = "AvailableNow"
