@@ -41,8 +41,9 @@ def position(offset: str | Column, row: str | Column) -> Column:
 def all_but(*columns: str) -> Column:
     """Return the columns that are not named, for `select`.
 
-    `DataFrame.drop` and `distinct` can't be in a declarative pipeline: through Spark Connect they look up the
-    tables that they read when they are declared, before there are any.
+    The functions of a pipeline's tables use neither `withColumn` nor `drop` nor `distinct`. In Spark Connect
+    these look up the tables that they read when they are declared. A declarative pipeline has none then, or
+    has those of the run before: it would read what they were, and not wait for their flows.
     """
     return f.expr(f"* except ({', '.join(columns)})")
 
@@ -84,10 +85,10 @@ def history(changes: DataFrame, entity: Entity, *, earlier: DataFrame | None = N
     here = position("from_offset", "from_row")
     restart = f.filter("restarts", lambda each: position(each["to_offset"], each["to_row"]) > here)
     return (
-        began.withColumn("successor", f.lead(successor).over(by_key))
+        began.select("*", f.lead(successor).over(by_key).alias("successor"))
         .where(~f.col("deletes"))
         .crossJoin(f.broadcast(restarts))
-        .withColumn("end", f.least("known_end", "successor", f.get(restart, 0)))
+        .select("*", f.least("known_end", "successor", f.get(restart, 0)).alias("end"))
         .select(all_but("deletes", "known_end", "successor", "restarts", "end"), "end.*")
     )
 

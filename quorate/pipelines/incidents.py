@@ -5,11 +5,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from quorate.pipelines.histories import BEGIN, END
+from quorate.pipelines.histories import BEGIN, END, all_but
 from quorate.pipelines.intervals import milliseconds, valid_at
 from quorate.pipelines.outages import broker_outages
 
 _KEY: Final = ("broker_id", "from_offset")
+_COUNTS: Final = ("partitions", "led")
 
 
 def incidents(
@@ -90,7 +91,7 @@ def incidents(
         )
         .join(replicas, [*_KEY], "left")
         .join(elections, [*_KEY], "left")
-        .withColumns({name: f.coalesce(name, f.lit(0)) for name in ("partitions", "led")})
+        .select(all_but(*_COUNTS), *(f.coalesce(name, f.lit(0)).alias(name) for name in _COUNTS))
     )
 
 
@@ -107,7 +108,7 @@ def _with_old_leader(quorum_history: DataFrame) -> DataFrame:
     before = f.lag("leader").over(in_order)
     change = f.struct(before.alias("old_leader"), f.col("valid_from").alias("led_since"))
     return (
-        quorum_history.withColumn("change", f.when(before != f.col("leader"), change))
-        .withColumn("change", f.last("change", ignorenulls=True).over(in_order))
+        quorum_history.select("*", f.when(before != f.col("leader"), change).alias("changed"))
+        .select(all_but("changed"), f.last("changed", ignorenulls=True).over(in_order).alias("change"))
         .select("*", "change.*")
     )

@@ -39,10 +39,8 @@ def with_runs(states: DataFrame, keys: Sequence[str] = PARTITION) -> DataFrame:
     end_before = f.lag(position("to_offset", "to_row")).over(by_key)
     begins = f.coalesce(end_before != position("from_offset", "from_row"), f.lit(True))
     # A window function can't be the argument of another one.
-    return (
-        states.withColumn("begins", begins)
-        .withColumn("run", f.sum(f.col("begins").cast("int")).over(by_key))
-        .select(all_but("begins"))
+    return states.select("*", begins.cast("int").alias("begins")).select(
+        all_but("begins"), f.sum("begins").over(by_key).alias("run")
     )
 
 

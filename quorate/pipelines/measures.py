@@ -33,8 +33,11 @@ def time_to_new_leader(partition_history: DataFrame, broker_history: DataFrame) 
     )
     known = (f.col("leader") != NO_LEADER) | (f.col("ended_by") != "change")
     elections = (
-        partition_history.withColumn("old", f.last(f.when(known, led), ignorenulls=True).over(before))
-        .withColumn("without", f.lag(f.col("leader") == NO_LEADER).over(_in_order()))
+        partition_history.select(
+            "*",
+            f.last(f.when(known, led), ignorenulls=True).over(before).alias("old"),
+            f.lag(f.col("leader") == NO_LEADER).over(_in_order()).alias("without"),
+        )
         .where(
             (f.col("leader") != NO_LEADER)
             & (f.col("old.ended_by") == "change")
@@ -71,7 +74,11 @@ def _with_before(partition_history: DataFrame, column: str) -> DataFrame:
     """Return the states that follow another one, with what that had in `before`."""
     before = f.lag(f.struct(f.col(column).alias("before"), "to_offset", "to_row")).over(_in_order())
     follows = position("last.to_offset", "last.to_row") == position("from_offset", "from_row")
-    return partition_history.withColumn("last", before).where(follows).select(all_but("last"), "last.before")
+    return (
+        partition_history.select("*", before.alias("last"))
+        .where(follows)
+        .select(all_but("last"), "last.before")
+    )
 
 
 def leadership_churn(partition_history: DataFrame) -> DataFrame:
@@ -153,7 +160,7 @@ def controller_failovers(quorum_history: DataFrame) -> DataFrame:
         Window.partitionBy(f.lit(0)).orderBy("from_offset", "from_row")
     )
     return (
-        quorum_history.withColumn("before", before)
+        quorum_history.select("*", before.alias("before"))
         .where(f.col("leader_epoch") > f.col("before.leader_epoch"))
         .select(
             f.col("from_offset").alias("offset"),
@@ -208,7 +215,7 @@ def slowest_changes(
     for each in ended[1:]:
         together = together.unionByName(each)
     longest = Window.partitionBy("kind").orderBy(f.desc("duration_ms"), "from_offset", "place")
-    return together.withColumn("rank", f.row_number().over(longest)).where(f.col("rank") <= LONGEST)
+    return together.select("*", f.row_number().over(longest).alias("rank")).where(f.col("rank") <= LONGEST)
 
 
 def _ended(kind: str, frame: DataFrame, place: Column) -> DataFrame:

@@ -100,17 +100,14 @@ def min_isr(config_history: DataFrame) -> DataFrame:
     """
     of_topic, of_all = "resource_type = 'TOPIC'", "resource_type = 'BROKER' and resource_name = ''"
     # A record batch takes effect as a whole, and the first row after a restart is its marker.
-    events = (
-        config_history.where(f"name = '{MIN_ISR}' and ({of_topic} or {of_all})")
-        .selectExpr(
-            f"if({of_topic}, resource_name, null) as topic",
-            """inline(array_compact(array(
+    events = config_history.where(f"name = '{MIN_ISR}' and ({of_topic} or {of_all})").selectExpr(
+        f"if({of_topic}, resource_name, null) as topic",
+        f"{of_topic} as own",
+        """inline(array_compact(array(
                 struct(coalesce(batch_offset, from_offset) as from_offset, 0 as from_row, valid_from, value),
                 if(ended_by != 'change', struct(
                     to_offset as from_offset, if(ended_by = 'restart', 0, to_row) as from_row,
                     valid_to as valid_from, string(null) as value), null))))""",
-        )
-        .withColumn("own", f.col("topic").isNotNull())
     )
     topics = events.agg(f.collect_set("topic").alias("own")).selectExpr(
         "explode(array_append(own, string(null))) as topic"
@@ -176,16 +173,14 @@ def merged(outages: DataFrame) -> DataFrame:
     """Return the intervals of an outage: of its slices, or of intervals that its slices prolong."""
     every = f.array_sort(f.flatten(f.collect_list("causes")))
     brokers = f.transform("causes", lambda cause: cause["broker"])
+    # Of each broker the first: since it was missing.
+    first = f.filter("causes", lambda cause, at: f.array_position(brokers, cause["broker"]) == at + 1)
     return merge(
         outages,
         topic=first_in_run("topic"),
         smallest_isr=f.min("smallest_isr"),
         causes=every,
-    ).withColumn(
-        # Of each broker the first: since it was missing.
-        "causes",
-        f.filter("causes", lambda cause, at: f.array_position(brokers, cause["broker"]) == at + 1),
-    )
+    ).select(all_but("causes"), first.alias("causes"))
 
 
 def inactive(broker_history: DataFrame) -> DataFrame:
@@ -193,14 +188,12 @@ def inactive(broker_history: DataFrame) -> DataFrame:
     the change that took it out of service, also in the states that follow."""
     by_run = Window.partitionBy("broker_id", "run").orderBy("from_offset", "from_row")
     so_far = by_run.rowsBetween(Window.unboundedPreceding, 0)
-    states = broker_history.where(f.col("fenced") | f.col("in_controlled_shutdown")).withColumn(
-        "reason", f.coalesce("reason", "inactive_reason")
-    )
-    return (
-        with_runs(states, ("broker_id",))
-        .withColumn("reason", f.first("reason", ignorenulls=True).over(so_far))
-        .withColumn("last_heard", f.last("last_heard", ignorenulls=True).over(so_far))
-        .select(all_but("run"))
+    states = broker_history.where(f.col("fenced") | f.col("in_controlled_shutdown"))
+    known = f.coalesce("reason", "inactive_reason")
+    return with_runs(states, ("broker_id",)).select(
+        all_but("run", "reason", "last_heard"),
+        f.first(known, ignorenulls=True).over(so_far).alias("reason"),
+        f.last("last_heard", ignorenulls=True).over(so_far).alias("last_heard"),
     )
 
 

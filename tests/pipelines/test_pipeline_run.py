@@ -1,0 +1,36 @@
+"""Runs of a project as processes, on a log that grows between them."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from quorate.cli.console.cli_errors import ExitCode
+from tests.cli.command import Processes, Quorate
+from tests.kit.metadata_folder import MetadataFolder, story_folder
+from tests.pipelines.table_check import check_tables
+
+pytestmark = [pytest.mark.system, pytest.mark.spark]
+SECONDS = 300
+
+
+def test_a_run_makes_every_table_of_what_was_known_and_what_is_new(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    whole = story_folder(tmp_path / "node")
+    known = MetadataFolder(whole.path, batches=whole.batches[:9], end=whole.batches[9][0])
+    log, project, processes = known.write(), tmp_path / "history", Processes()
+    Quorate().output("pipeline", "init", project, "--path", log)
+    try:
+        for folder in (known, whole):
+            folder.write()
+            ended = processes.run("pipeline", "run", project, seconds=SECONDS)
+            assert ended.code == ExitCode.OK, ended.errors
+            assert "All tables are up to date." in ended.output
+            check_tables(spark, project, log)
+        # The log of another cluster, or none, is not what the tables were made of.
+        ended = processes.run("pipeline", "run", project, "--path", tmp_path, seconds=SECONDS)
+        assert ended.code == ExitCode.FAILED, ended.output
+        assert "Traceback" not in ended.errors
+    finally:
+        processes.kill_all()
