@@ -170,7 +170,7 @@ class Chunk:
 
     def without_control(self) -> "Chunk":
         """Return the other records."""
-        return self.take(np.setdiff1d(np.arange(len(self)), list(self.keys)))
+        return self.take(all_but(list(self.keys), len(self)))
 
     def within(self, start: int, end: int) -> "Chunk":
         """Return the records with offsets in [start, end)."""
@@ -179,10 +179,17 @@ class Chunk:
 
     def take(self, index: Longs) -> "Chunk":
         """Return the records in these places, which rise."""
-        keys = {}
-        if self.keys:
-            keys = {to: self.keys[at] for to, at in enumerate(index.tolist()) if at in self.keys}
+        at = [each for each in self.keys if len(index) and index[0] <= each <= index[-1]]
+        to = np.searchsorted(index, at).tolist()
+        keys = {new: self.keys[old] for new, old in zip(to, at, strict=True) if index[new] == old}
         return Chunk(self.data, self.starts[index], self.stops[index], self.places.take(index), keys)
+
+
+def all_but(places: "Sequence[int] | Longs", count: int) -> Longs:
+    """The other places below `count`."""
+    left = np.ones(count, np.bool_)
+    left[places] = False
+    return np.flatnonzero(left)
 
 
 def parts_of(data: bytes, starts: Longs, stops: Longs) -> pa.Array:
@@ -322,7 +329,8 @@ def _record_places(data: bytes, begins: Longs, counts: Longs, first: Longs) -> L
             rest.append(at)
             low = data[at]
             at += 1 + (low >> 1) if low < 0x80 else 2 + ((low & 0x7F | data[at + 1] << 7) >> 1)
-            at = min(at, end)
+            if at > end:
+                at = end
         places[from_ + step : from_ + count] = rest
     return places
 

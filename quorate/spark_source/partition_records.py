@@ -14,8 +14,8 @@ from quorate.broker.metadata.metadata_records import Partition, PartitionChange
 from quorate.spark_source.chunks import Chunk, Longs, parts_of
 
 KINDS: Final = (Partition, PartitionChange)
-_HEADS: Final = (0x000583, 0x000683)
-"""The first three bytes of these, as a little-endian number."""
+_HEAD, _CHANGE_HEAD = 0x000583, 0x000683
+"""The first three bytes of these, as little-endian numbers."""
 _HEAD_BYTES: Final = 4
 _ID_AT: Final = 6
 _NUMBER_AT: Final = 23
@@ -53,7 +53,8 @@ def partition_records(chunk: Chunk) -> PartitionRecords:
     """Take apart the records of the types `KINDS` that name their partition as the nodes write it."""
     head, before, first, rest = (chunk.words(skip) for skip in (0, 4, 22, 24))
     # The map, its field 0 with an id, its field 1, and a number in the shortest of CBOR's forms.
-    named = np.isin(head & 0xFFFFFF, _HEADS) & (head >> 29 == 0b101)
+    kind = head & 0xFFFFFF
+    named = ((kind == _HEAD) | (kind == _CHANGE_HEAD)) & (head >> 29 == 0b101)
     named &= (before & 0xFFFF == 0x5000) & (first & 0xFF == 1)
     form = first >> 8 & 0xFF
     forms = [form < 0x18, form == 0x18, form == 0x19, form == 0x1A]
@@ -69,7 +70,11 @@ def partition_records(chunk: Chunk) -> PartitionRecords:
     ids = parts_of(chunk.data, starts + _ID_AT, starts + _NUMBER_AT - 1).dictionary_encode()
     others = parts_of(chunk.data, ends, chunk.stops[at]).dictionary_encode()
     # The type, the number of fields, and the bytes behind the partition's number.
-    whole = others.indices.to_numpy().astype(np.int64) << 6 | (head[at] >> 8 & 1) << 5 | head[at] >> 24 & 0x1F
+    whole = (
+        others.indices.to_numpy().astype(np.int64) << 6
+        | (kind[at] == _CHANGE_HEAD) << 5
+        | head[at] >> 24 & 0x1F
+    )
     different, said = numbered(whole)
     examples = np.zeros(len(different), np.int64)
     examples[said[::-1]] = np.arange(len(said))[::-1]

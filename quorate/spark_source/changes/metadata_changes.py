@@ -47,7 +47,7 @@ from quorate.spark_source.changes.partition_table import (
     UnknownPartitionError,
     Wanted,
 )
-from quorate.spark_source.chunks import Chunk, Longs, Places, places_of_batch, snapshot_places
+from quorate.spark_source.chunks import Chunk, Longs, Places, all_but, places_of_batch, snapshot_places
 from quorate.spark_source.partition_records import partition_records
 from quorate.spark_source.record_types import later_version
 from quorate.types import VoterSet
@@ -173,7 +173,7 @@ class MetadataChanges:
     def _apply_all(self, chunk: Chunk, ends: Longs) -> None:
         records = partition_records(chunk)
         # Where nobody asks for partitions, only the others.
-        others = np.setdiff1d(np.arange(len(chunk) + 1), records.at)
+        others = all_but(records.at, len(chunk) + 1)
         if self._reads_partitions:
             self._partitions.begin(records)
         at = 0
@@ -431,6 +431,7 @@ _NO_PLACES: Final = places_of_batch(0, offset=0, epoch=0, timestamp_ms=0)
 
 def _ends_in(chunk: Chunk) -> Longs:
     """The places of the records that end a transaction."""
-    ends = np.isin(chunk.words() & 0xFFFFFF, _ENDS)
+    heads = chunk.words() & 0xFFFFFF
+    ends = (heads == _ENDS[0]) | (heads == _ENDS[1])
     ends[list(chunk.keys)] = False
     return np.flatnonzero(ends)

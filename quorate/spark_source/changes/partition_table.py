@@ -146,6 +146,8 @@ class PartitionTable:
         self._topics: dict[uuid.UUID, _Topic] = {}
         self._topic_names: list[str] = []
         self._topic_ids: list[uuid.UUID] = []
+        self._topic_texts: list[str] = []
+        """The ids, as rows have them."""
         self._topic_of = array("i")
         self._number_of = array("i")
         self._shape_of = array("i")
@@ -160,6 +162,8 @@ class PartitionTable:
         self._shapes: list[PartitionState] = []
         """With epochs of 0."""
         self._shape_numbers: dict[PartitionState, int] = {}
+        self._shape_columns: list[pa.Array] = columns([], _SHAPE_FIELDS)
+        """Those of the first shapes, as many as were shown."""
         self._said: list[Partition | PartitionChange] = []
         """What records say. What they name is of no meaning here."""
         self._said_numbers: dict[bytes, int] = {}
@@ -315,6 +319,7 @@ class PartitionTable:
         self._topics[topic_id] = _Topic(number)
         self._topic_names[number : number + 1] = [name]
         self._topic_ids[number : number + 1] = [topic_id]
+        self._topic_texts[number : number + 1] = [uuid_text(topic_id)]
 
     def remove(
         self, at: int, topic_id: uuid.UUID, *, left: int, first_row: int, collect: bool
@@ -350,10 +355,10 @@ class PartitionTable:
             self._brokers = brokers
             return
         self._seal()
-        concerned = self._shapes_with(broker_id, old, broker) if collect else []
-        if not concerned:
+        concerned = self._shapes_with(broker_id, old, broker)
+        if not concerned or not collect:
             self._brokers = brokers
-            self._offline_of.clear()
+            self._forget_offline(concerned)
             return
         shape_of = np.frombuffer(self._shape_of, np.int32)
         keys = np.flatnonzero(np.isin(shape_of, concerned)).astype(np.int64)
@@ -361,7 +366,7 @@ class PartitionTable:
         del shape_of  # An array that is looked at can't grow.
         before = self._offline_numbers_of(shapes)
         self._brokers = brokers
-        self._offline_of.clear()
+        self._forget_offline(concerned)
         count = len(keys)
         self._blocks.append(
             PartitionRows(
@@ -377,6 +382,10 @@ class PartitionTable:
                 offline_after=self._offline_numbers_of(shapes),
             )
         )
+
+    def _forget_offline(self, shapes: Iterable[int]) -> None:
+        for each in shapes:
+            self._offline_of.pop(each, None)
 
     # Reading
 
@@ -476,6 +485,7 @@ class PartitionTable:
         self._shape_of = array("i", kept.tobytes())
         self._shapes = [self._shapes[each] for each in used]
         self._shape_numbers = {shape: number for number, shape in enumerate(self._shapes)}
+        self._shape_columns = columns([], _SHAPE_FIELDS)
         self._afters.clear()
         self._offline_of.clear()
 
@@ -579,10 +589,14 @@ class PartitionTable:
     ) -> list[pa.Array]:
         topics, topic_at = numbered(_taken(self._topic_of, keys))
         names = pa.array([self._topic_names[each] for each in topics], pa.string())
-        ids = pa.array([uuid_text(self._topic_ids[each]) for each in topics], pa.string())
-        different, shape_at = numbered(shapes)
-        records = [partition_record(_ANY_ID, 0, self._shapes[each]) for each in different]
-        shape_columns = columns(records, _SHAPE_FIELDS)
+        ids = pa.array([self._topic_texts[each] for each in topics], pa.string())
+        if len(self._shape_columns[0]) < len(self._shapes):
+            new = self._shapes[len(self._shape_columns[0]) :]
+            more = columns([partition_record(_ANY_ID, 0, each) for each in new], _SHAPE_FIELDS)
+            self._shape_columns = [
+                pa.concat_arrays(parts) for parts in zip(self._shape_columns, more, strict=True)
+            ]
+        shape_at = pa.array(shapes)
         lists, list_at = numbered(offline)
         by_name = {
             "topic": names.take(pa.array(topic_at)),
@@ -594,8 +608,8 @@ class PartitionTable:
                 pa.array(list_at)
             ),
             **{
-                each.name: column.take(pa.array(shape_at))
-                for each, column in zip(_SHAPE_FIELDS, shape_columns, strict=True)
+                each.name: column.take(shape_at)
+                for each, column in zip(_SHAPE_FIELDS, self._shape_columns, strict=True)
             },
         }
         return [by_name[each.name] for each in PARTITION_FIELDS]

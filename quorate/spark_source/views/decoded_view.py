@@ -8,12 +8,12 @@ from typing import Final, get_args
 import numpy as np
 import pyarrow as pa
 
-from quorate.broker.metadata.metadata_records import Record
+from quorate.broker.metadata.metadata_records import PartitionChange, Record
 from quorate.broker.metadata.record_codec import RecordDecodeError, decode
 from quorate.history import DamagedRecordError
 from quorate.history.entries import UNKNOWN, head_of
 from quorate.runtime import uuid_text
-from quorate.spark_source.chunks import PLACE_FIELDS, Chunk, Longs, Places
+from quorate.spark_source.chunks import PLACE_FIELDS, Chunk, Longs, Places, all_but
 from quorate.spark_source.columns import columns, fields_of, struct_array
 from quorate.spark_source.partition_records import KINDS, PartitionRecords, numbered, partition_records
 from quorate.spark_source.record_types import later_version, types_of
@@ -59,14 +59,14 @@ class DecodedView:
         places = chunk.places
         parts = partition_records(chunk)
         said = [self._decoded(chunk, at) for at in parts.examples]
-        for kind in KINDS:
-            numbers = [number for number, each in enumerate(said) if isinstance(each, kind)]
-            if numbers:
-                index = np.flatnonzero(np.isin(parts.said, numbers))
+        kind_of = np.array([isinstance(each, PartitionChange) for each in said], np.int64)
+        for number, kind in enumerate(KINDS):
+            index = np.flatnonzero(kind_of[parts.said] == number)
+            if len(index):
                 yield self._batch(places, parts.at[index], kind.__name__, _struct(parts, said, index, kind))
         others: dict[str, tuple[list[int], list[Record]]] = {}
         unknown: list[int] = []
-        for at in np.setdiff1d(np.arange(len(chunk)), parts.at).tolist():
+        for at in all_but(parts.at, len(chunk)).tolist():
             record = self._decoded(chunk, at)
             if record is None:
                 unknown.append(at)
