@@ -108,3 +108,14 @@ def columns(values: "Sequence[DataclassInstance]", fields: Sequence[pa.Field]) -
 def struct_array(arrays: Sequence[pa.Array], of: pa.DataType) -> pa.Array:
     """A column of structs without nulls, from those of their fields."""
     return pa.StructArray.from_arrays(arrays, fields=list(of))
+
+
+def nulls(count: int, of: pa.DataType) -> pa.Array:
+    """A column without a value. All of a type share one memory: there are many such columns in each batch."""
+    held = _nulls.get(of)
+    if held is None or len(held) < count:
+        held = _nulls[of] = pa.nulls(count, of)
+    return held.slice(0, count)
+
+
+_nulls: Final[dict[pa.DataType, pa.Array]] = {}

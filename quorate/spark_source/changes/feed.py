@@ -13,7 +13,7 @@ from quorate.spark_source.changes.entities import ENTITY_FIELDS, Entity
 from quorate.spark_source.changes.metadata_changes import Changed, EntityRow, MetadataChanges
 from quorate.spark_source.changes.partition_table import PartitionRows
 from quorate.spark_source.chunks import PLACE_FIELDS, Chunk, Longs, Places
-from quorate.spark_source.columns import TIMESTAMP, columns, struct_array
+from quorate.spark_source.columns import TIMESTAMP, columns, nulls, struct_array
 from quorate.spark_source.partition_records import numbered
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class ChangeFeed:
             arrays.append(pa.repeat(pa.scalar(entity.value), count))
             for each, fields in ENTITY_FIELDS.items():
                 of = pa.struct(fields)
-                arrays.append(struct_array(shown, of) if each is entity else pa.nulls(count, of))
+                arrays.append(struct_array(shown, of) if each is entity else nulls(count, of))
         else:
             arrays += shown
         return pa.RecordBatch.from_arrays(arrays, schema=feed_schema(self.entity))
@@ -188,7 +188,7 @@ class ChangeFeed:
             "_change_type": pa.repeat(pa.scalar(kind), count),
             "record_type": pa.array([record_type] * count, pa.string()),
         }
-        arrays = [known[each.name] if each.name in known else pa.nulls(count, each.type) for each in schema]
+        arrays = [known[each.name] if each.name in known else nulls(count, each.type) for each in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

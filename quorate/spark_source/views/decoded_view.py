@@ -14,7 +14,7 @@ from quorate.history import DamagedRecordError
 from quorate.history.entries import UNKNOWN, head_of
 from quorate.runtime import uuid_text
 from quorate.spark_source.chunks import PLACE_FIELDS, Chunk, Longs, Places, all_but
-from quorate.spark_source.columns import columns, fields_of, struct_array
+from quorate.spark_source.columns import columns, fields_of, nulls, struct_array
 from quorate.spark_source.partition_records import KINDS, PartitionRecords, numbered, partition_records
 from quorate.spark_source.record_types import later_version, types_of
 
@@ -100,10 +100,10 @@ class DecodedView:
             *places.take(index).columns().values(),
             pa.repeat(pa.scalar(name), count),
             pa.repeat(pa.scalar(0, pa.int32()), count),
-            pa.nulls(count, pa.binary()),
+            nulls(count, pa.binary()),
         ]
         arrays += [
-            struct if each == name and struct is not None else pa.nulls(count, of)
+            struct if each == name and struct is not None else nulls(count, of)
             for each, (_, of) in _STRUCTS.items()
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED)
@@ -116,7 +116,7 @@ class DecodedView:
                 pa.repeat(pa.scalar(UNKNOWN), count),
                 pa.array([head_of(each).version for each in values], pa.int32()),
                 pa.array(values, pa.binary()),
-                *(pa.nulls(count, of) for _, of in _STRUCTS.values()),
+                *(nulls(count, of) for _, of in _STRUCTS.values()),
             ],
             schema=DECODED,
         )

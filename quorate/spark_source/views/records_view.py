@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from quorate.history import METADATA_TOPIC
 from quorate.spark_source.chunks import Chunk, parts_of
-from quorate.spark_source.columns import TIMESTAMP
+from quorate.spark_source.columns import TIMESTAMP, nulls
 from quorate.spark_source.record_types import types_of
 
 RECORDS: Final = pa.schema(
@@ -55,7 +55,7 @@ class RecordsView:
             [
                 pa.array([chunk.keys.get(at) for at in range(count)], pa.binary())
                 if chunk.keys
-                else pa.nulls(count, pa.binary()),
+                else nulls(count, pa.binary()),
                 parts_of(chunk.data, chunk.starts, chunk.stops),
                 pa.repeat(pa.scalar(METADATA_TOPIC), count),
                 pa.repeat(pa.scalar(0, pa.int32()), count),
