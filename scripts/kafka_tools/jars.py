@@ -1,8 +1,8 @@
-"""Kafka's tools as jars, and our Java beside them.
+"""Kafka's tools as jars, and our Java beside them. And jars of packages for Spark.
 
-Maven fetches what pom.xml pins, by its own settings, into the folder that QUORATE_KAFKA_TOOLS names
-(~/.cache/quorate/kafka-tools without it). jars.sha256 says what each file has to be, so that a folder that
-is whole needs neither Maven nor a network.
+Maven fetches what a pom.xml pins, by its own settings, into the folder that QUORATE_KAFKA_TOOLS names
+(~/.cache/quorate/kafka-tools without it). jars.sha256 beside the pom.xml says what each file has to be, so
+that a folder that is whole needs neither Maven nor a network.
 """
 
 import hashlib
@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).parent
-POM = HERE / "pom.xml"
-PINNED = HERE / "jars.sha256"
+POM = "pom.xml"
+PINNED = "jars.sha256"
 """A file as sha256sum prints it: digest, two blanks, file name."""
 SOURCES = HERE / "java"
 FOLDER = "QUORATE_KAFKA_TOOLS"
@@ -31,14 +31,14 @@ def folder() -> Path:
 def class_path() -> str:
     """Return the class path of Kafka's jars and our compiled classes. Raises `CantRunHereError`."""
     program("java", "default-jdk-headless")
-    into = folder()
-    pinned = _pinned()
-    jars = into / "jars"
-    if _wrong(jars, pinned):
-        _fetch(jars)
-        if wrong := _wrong(jars, pinned):
-            raise CantRunHereError(f"{wrong[0]} in {jars} is not the file whose digest is in {PINNED.name}")
-    return os.pathsep.join([str(_compiled(into, jars)), *(str(jars / name) for name in sorted(pinned))])
+    jars = _fetched(HERE, folder() / "jars")
+    return os.pathsep.join([str(_compiled(folder(), jars[0].parent)), *map(str, jars)])
+
+
+def of_spark(package: str) -> list[Path]:
+    """Return the jars of a package for Spark: `kafka`, its Kafka source, or `delta`. Raises
+    `CantRunHereError`."""
+    return _fetched(HERE / "spark" / package, folder() / "spark" / package)
 
 
 def program(name: str, package: str) -> str:
@@ -49,9 +49,15 @@ def program(name: str, package: str) -> str:
     return path
 
 
-def _pinned() -> dict[str, str]:
-    lines = (line.split() for line in PINNED.read_text().splitlines())
-    return {name: digest for digest, name in lines}
+def _fetched(pins: Path, jars: Path) -> list[Path]:
+    """Return the files in the folder `jars` that the folder `pins` names. Raises `CantRunHereError`."""
+    lines = (line.split() for line in (pins / PINNED).read_text().splitlines())
+    pinned = {name: digest for digest, name in lines}
+    if _wrong(jars, pinned):
+        _fetch(pins / POM, jars)
+        if wrong := _wrong(jars, pinned):
+            raise CantRunHereError(f"{wrong[0]} in {jars} is not the file whose digest is in {pins / PINNED}")
+    return [jars / name for name in sorted(pinned)]
 
 
 def _digest(file: Path) -> str:
@@ -66,7 +72,7 @@ def _wrong(jars: Path, pinned: dict[str, str]) -> list[str]:
     ]
 
 
-def _fetch(jars: Path) -> None:
+def _fetch(pom: Path, jars: Path) -> None:
     maven = program("mvn", "maven")
     jars.mkdir(parents=True, exist_ok=True)
     ask = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
@@ -74,12 +80,12 @@ def _fetch(jars: Path) -> None:
     # What Maven has already, it need not ask for.
     for offline in (["-o"], []):
         done = subprocess.run(
-            [maven, "-q", "-B", "-f", str(POM), *offline, *ask], capture_output=True, text=True, check=False
+            [maven, "-q", "-B", "-f", str(pom), *offline, *ask], capture_output=True, text=True, check=False
         )
         if done.returncode == 0:
             return
         said = done.stdout + done.stderr
-    raise CantRunHereError(f"Maven could not fetch Kafka's tools: {said[-500:]}")
+    raise CantRunHereError(f"Maven could not fetch what {pom} names: {said[-500:]}")
 
 
 def _compiled(into: Path, jars: Path) -> Path:
