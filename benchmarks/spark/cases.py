@@ -33,8 +33,6 @@ from quorate.spark_source.source import FORMAT
 
 STANDALONE: Final = "standalone"
 """The name of the master that is a cluster of two workers."""
-KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-"""In November 2026 the newest on Maven, which Spark 4.3 runs."""
 STEPS: Final = ("ceiling", "parquet", "quorate")
 BATCH: Final = "batch"
 AVAILABLE_NOW: Final = "AvailableNow"
@@ -258,6 +256,7 @@ def main() -> None:
     parser.add_argument("--steps", nargs="+", default=STEPS, choices=STEPS)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--brokers", help="read a topic of this cluster instead")
+    parser.add_argument("--jars", help="with --brokers: Spark's Kafka source, separated by commas")
     parser.add_argument("--records", type=int, default=1_000_000, help="with --brokers: the most")
     parser.add_argument("--folder", type=Path, required=True, help="an empty one")
     parser.add_argument("--figures", type=Path, required=True, help="the file to append to")
@@ -273,7 +272,7 @@ def main() -> None:
             "spark.sql.python.filterPushdown.enabled": "true",
         }
         if asked.brokers:
-            settings["spark.jars.packages"] = KAFKA_PACKAGE
+            settings["spark.jars"] = asked.jars
 
         def report(figures: Figures) -> None:
             print(json.dumps(asdict(figures)), file=output, flush=True)

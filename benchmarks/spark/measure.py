@@ -22,6 +22,10 @@ from quorate.cli.node.local_cluster import LocalCluster
 from quorate.spark_source.source import FORMAT
 
 _BENCHMARKS: Final = Path(__file__).parents[1]
+sys.path.append(str(_BENCHMARKS.parent / "scripts" / "kafka_tools"))
+
+import jars  # noqa: E402
+
 _KAFKA_RECORDS: Final = 1_000_000
 """At most, because their JSON is put into a topic first."""
 _AIMS: Final = {"records": 0.8, "decoded": 0.5, "partitions, changes": 0.5, "changes": 0.5}
@@ -88,8 +92,7 @@ class _Session:
             output.seek(0)
             said = [line.strip() for line in output if line.strip()]
         if done.returncode:
-            # Spark's own last line does not say that Maven was out of reach.
-            reason = next((line for line in said if "unresolved dependency" in line), (said or [""])[-1])
+            reason = (said or [""])[-1]
             asked = " ".join(arguments[:1])
             notes.append(f"Session {self.master} {asked} ended with code {done.returncode}: {reason}")
         lines = figures.read_text().splitlines() if figures.exists() else []
@@ -97,14 +100,20 @@ class _Session:
 
 
 def _read_from_kafka(session: _Session, notes: list[str]) -> list[Figures]:
-    """Read the same records from a topic of a real node."""
+    """Read the same records from a topic of a real node. Without the jars `notes` gets the reason."""
+    try:
+        packages = ",".join(map(str, jars.of_spark("kafka")))
+    except jars.CantRunHereError as missing:
+        notes.append(f"Spark's Kafka source was not measured: {missing}")
+        return []
     folder = session.folder.with_name(f"{session.folder.name}-node")
     cluster = LocalCluster.plan(folder, nodes=1, client_port=0)
     cluster.prepare()
     with serving(cluster):
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(timeout=60)
-        return session.run(notes, "--brokers", cluster.bootstrap, "--records", str(_KAFKA_RECORDS))
+        asked = ("--brokers", cluster.bootstrap, "--jars", packages, "--records", str(_KAFKA_RECORDS))
+        return session.run(notes, *asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
