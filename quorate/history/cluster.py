@@ -26,7 +26,13 @@ from quorate.broker.wire.codecs.fetch_codec import (
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.history.history_errors import LogUnavailableError
-from quorate.history.metadata_history import METADATA_TOPIC, Extent, MetadataHistory, StoredSnapshot
+from quorate.history.metadata_history import (
+    CLIENT_ID,
+    METADATA_TOPIC,
+    Extent,
+    MetadataHistory,
+    StoredSnapshot,
+)
 from quorate.history.slabs import Slab, whole_batches
 from quorate.history.snapshot_file import opened_file
 from quorate.kafka_bytes.varints import MalformedError
@@ -37,7 +43,6 @@ from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.types import Offset, SnapshotId
 
-CLIENT_ID: Final = "quorate-history"
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _FETCH_BYTES: Final = 1024 * 1024

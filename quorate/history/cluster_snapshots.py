@@ -13,9 +13,8 @@ from quorate.broker.admin.controllers import Controllers
 from quorate.broker.admin.quorum import controllers_of
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.error_code import ErrorCode
-from quorate.history.cluster import CLIENT_ID
 from quorate.history.history_errors import LogUnavailableError
-from quorate.history.metadata_history import StoredSnapshot
+from quorate.history.metadata_history import CLIENT_ID, StoredSnapshot
 from quorate.kafka_bytes.varints import MalformedError
 from quorate.raft import OutcomeUnknownError, RequestRefusedError
 from quorate.runtime import Address, NetworkError

@@ -14,6 +14,8 @@ from quorate.quorum_state import SkippedBatches
 from quorate.types import SnapshotId
 
 METADATA_TOPIC: Final = "__cluster_metadata"
+CLIENT_ID: Final = "quorate-history"
+"""What readers of a cluster call themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
