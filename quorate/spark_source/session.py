@@ -21,6 +21,8 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
+logger.connect.name = org.apache.spark.sql.connect.utils.ErrorUtils
+logger.connect.level = off
 """
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
@@ -60,8 +62,8 @@ def spark_session(
 
 
 def _log4j() -> str:
-    """Only errors. Not by `spark.log.level`, which Spark announces on standard error, as it does the default
-    level for its gateway."""
+    """Only errors, and none of Spark Connect, whose clients get them as well. Not by `spark.log.level`, which
+    Spark announces on standard error, as it does the default level for its gateway."""
     file = Path(sys.prefix) / "share" / "quorate" / "log4j2.properties"
     if not file.is_file() or file.read_text() != _LOG4J:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,8 @@ def test_a_run_makes_every_table_of_what_was_known_and_what_is_new(
             ended = processes.run("pipeline", "run", project, seconds=SECONDS)
             assert ended.code == ExitCode.OK, ended.errors
             assert "All tables are up to date." in ended.output
+            assert " incidents has COMPLETED." in ended.errors
+            assert "QUEUED" not in ended.errors and "ERROR" not in ended.errors
             check_tables(spark, project, log)
         # The log of another cluster, or none, is not what the tables were made of.
         ended = processes.run("pipeline", "run", project, "--path", tmp_path, seconds=SECONDS)

@@ -152,8 +152,7 @@ def _tables_of_log(source: Mapping[str, str]) -> "Iterator[dict[str, DataFrame]]
 
     spark = spark_session("quorate pipeline report")
     try:
-        # Nearly every query of the report reads them.
-        yield all_tables(read_changes(spark, source).persist())
+        yield all_tables(read_changes(spark, source), persist=True)
     finally:
         spark.stop()
 
@@ -193,12 +192,16 @@ def _run(
             _show(event, as_json)
 
 
+_WAITING: Final = re.compile(r"is (?:QUEUED|PLANNING|STARTING)\.$")
+_QUALIFIED: Final = re.compile(r"^Flow (?:\w+\.)*")
+
+
 def _show(event: "PipelineEvent", as_json: bool) -> None:
     if as_json:
         print_json({"timestamp": event.timestamp_ms, "message": event.message})
-    else:
+    elif not _WAITING.search(event.message):
         at = time_text(event.timestamp_ms, lambda time: time.strftime("%H:%M:%S"))
-        typer.echo(f"{at} {event.message}", err=True)
+        typer.echo(f"{at} {_QUALIFIED.sub('', event.message)}", err=True)
 
 
 _OURS: Final = re.compile(r"^quorate(?:\.\w+)+\.(\w+): (.+)$", re.MULTILINE)
