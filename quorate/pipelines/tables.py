@@ -68,12 +68,14 @@ TABLES: Final = tuple(
 """Silver, then gold. Each reads `changes` or tables before it."""
 
 
-def all_tables(changes: DataFrame) -> dict[str, DataFrame]:
+def all_tables(changes: DataFrame, *, persist: bool = False) -> dict[str, DataFrame]:
     """Return every table by its name, made of the change feed: rows of `view=changes`. Nothing is computed
-    yet."""
-    tables = {"changes": changes}
+    yet. `persist`: compute only once what others read, and keep it while the session lasts."""
+    kept = {name for table in TABLES for name in table.reads} if persist else set()
+    tables = {"changes": changes.persist() if "changes" in kept else changes}
     for table in TABLES:
-        tables[table.name] = table.of(tables)
+        rows = table.of(tables)
+        tables[table.name] = rows.persist() if table.name in kept else rows
     return tables
 
 

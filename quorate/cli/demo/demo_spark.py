@@ -64,7 +64,7 @@ class SparkAhead:
             )
         from quorate.pipelines.tables import all_tables, read_changes
 
-        return all_tables(read_changes(self._session, {"bootstrapServers": bootstrap}).persist())
+        return all_tables(read_changes(self._session, {"bootstrapServers": bootstrap}), persist=True)
 
     def write_report(self, tables: Tables) -> list[ToldIncident]:
         """Write the report, and return the incidents in it by their time."""
