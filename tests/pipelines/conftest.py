@@ -1,6 +1,7 @@
 """A Spark session, and the tables of a story."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -9,6 +10,7 @@ from quorate.pipelines.tables import all_tables
 from quorate.spark_source import NoJavaError, spark_session
 from quorate.spark_source.java import find_java
 from tests.kit.change_feed import SCHEMA, ChangeFeed
+from tests.pipelines.spark_processes import SparkProcesses
 
 
 @pytest.fixture(scope="session")
@@ -56,3 +58,11 @@ def tables(frame: Callable[..., DataFrame]) -> Callable[[ChangeFeed], dict[str, 
         return all_tables(frame(feed).cache())
 
     return made
+
+
+@pytest.fixture
+def spark_processes(spark: SparkSession, tmp_path: Path) -> Iterator[SparkProcesses]:
+    """Programs of Spark beside the session of the tests, which shows that there is a Java. None is left."""
+    processes = SparkProcesses(tmp_path)
+    yield processes
+    processes.kill_all()
