@@ -197,15 +197,13 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if view is ViewName.CHANGES or self._options.include_control:
             return start
         for chunk in self._scan.chunks(max(start, self._idle_until), end):
-            types = types_of(chunk)
-            control = np.zeros(len(chunk), np.bool_)
-            control[list(chunk.keys)] = True
-            if view is ViewName.QUORUM:
-                found = np.flatnonzero(control)
-            else:
-                found = np.flatnonzero(
-                    ~control & (True if news is None else types.are_in(news | _TRANSACTION))
-                )
+            is_news = np.zeros(len(chunk), np.bool_)
+            is_news[list(chunk.keys)] = True
+            if view is not ViewName.QUORUM:
+                is_news = ~is_news
+                if news is not None:
+                    is_news &= types_of(chunk).are_in(news | _TRANSACTION)
+            found = np.flatnonzero(is_news)
             if len(found):
                 return int(chunk.places.offsets[found[0]])
         self._idle_until = end
