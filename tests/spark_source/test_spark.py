@@ -93,22 +93,18 @@ def test_the_change_feed_shows_each_leader_in_order(spark: SparkSession, session
 
 
 def test_filters_that_are_pushed_change_no_result(spark: SparkSession, session_sample: Any) -> None:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        for view, column, condition in [
-            ("records", "offset", "offset > 14 and recordType <> 'NoOp'"),
-            ("decoded", "offset", "type in ('Topic', 'Partition') and timestamp > '2023-11-14 22:13:25'"),
-            ("changes", "offset", "partition.topic = 'orders' and partition.partition_id = 0"),
-            ("partitions", "partition_id", "topic <=> 'orders' and partition_id >= 1"),
-        ]:
-            frame = spark.read.format("quorate").option("view", view)
-            pushed = frame.option("pushFilters", True).load(str(session_sample.folder))
-            plain = frame.option("pushFilters", False).load(str(session_sample.folder)).cache()
-            wanted = sorted(row[column] for row in plain.where(condition).collect())
-            assert sorted(row[column] for row in pushed.where(condition).collect()) == wanted, view
-            assert wanted
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    for view, column, condition in [
+        ("records", "offset", "offset > 14 and recordType <> 'NoOp'"),
+        ("decoded", "offset", "type in ('Topic', 'Partition') and timestamp > '2023-11-14 22:13:25'"),
+        ("changes", "offset", "partition.topic = 'orders' and partition.partition_id = 0"),
+        ("partitions", "partition_id", "topic <=> 'orders' and partition_id >= 1"),
+    ]:
+        frame = spark.read.format("quorate").option("view", view)
+        pushed = frame.option("pushFilters", True).load(str(session_sample.folder))
+        plain = frame.option("pushFilters", False).load(str(session_sample.folder)).cache()
+        wanted = sorted(row[column] for row in plain.where(condition).collect())
+        assert sorted(row[column] for row in pushed.where(condition).collect()) == wanted, view
+        assert wanted
 
 
 def test_a_wrong_option_fails_with_its_message(spark: SparkSession, session_sample: Any) -> None:
