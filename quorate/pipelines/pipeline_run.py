@@ -4,17 +4,19 @@ import os
 import secrets
 import socket
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from pyspark.errors import PySparkValueError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.pipelines.cli import PipelineSpec, change_dir, load_pipeline_spec, register_definitions
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from quorate.pipelines.pipeline_errors import PipelineError
@@ -93,16 +95,10 @@ def _spec(folder: Path) -> tuple[Path, PipelineSpec]:
 
 
 def _events(results: Iterable[dict[str, Any]]) -> Iterator[PipelineEvent]:
-    try:
-        for result in results:
-            if "pipeline_event_result" in result:
-                event = result["pipeline_event_result"].event
-                yield PipelineEvent(event.timestamp.ToMilliseconds(), event.message)
-    except PySparkValueError as error:
-        # PySpark 4.3 does not expect the metrics of Python data sources that were registered by hand. The
-        # server sends them last, once a run has succeeded.
-        if error.getCondition() != "UNKNOWN_RESPONSE":
-            raise
+    for result in results:
+        if "pipeline_event_result" in result:
+            event = result["pipeline_event_result"].event
+            yield PipelineEvent(event.timestamp.ToMilliseconds(), event.message)
 
 
 @contextmanager
@@ -132,6 +128,10 @@ def _connected(
     os.environ[_CONNECT_MODE] = "1"
     try:
         session = ConnectSession.builder.remote(remote).config(map=dict(configuration)).create()
+        if local is not None:
+            # A server on this machine that does not answer has ended. The default is to ask for ten minutes.
+            session.client.set_retry_policies([DefaultPolicy(max_retries=4)])
+            warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
         try:
             # PySpark's annotations have one class for both.
             yield cast("SparkSession", session)
@@ -140,4 +140,5 @@ def _connected(
     finally:
         del os.environ[_CONNECT_MODE]
         if local is not None:
-            local.stop()
+            with suppress(OSError, Py4JError):  # its process may have ended
+                local.stop()

@@ -22,7 +22,9 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(error))
     with pytest.MonkeyPatch.context() as patch:
         # Minutes of Java's own optimising do not pay off within a test.
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        # The first tier alone has 48 MiB for its code, which a single run of a pipeline may fill.
+        tiers = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+        patch.setenv("JAVA_TOOL_OPTIONS", f"{tiers} -XX:+UseSerialGC")
         session = spark_session("quorate pipeline tests", config={"spark.sql.adaptive.enabled": "false"})
         yield session
         session.stop()

@@ -101,3 +101,22 @@ def wait_listening(port: int, process: subprocess.Popen[bytes]) -> None:
         assert process.poll() is None, f"it ended with code {process.returncode}"
         assert time.monotonic() < deadline, f"nothing listens at port {port}"
         time.sleep(0.2)
+
+
+def processes_below(process: int, *words: str) -> list[int]:
+    """Return the descendants of a process with one of the words in their command lines."""
+    children: dict[int, list[int]] = {}
+    commands: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            commands[int(folder.name)] = (folder / "cmdline").read_text()
+        except OSError:  # it has ended
+            continue
+        children.setdefault(parent, []).append(int(folder.name))
+    found, todo = [], [process]
+    while todo:
+        below = children.get(todo.pop(), [])
+        todo += below
+        found += [each for each in below if any(word in commands[each] for word in words)]
+    return found

@@ -1,13 +1,16 @@
 """Runs of a project as processes, on a log that grows between them."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from quorate.cli.console.cli_errors import ExitCode
-from tests.cli.command import Processes, Quorate
+from tests.cli.command import Processes, Quorate, first_line
 from tests.kit.metadata_folder import MetadataFolder, story_folder
+from tests.pipelines.spark_processes import processes_below
 from tests.pipelines.table_check import check_tables
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
@@ -36,3 +39,20 @@ def test_a_run_makes_every_table_of_what_was_known_and_what_is_new(
         assert "Traceback" not in ended.errors
     finally:
         processes.kill_all()
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_run_whose_spark_is_killed_ends_soon(tmp_path: Path) -> None:
+    project, processes = tmp_path / "history", Processes()
+    Quorate().output("pipeline", "init", project, "--path", story_folder(tmp_path / "node").write())
+    try:
+        run = processes.start("pipeline", "run", project, "--json")
+        first_line(run)
+        (java,) = processes_below(run.pid, "org.apache.spark.deploy.SparkSubmit")
+        os.kill(java, signal.SIGKILL)
+        ended = processes.end(run, seconds=60)
+    finally:
+        processes.kill_all()
+    assert ended.code == ExitCode.UNAVAILABLE, ended.errors
+    assert "Spark does not answer any more" in ended.errors
+    assert "Traceback" not in ended.errors

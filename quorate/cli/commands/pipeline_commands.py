@@ -204,6 +204,10 @@ def _show(event: "PipelineEvent", as_json: bool) -> None:
         typer.echo(f"{at} {_QUALIFIED.sub('', event.message)}", err=True)
 
 
+_ENDED: Final = (
+    "Spark does not answer any more. If its process ended for lack of memory, raise spark.driver.memory in "
+    "spark-defaults.conf, and run it again"
+)
 _OURS: Final = re.compile(r"^quorate(?:\.\w+)+\.(\w+): (.+)$", re.MULTILINE)
 """The last line of the stack trace of an error of ours, in a message of Spark's."""
 
@@ -231,6 +235,8 @@ def _explained() -> Iterator[None]:
 
 def _command_error(text: str) -> CommandError:
     ours = _OURS.search(text)
+    if "StatusCode.UNAVAILABLE" in text:
+        return CommandError(_ENDED, ExitCode.UNAVAILABLE)
     if ours is None:
         return CommandError(f"Spark: {text.strip().splitlines()[0]}")
     unavailable = ours[1].endswith("UnavailableError")
