@@ -84,10 +84,15 @@ def test_the_story_of_a_kill_names_what_it_caused() -> None:
     assert incident_story(incident()) == [
         "Last heard at 2026-11-22 03:01:38.082, fenced at 2026-11-22 03:01:41.389 (offset 812, BROKER_GONE), "
         "3.31 s later.",
-        "It led 17 partitions, which had another leader after 3.31 s (median), the last after 3.31 s.",
-        "20 partitions of orders under-replicated because of it, until 2026-11-22 03:01:55.390.",
+        "It led 17 partitions, which had another leader after 3.31 s.",
+        "20 partitions of orders became under-replicated, the last until 2026-11-22 03:01:55.390.",
         "Another process was back in service at 2026-11-22 03:01:55.224 (offset 930), 17.14 s later.",
     ]
+
+
+def test_the_story_has_the_partition_that_waited_longest() -> None:
+    story = incident_story(incident(longest_outage_ms=9000))
+    assert story[1].endswith("after 3.31 s (median), the last after 9.00 s.")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ Rows: TypeAlias = list[dict[str, Any]]
 _ROWS_MAX: Final = 200
 _POINTS: Final = 400
 """Points of a line over the time of the report."""
-_LATENCY_BUCKET_MS: Final = 100
+BUCKET_MS: Final = 100
+"""The width of a bucket in the distribution of outages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Facts:
     new_leaders: Rows
     """Per reason: elections, and percentiles of the outage."""
     outages: Rows
-    """(reason, outage_ms, elections): the distribution, in buckets."""
+    """(reason, outage_ms, elections): the distribution of those that took time, in buckets."""
     leaders: Rows
     """(broker, bucket_ms, leaders): the last value in each bucket of time."""
     topics: Rows
@@ -59,7 +60,7 @@ def collect_facts(tables: Mapping[str, DataFrame], *, progress: Callable[[str], 
             f.max("offset").alias("last_offset"),
         )
     )[0]
-    bucket_ms = max(1000, ((extent["last_ms"] or 0) - (extent["first_ms"] or 0)) // _POINTS)
+    bucket_ms = max(1, ((extent["last_ms"] or 0) - (extent["first_ms"] or 0)) // _POINTS)
     valid = f.col("to_offset").isNull()
     queries = {
         "brokers": tables["broker_history"].where(valid),
@@ -69,7 +70,8 @@ def collect_facts(tables: Mapping[str, DataFrame], *, progress: Callable[[str], 
         "leaderless": _open_over_time(tables["leaderless"], bucket_ms),
         "new_leaders": _percentiles(tables["time_to_new_leader"]),
         "outages": tables["time_to_new_leader"]
-        .groupBy("reason", _bucket(f.col("outage_ms"), _LATENCY_BUCKET_MS).alias("outage_ms"))
+        .where("outage_ms > 0")
+        .groupBy("reason", _bucket(f.col("outage_ms"), BUCKET_MS).alias("outage_ms"))
         .agg(f.count("*").alias("elections"))
         .orderBy("outage_ms")
         .limit(_POINTS * 10),
@@ -80,7 +82,9 @@ def collect_facts(tables: Mapping[str, DataFrame], *, progress: Callable[[str], 
         "topics": _by_topic(tables),
         "reassignments": tables["reassignments"].orderBy("from_offset").limit(_ROWS_MAX),
         "controller_failovers": tables["controller_failovers"].orderBy("offset").limit(_ROWS_MAX),
-        "slowest_changes": tables["slowest_changes"].where("rank <= 10").orderBy("kind", "rank"),
+        "slowest_changes": tables["slowest_changes"]
+        .where("rank <= 10 and duration_ms > 0")
+        .orderBy("kind", "rank"),
         "leadership_churn": tables["leadership_churn"]
         .orderBy(f.desc("changes"), "topic", "partition_id")
         .limit(20),

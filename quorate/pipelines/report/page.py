@@ -45,7 +45,9 @@ def render(facts: Facts, *, title: str) -> str:
         _section(
             heading,
             # The first brings the library for all.
-            plot(facts).to_html(full_html=False, include_plotlyjs=number == 0, default_height=420),
+            plot(facts)
+            .update_layout(margin={"t": 50, "b": 50})
+            .to_html(full_html=False, include_plotlyjs=number == 0, default_height=380),
         )
         for number, (heading, plot) in enumerate(figures)
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from quorate.pipelines.report.facts import Facts, Rows
+from quorate.pipelines.report.facts import BUCKET_MS, Facts, Rows
 from quorate.pipelines.report.story import incident_title
 
 
@@ -46,7 +46,8 @@ def timeline(facts: Facts) -> "go.Figure":
             row=2,
             col=1,
         )
-    return figure.update_xaxes(type="date", range=[_time(facts.first_ms), _time(facts.last_ms)])
+    figure.update_xaxes(type="date", range=[_time(facts.first_ms), _time(facts.last_ms)])
+    return figure.update_layout(barmode="overlay")
 
 
 def outage_distribution(facts: Facts) -> "go.Figure":
@@ -57,12 +58,16 @@ def outage_distribution(facts: Facts) -> "go.Figure":
                 x=[each["outage_ms"] / 1000 for each in rows],
                 y=[each["elections"] for each in rows],
                 name=reason or "no reason recorded",
+                width=BUCKET_MS / 1000,
+                offset=0,
             )
             for reason, rows in _by(facts.outages, lambda each: each["reason"])
         ]
     )
     return figure.update_layout(
-        barmode="stack", xaxis_title="seconds without a leader", yaxis_title="elections"
+        barmode="stack",
+        xaxis={"title": "seconds without a leader", "minallowed": 0},
+        yaxis_title="elections",
     )
 
 

@@ -37,26 +37,27 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
 def summary(facts: Facts) -> list[str]:
     """Return what happened in a few sentences."""
     incidents = facts.incidents
+    who = "A broker was" if len(incidents) == 1 else "Brokers were"
     longest = max((each["longest_outage_ms"] or 0 for each in incidents), default=0)
     sentences = [
         f"The log from offset {facts.first_offset:,} to {facts.last_offset:,} covers "
         f"{time_text(facts.first_ms)} to {time_text(facts.last_ms)} UTC. At its end the cluster has "
         f"{count_text(facts.brokers, 'broker')} and {count_text(facts.partitions, 'partition')}.",
-        f"Brokers were out of service {count_text(len(incidents), 'time')}."
-        if incidents
-        else "No broker was out of service.",
+        f"{who} out of service {_times(len(incidents))}." if incidents else "No broker was out of service.",
     ]
     if longest:
         sentences.append(
             f"The longest time until a partition had another leader was {duration_text(longest)}."
         )
     if facts.controller_failovers:
-        sentences.append(
-            f"The active controller changed {count_text(len(facts.controller_failovers), 'time')}."
-        )
+        sentences.append(f"The active controller changed {_times(len(facts.controller_failovers))}.")
     if facts.reassignments:
         sentences.append(f"There were {count_text(len(facts.reassignments), 'reassignment')} of partitions.")
     return sentences
@@ -89,18 +90,18 @@ def _begin(incident: Mapping[str, Any]) -> list[str]:
 def _consequences(incident: Mapping[str, Any]) -> list[str]:
     sentences = []
     if incident["led"]:
+        median, longest = duration_text(incident["outage_ms"]), duration_text(incident["longest_outage_ms"])
         sentences.append(
             f"It led {count_text(incident['led'], 'partition')}, which had another leader after "
-            f"{duration_text(incident['outage_ms'])} (median), the last after "
-            f"{duration_text(incident['longest_outage_ms'])}."
+            + (f"{longest}." if median == longest else f"{median} (median), the last after {longest}.")
         )
     if incident["partitions"]:
         topics = incident["topics"]
         named = ", ".join(topics[:5]) + (f" and {len(topics) - 5} more" if len(topics) > 5 else "")
         until = incident["replicated_at"]
         sentences.append(
-            f"{count_text(incident['partitions'], 'partition')} of {named} under-replicated because of it, "
-            + (f"until {time_text(until)}." if until is not None else "some of them still.")
+            f"{count_text(incident['partitions'], 'partition')} of {named} became under-replicated, "
+            + (f"the last until {time_text(until)}." if until is not None else "some of them still are.")
         )
     return sentences
 
