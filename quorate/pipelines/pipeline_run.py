@@ -20,7 +20,7 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from quorate.pipelines.pipeline_errors import PipelineError
-from quorate.pipelines.project import SPEC, session_defaults
+from quorate.pipelines.project import SPEC, at_place, session_defaults
 from quorate.pipelines.tables import BRONZE, TABLES
 from quorate.spark_source import spark_session
 
@@ -39,20 +39,20 @@ class PipelineEvent:
 def run_pipeline(
     folder: Path,
     *,
-    settings: Mapping[str, str],
+    place: Mapping[str, str],
     remote: str | None = None,
     dry: bool = False,
     full_refresh: bool = False,
 ) -> Iterator[PipelineEvent]:
     """Run the project in `folder`, and yield what happens until all tables are up to date.
 
-    `settings`: of the Spark session, before those of the project. `remote`: the URL of a Spark Connect
-    server; None: Spark runs in this process while the run lasts. `dry`: only check the tables.
-    `full_refresh`: read the whole log again. Raises `PipelineError` if there is no project, and PySpark's
-    errors.
+    `place`: the option of the source that names another place of the log than the project's, or none.
+    `remote`: the URL of a Spark Connect server; None: Spark runs in this process while the run lasts. `dry`:
+    only check the tables. `full_refresh`: read the whole log again. Raises `PipelineError` if there is no
+    project, and PySpark's errors.
     """
     file, spec = _spec(folder)
-    configuration = {**spec.configuration, **settings}
+    configuration = at_place(spec.configuration, place)
     with _connected(file.parent, configuration, remote=remote) as spark:
         graph = create_dataflow_graph(spark, spec.catalog, spec.database, configuration)
         registry = SparkConnectGraphElementRegistry(spark, graph)

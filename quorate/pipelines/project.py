@@ -15,6 +15,7 @@ from quorate.pipelines.tables import BRONZE, TABLES, Table
 SPEC: Final = "spark-pipeline.yml"
 DEFAULTS: Final = "spark-defaults.conf"
 _SOURCE: Final = "spark.quorate.source."
+_PLACES: Final = {"path", "bootstrapServers", "kafka.bootstrap.servers"}
 _FORMAT: Final = "spark.sql.sources.default"
 
 _SPEC_TEXT: Final = """\
@@ -80,6 +81,17 @@ def create_project(folder: Path, source: Mapping[str, str], *, table_format: str
 def source_settings(options: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a Spark session that say the options of the source."""
     return {_SOURCE + name: value for name, value in options.items()}
+
+
+def at_place(configuration: Mapping[str, str], place: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with another place of the log, or their own if `place` is empty. `place`: the
+    option of the source that names it."""
+    kept = {
+        key: value
+        for key, value in configuration.items()
+        if not place or key.removeprefix(_SOURCE) not in _PLACES
+    }
+    return {**kept, **source_settings(place)}
 
 
 def session_defaults(folder: Path) -> dict[str, str]:

@@ -6,7 +6,14 @@ import pytest
 from pyspark.pipelines.cli import load_pipeline_spec
 
 from quorate.pipelines.pipeline_errors import PipelineError
-from quorate.pipelines.project import DEFAULTS, SPEC, create_project, session_defaults
+from quorate.pipelines.project import (
+    DEFAULTS,
+    SPEC,
+    at_place,
+    create_project,
+    session_defaults,
+    source_settings,
+)
 from quorate.pipelines.tables import BRONZE, TABLES
 
 
@@ -22,6 +29,12 @@ def test_spark_reads_the_project_that_is_created(tmp_path: Path) -> None:
     }
     assert [each.include for each in spec.libraries] == ["transformations/**/*"]
     compile((folder / "transformations" / "tables.py").read_text(), "tables.py", "exec")
+
+
+def test_a_run_may_read_the_log_at_another_place() -> None:
+    brokers = source_settings({"bootstrapServers": "a:9092", "retries": "3"})
+    assert at_place(brokers, {}) == brokers
+    assert at_place(brokers, {"path": "/data"}) == source_settings({"path": "/data", "retries": "3"})
 
 
 def test_the_catalog_and_the_tables_stay_in_the_project(tmp_path: Path) -> None:

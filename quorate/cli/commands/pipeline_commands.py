@@ -183,12 +183,8 @@ def _run(
 ) -> None:
     with _explained():
         from quorate.pipelines.pipeline_run import run_pipeline
-        from quorate.pipelines.project import source_settings
 
-        settings = source_settings(source)
-        for event in run_pipeline(
-            folder, settings=settings, remote=remote, dry=dry, full_refresh=full_refresh
-        ):
+        for event in run_pipeline(folder, place=source, remote=remote, dry=dry, full_refresh=full_refresh):
             _show(event, as_json)
 
 
