@@ -195,7 +195,8 @@ def slowest_changes(
     ended.append(
         _ended(
             "broker_outage",
-            broker_outages(broker_history),
+            # A broker that registers for the first time is fenced, without a reason.
+            broker_outages(broker_history).where(f.col("reason").isNotNull()),
             f.concat(f.lit("broker "), f.col("broker_id").cast("string")),
         )
     )
