@@ -13,7 +13,7 @@ PARTITION: Final = ("topic_id", "partition_id")
 
 
 def intervals(
-    history: DataFrame, condition: Column, *, keys: Sequence[str] = PARTITION, **merged: Column
+    history: DataFrame, condition: Column, /, *, keys: Sequence[str] = PARTITION, **merged: Column
 ) -> DataFrame:
     """Return a row for each longest run of successive states of a key in which `condition` holds.
 
@@ -44,7 +44,7 @@ def with_runs(states: DataFrame, keys: Sequence[str] = PARTITION) -> DataFrame:
     )
 
 
-def merge(states: DataFrame, *, keys: Sequence[str] = PARTITION, **merged: Column) -> DataFrame:
+def merge(states: DataFrame, /, *, keys: Sequence[str] = PARTITION, **merged: Column) -> DataFrame:
     """Return the runs of `states` as `intervals` does. What it returns may be among the states of a later
     call: an interval is a longer state."""
     first, last = "first", "last"
