@@ -175,6 +175,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=10, help="rounds of kill -9 in tests/system/test_kill.py")
     parser.addoption(
+        "--kills", type=int, default=3, help="kill -9 in each test of tests/pipelines/test_kills.py"
+    )
+    parser.addoption(
         "--skipped-to", type=Path, metavar="FILE", help="write the ids of skipped tests, a line each"
     )
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from tests.kit.change_feed import ChangeFeed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 Tables = Callable[[ChangeFeed], dict[str, DataFrame]]
 
 

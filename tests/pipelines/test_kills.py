@@ -146,6 +146,12 @@ def project(cluster: Cluster, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def kills(request: pytest.FixtureRequest) -> int:
+    """The number of kills: 7 in each test are more than twenty in all."""
+    return int(request.config.getoption("--kills"))
+
+
 def check_kills(spark: SparkSession, cluster: Cluster, runner: Runner, *, kills: int, seed: int) -> None:
     """Kill so many things while the pipeline runs. At half time the log loses what was read of it."""
     chance = random.Random(seed)
@@ -169,12 +175,14 @@ def check_kills(spark: SparkSession, cluster: Cluster, runner: Runner, *, kills:
     check_tables(spark, runner.project, whole)
 
 
-def test_kills_leave_no_trace_on_one_machine(spark: SparkSession, cluster: Cluster, project: Path) -> None:
-    check_kills(spark, cluster, Runner(project), kills=8, seed=21)
+def test_kills_leave_no_trace_on_one_machine(
+    spark: SparkSession, cluster: Cluster, project: Path, kills: int
+) -> None:
+    check_kills(spark, cluster, Runner(project), kills=kills, seed=21)
 
 
 def test_kills_leave_no_trace_on_a_standalone_cluster(
-    spark: SparkSession, cluster: Cluster, project: Path, spark_processes: SparkProcesses
+    spark: SparkSession, cluster: Cluster, project: Path, spark_processes: SparkProcesses, kills: int
 ) -> None:
     address, workers = spark_processes.standalone()
     use_master(project, address)
@@ -184,11 +192,11 @@ def test_kills_leave_no_trace_on_a_standalone_cluster(
             each for worker in workers for each in processes_below(worker.pid, "CoarseGrainedExecutorBackend")
         ]
 
-    check_kills(spark, cluster, Runner(project, executors=executors), kills=6, seed=22)
+    check_kills(spark, cluster, Runner(project, executors=executors), kills=kills, seed=22)
 
 
 def test_kills_leave_no_trace_through_spark_connect(
-    spark: SparkSession, cluster: Cluster, project: Path, spark_processes: SparkProcesses
+    spark: SparkSession, cluster: Cluster, project: Path, spark_processes: SparkProcesses, kills: int
 ) -> None:
     (port,) = free_ports(1)
     servers = [spark_processes.connect_server(project, port=port)]
@@ -203,4 +211,4 @@ def test_kills_leave_no_trace_through_spark_connect(
         executors=lambda _: processes_below(servers[-1].pid, "pyspark.daemon"),
         kill_driver=kill_driver,
     )
-    check_kills(spark, cluster, runner, kills=6, seed=23)
+    check_kills(spark, cluster, runner, kills=kills, seed=23)

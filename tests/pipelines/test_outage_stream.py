@@ -14,7 +14,7 @@ from quorate.pipelines.outage_stream import advance, follow_outages, read_outage
 from quorate.pipelines.tables import all_tables
 from tests.kit.change_feed import SCHEMA, ChangeFeed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 OUTAGES = ("under_replicated", "under_min_isr", "leaderless")
 COLUMNS = (
     *("topic_id", "partition_id", "topic", "from_offset", "valid_from", "reason", "record_type"),

@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 from quorate.pipelines.intervals import intervals
 from tests.kit.change_feed import ChangeFeed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 Tables = Callable[[ChangeFeed], dict[str, DataFrame]]
 
 

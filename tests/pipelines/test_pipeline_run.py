@@ -13,7 +13,7 @@ from tests.kit.metadata_folder import MetadataFolder, story_folder
 from tests.pipelines.spark_processes import processes_below
 from tests.pipelines.table_check import check_tables
 
-pytestmark = [pytest.mark.system, pytest.mark.spark]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.slow]
 SECONDS = 300
 
 
