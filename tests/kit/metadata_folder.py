@@ -29,7 +29,8 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import encode
 from quorate.log import Log, LogConfig
-from quorate.log.batches.control import leader_change_batch
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.control import leader_change_batch, leader_change_in
 from quorate.log.batches.records import build_batch
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.raft.storage.watermark import WatermarkCheckpoint
@@ -156,7 +157,13 @@ class MetadataFolder:
         async def write() -> None:
             self.home.mkdir(parents=True, exist_ok=True)
             store = await SnapshotStore.open(self.disk, str(self.home))
-            writer = store.write(snapshot, last_timestamp_ms=self.time_of(end - 1), voters=None)
+            [elected] = read_batches(self._batch(0, ()))
+            writer = store.write(
+                snapshot,
+                last_timestamp_ms=self.time_of(end - 1),
+                voters=None,
+                leader_change=leader_change_in(elected),
+            )
             for record in self.loader_at(end).records():
                 writer.append(encode(record))
             await writer.freeze()

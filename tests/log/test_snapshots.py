@@ -16,6 +16,7 @@ from quorate.log.batches.batch import CRC_START, read_batches
 from quorate.log.batches.control import (
     ControlType,
     control_records_of,
+    leader_change_in,
     snapshot_footer_batch,
     snapshot_header_batch,
 )
@@ -46,8 +47,9 @@ async def take(
     chunks: Sequence[bytes] = (b"state",),
     snapshot: SnapshotId = ID,
     voters: VoterSet | None = None,
+    leader_change: bytes | None = None,
 ) -> SnapshotContents:
-    writer = store.write(snapshot, last_timestamp_ms=1234, voters=voters)
+    writer = store.write(snapshot, last_timestamp_ms=1234, voters=voters, leader_change=leader_change)
     for chunk in chunks:
         writer.append(chunk)
         await writer.keep_up()
@@ -63,10 +65,10 @@ def at(end: int, epoch: int = 1) -> SnapshotId:
     return SnapshotId(Offset(end), Epoch(epoch))
 
 
-async def test_a_file_is_kafkas_header_voters_state_and_footer() -> None:
+async def test_a_file_is_kafkas_header_the_leader_voters_state_and_footer() -> None:
     disk = SimulatedDisk()
     store = await opened(disk)
-    contents = await take(store, [b"one", b"two"], voters=VOTERS)
+    contents = await take(store, [b"one", b"two"], voters=VOTERS, leader_change=b"value")
     batches = list(read_batches(disk.content(PATH)))
     seen = []
     for batch in batches:
@@ -75,20 +77,28 @@ async def test_a_file_is_kafkas_header_voters_state_and_footer() -> None:
         kinds = [kind for _, kind in control_records_of(batch)] if header.is_control else None
         seen.append((header.base_offset, header.end_offset, kinds))
     assert seen == [
-        (0, 1, [ControlType.SNAPSHOT_HEADER]),
-        (1, 3, [ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS]),
-        (3, 5, None),
-        (5, 6, [ControlType.SNAPSHOT_FOOTER]),
+        (0, 2, [ControlType.SNAPSHOT_HEADER, ControlType.LEADER_CHANGE]),
+        (2, 4, [ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS]),
+        (4, 6, None),
+        (6, 7, [ControlType.SNAPSHOT_FOOTER]),
     ]
+    assert leader_change_in(batches[0]) == b"value"
     assert contents == store.contents(ID)
     assert contents.size_bytes == len(disk.content(PATH))
     assert store.voters == VotersAt(Offset(99), VOTERS)
 
 
-@given(st.lists(st.binary(max_size=40) | st.integers(0, 700_000).map(bytes), max_size=12), st.booleans())
-async def test_the_state_comes_back_chunk_by_chunk(chunks: list[bytes], with_voters: bool) -> None:
+@given(
+    st.lists(st.binary(max_size=40) | st.integers(0, 700_000).map(bytes), max_size=12),
+    st.booleans(),
+    st.none() | st.binary(max_size=40),
+)
+async def test_the_state_comes_back_chunk_by_chunk(
+    chunks: list[bytes], with_voters: bool, leader_change: bytes | None
+) -> None:
     store = await opened()
-    writer = store.write(ID, last_timestamp_ms=1234, voters=VOTERS if with_voters else None)
+    voters = VOTERS if with_voters else None
+    writer = store.write(ID, last_timestamp_ms=1234, voters=voters, leader_change=leader_change)
     for chunk in chunks:
         writer.append(chunk)
     assert store.latest is None
@@ -98,7 +108,8 @@ async def test_the_state_comes_back_chunk_by_chunk(chunks: list[bytes], with_vot
         with again.reader(ID) as reader:
             assert list(reader) == chunks
             assert reader.contents == again.contents(ID)
-            assert reader.contents.voters == (VOTERS if with_voters else None)
+            assert reader.contents.voters == voters
+            assert reader.contents.leader_change == leader_change
             assert reader.contents.last_timestamp_ms == 1234
 
 

@@ -1,12 +1,14 @@
 """Followers that are behind the log start: the leader's snapshot takes the place of their log and state."""
 
 import random
+from contextlib import closing
 
 import pytest
 import trio
 
 from quorate.error_code import ErrorCode
-from quorate.log.snapshots.snapshot_file import name_of
+from quorate.log.batches.control import read_leader_change
+from quorate.log.snapshots.snapshot_file import name_of, read_head
 from quorate.raft.core.messages import FetchSnapshotResponse
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, StateMachineError
@@ -103,6 +105,28 @@ async def test_a_follower_behind_the_log_start_gets_the_snapshot_and_goes_on(aut
     await small.stop(straggler.node_id)
     await small.start(straggler.node_id)
     await agreed(small)
+
+
+async def test_a_snapshot_names_the_leader_whose_record_went_with_the_log(autojump_clock, small):
+    leader = await small.start_three()
+    # One of voters alone comes after the record.
+    await leader.adopt_voters()
+    straggler = (await small.followers())[0]
+    cut_off(small, straggler.node_id)
+    given = await move_log_start(small, leader)
+    small.network.heal()
+    await straggler.wait_applied(leader.applied_offset)
+    await small.stop(straggler.node_id)
+    await small.start(straggler.node_id)
+    straggler = small.quorums[straggler.node_id]
+    await straggler.wait_applied((await leader.append([b"above it"])).base_offset + 1)
+    own = await straggler.take_snapshot()
+    assert own.epoch == given.epoch == leader.epoch
+    for snapshot in (given, own):
+        path = f"{FOLDER}/{name_of(snapshot)}"
+        with closing(small.hosts[straggler.node_id].disk.open(path)) as file:
+            named = read_head(file, snapshot).leader_change
+        assert read_leader_change(named).leader == leader.node_id
 
 
 @pytest.mark.bug("KAFKA-15078")

@@ -114,7 +114,8 @@ def test_changes_from_the_earliest_begin_with_the_state_as_inserts(tmp_path: Pat
     assert folded(held) == state_in(folder.loader_at(BEFORE).image)
     assert folded(rows) == state_in(folder.loader_at(folder.end).image)
     (quorum,) = [row["quorum"] for row in held if row["entity"] == "quorum"]
-    assert (quorum["leader"], quorum["leader_epoch"]) == (None, 1)
+    assert (quorum["leader"], quorum["leader_epoch"]) == (1, 1)
+    assert [voter["id"] for voter in quorum["voters"]] == [1]
     for entity, view in VIEWS.items():
         own = in_order(read_rows(path=folder.path, view=view, **FEED))
         assert [row["_change_type"] for row in own] == [

@@ -98,9 +98,14 @@ def voters_batch(*, base_offset: int, epoch: int, timestamp_ms: int, voters: Vot
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
-def snapshot_header_batch(*, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    """A control batch with a SnapshotHeader. `timestamp_ms`: of the last record that the snapshot holds."""
+def snapshot_header_batch(
+    *, base_offset: int, epoch: int, timestamp_ms: int, leader_change: bytes | None = None
+) -> bytes:
+    """A control batch with a SnapshotHeader. `timestamp_ms`: of the last record that the snapshot holds.
+    `leader_change`: the value of a LeaderChange record of the log, which then follows in it."""
     records = [_control(ControlType.SNAPSHOT_HEADER, Pieces().int16(0).int64(timestamp_ms))]
+    if leader_change is not None:
+        records.append(RecordContent(_KEY.pack(0, ControlType.LEADER_CHANGE), leader_change))
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
@@ -195,6 +200,14 @@ def voters_in(batch: Batch) -> VotersAt | None:
         except ValueError as error:
             raise InvalidBatchError(str(error), position=batch.header.position) from error
     return found
+
+
+def leader_change_in(batch: Batch) -> bytes | None:
+    """The value of the LeaderChange record in a control batch. Raises `InvalidBatchError`."""
+    for record, kind in control_records_of(batch):
+        if kind is ControlType.LEADER_CHANGE:
+            return record.value or b""
+    return None
 
 
 def _read(name: str, value: bytes, read: Callable[[Cursor, int], _Value], *, newest: int) -> _Value:

@@ -1,7 +1,8 @@
 """A snapshot's file (KIP-630): its name, and its batches, each checked as it is read.
 
-A SnapshotHeader, the voters if they are in the log (KRaftVersion and KRaftVoters), the state in data batches,
-one record to each chunk that the state machine gave, and a SnapshotFooter. Offsets count from 0 in the file,
+A SnapshotHeader, the LeaderChange of the snapshot's epoch (KIP-630 has none: who leads would be lost with the
+log), the voters if they are in the log (KRaftVersion and KRaftVoters), the state in data batches, one record
+to each chunk that the state machine gave, and a SnapshotFooter. Offsets count from 0 in the file,
 and every batch is of the snapshot's epoch.
 """
 
@@ -54,6 +55,8 @@ class SnapshotContents:
     size_bytes: int
     last_timestamp_ms: int
     """The timestamp of the last record of the log that it holds."""
+    leader_change: bytes | None
+    """The value of its epoch's LeaderChange record. None: it is of quorate 0.2 or older."""
     voters: VoterSet | None
     """The voters. None: they are not in the log (kraft.version 0)."""
 
@@ -66,6 +69,7 @@ class SnapshotScan:
         "_chunk_start",
         "_ended",
         "_file",
+        "_leader_change",
         "_next_offset",
         "_position",
         "_size",
@@ -81,6 +85,7 @@ class SnapshotScan:
         self._position = self._chunk_start = self._next_offset = 0
         self._chunk = b""
         self._timestamp: int | None = None
+        self._leader_change: bytes | None = None
         self._voters: VoterSet | None = None
         self._ended = False
 
@@ -98,6 +103,7 @@ class SnapshotScan:
             snapshot=self._snapshot,
             size_bytes=self._size,
             last_timestamp_ms=self._timestamp,
+            leader_change=self._leader_change,
             voters=self._voters,
         )
 
@@ -165,6 +171,8 @@ class SnapshotScan:
                 match kind:
                     case ControlType.SNAPSHOT_HEADER:
                         self._timestamp = read_snapshot_header(record.value or b"")
+                    case ControlType.LEADER_CHANGE:
+                        self._leader_change = record.value
                     case ControlType.KRAFT_VOTERS:
                         self._voters = read_voters(record.value or b"")
                     case ControlType.KRAFT_VERSION:

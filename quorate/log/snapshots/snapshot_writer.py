@@ -32,6 +32,7 @@ class SnapshotWriter:
         snapshot: SnapshotId,
         *,
         last_timestamp_ms: int,
+        leader_change: bytes | None,
         voters: VoterSet | None,
         frozen: Callable[[SnapshotContents], None],
     ) -> None:
@@ -40,6 +41,7 @@ class SnapshotWriter:
         self._folder = folder
         self.snapshot = snapshot
         self._last_timestamp_ms = last_timestamp_ms
+        self._leader_change = leader_change
         self._voters = voters
         self._frozen = frozen
         self._path = f"{folder}/{name_of(snapshot)}"
@@ -51,11 +53,10 @@ class SnapshotWriter:
         if disk.exists(self._path + PART_SUFFIX):
             disk.remove(self._path + PART_SUFFIX)
         self._file: File = disk.open(self._path + PART_SUFFIX, create=True)
-        place = self._next_place()
-        self._append(snapshot_header_batch(**place), records=1)
+        header = snapshot_header_batch(**self._next_place(), leader_change=leader_change)
+        self._append(header, records=1 if leader_change is None else 2)
         if voters is not None:
-            place = self._next_place()
-            self._append(voters_batch(**place, voters=voters, first=True), records=2)
+            self._append(voters_batch(**self._next_place(), voters=voters, first=True), records=2)
 
     @property
     def size_bytes(self) -> int:
@@ -96,6 +97,7 @@ class SnapshotWriter:
             snapshot=self.snapshot,
             size_bytes=self._file.size,
             last_timestamp_ms=self._last_timestamp_ms,
+            leader_change=self._leader_change,
             voters=self._voters,
         )
         # Never named before it is on the device (KAFKA-15312).

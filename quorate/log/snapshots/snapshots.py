@@ -96,28 +96,37 @@ class SnapshotStore:
     # Taking one
 
     def write(
-        self, snapshot: SnapshotId, *, last_timestamp_ms: int, voters: VoterSet | None
+        self,
+        snapshot: SnapshotId,
+        *,
+        last_timestamp_ms: int,
+        voters: VoterSet | None,
+        leader_change: bytes | None = None,
     ) -> SnapshotWriter:
-        """Begin a snapshot. It must end at the end of a batch, at or below the high watermark and the durable
-        end. Raises `ValueError` at offset 0, where there is no state (nats-server 3844); `DiskError`."""
+        """Begin a snapshot (see `SnapshotContents`). It must end at the end of a batch, at or below the high
+        watermark and the durable end. Raises `ValueError` at offset 0, where there is no state (nats-server
+        3844); `DiskError`."""
         if snapshot.end_offset <= 0:
             raise ValueError(f"a snapshot of nothing: {snapshot}")
-        return self._writer(snapshot, last_timestamp_ms, voters)
+        return self._writer(snapshot, last_timestamp_ms, voters, leader_change)
 
     async def write_bootstrap(self, voters: VoterSet) -> None:
         """Write the first voters of a new cluster. They are durable when this returns. Raises `DiskError`."""
-        writer = self._writer(BOOTSTRAP, 0, voters)
+        writer = self._writer(BOOTSTRAP, 0, voters, None)
         try:
             await writer.freeze()
         finally:
             writer.abandon()
 
-    def _writer(self, snapshot: SnapshotId, timestamp_ms: int, voters: VoterSet | None) -> SnapshotWriter:
+    def _writer(
+        self, snapshot: SnapshotId, timestamp_ms: int, voters: VoterSet | None, leader_change: bytes | None
+    ) -> SnapshotWriter:
         return SnapshotWriter(
             self._disk,
             self._folder,
             snapshot,
             last_timestamp_ms=timestamp_ms,
+            leader_change=leader_change,
             voters=voters,
             frozen=self._add,
         )

@@ -139,5 +139,9 @@ class SnapshotReceiver:
             epoch=snapshot.epoch,
             size_bytes=contents.size_bytes,
         )
-        self._applier.replace_state(snapshot.end_offset, last_timestamp_ms=contents.last_timestamp_ms)
+        self._applier.replace_state(
+            snapshot.end_offset,
+            last_timestamp_ms=contents.last_timestamp_ms,
+            leader_change=contents.leader_change,
+        )
         self._replaced(contents)

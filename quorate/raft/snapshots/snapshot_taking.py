@@ -114,7 +114,10 @@ class SnapshotTaker:
         chunks = iter(self._state_machine.take_snapshot())
         try:
             writer = self._store.write(
-                snapshot, last_timestamp_ms=applier.last_timestamp_ms, voters=self._voters_at(end)
+                snapshot,
+                last_timestamp_ms=applier.last_timestamp_ms,
+                leader_change=applier.leader_change,
+                voters=self._voters_at(end),
             )
             try:
                 contents = await self._write_chunks(writer, chunks)

@@ -11,6 +11,7 @@ import trio
 
 from quorate.log import Log, OffsetOutOfRangeError
 from quorate.log.batches.batch import Batch, read_batches
+from quorate.log.batches.control import leader_change_in
 from quorate.log.batches.records import values_of
 from quorate.quorum_state import SkippedBatches
 from quorate.raft.quorum_errors import StateMachineError
@@ -49,6 +50,9 @@ class Applier:
         """The size of the log's batches that were applied since the process started."""
         self.last_timestamp_ms = 0
         """The timestamp of the last applied batch. 0: there is none."""
+        self.leader_change: bytes | None = None
+        """The value of the last LeaderChange record that was applied. None: there is none, or it is not
+        known."""
         self._awaited_bytes = _NEVER
         self._bytes_wake = trio.Event()
 
@@ -71,10 +75,13 @@ class Applier:
         if self.applied_offset < self._high_watermark:
             self._wake.set()
 
-    def replace_state(self, end_offset: Offset, *, last_timestamp_ms: int) -> None:
+    def replace_state(
+        self, end_offset: Offset, *, last_timestamp_ms: int, leader_change: bytes | None
+    ) -> None:
         """Note that the state is that of a snapshot ending at `end_offset`, above the applied offset."""
         self.applied_offset = end_offset
         self.last_timestamp_ms = last_timestamp_ms
+        self.leader_change = leader_change
         self._on_applied(end_offset, (), end_offset)
 
     async def wait_bytes(self, count: int) -> None:
@@ -218,6 +225,8 @@ class Applier:
         header = batch.header
         base, end = Offset(header.base_offset), Offset(header.end_offset)
         if header.is_control:
+            # Of voters alone: the epoch's leader is as it was.
+            self.leader_change = leader_change_in(batch) or self.leader_change
             self._advance_to(end, batch_bytes=header.size, timestamp_ms=header.max_timestamp)
             self._on_applied(base, (), end)
         else:

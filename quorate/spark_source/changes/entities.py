@@ -45,7 +45,8 @@ class QuorumState:
     """The quorum itself, as Raft's own records in the log say."""
 
     leader: int | None
-    """The active controller. None: a snapshot took the place of the record that names it."""
+    """The active controller. None: a snapshot of quorate 0.2 or older took the place of the
+    record that names it."""
     leader_epoch: int
     kraft_version: int
     """1 from when the voters are in the log (KIP-853)."""

@@ -37,7 +37,7 @@ from quorate.broker.metadata.states import BrokerState, ConfigResource, TopicSta
 from quorate.broker.metadata.supported_features import KRAFT_VERSION
 from quorate.history import DamagedRecordError
 from quorate.history.entries import KRaftVersion, control_of
-from quorate.log.batches.control import LeaderChange
+from quorate.log.batches.control import LeaderChange, read_leader_change
 from quorate.log.snapshots.snapshot_file import SnapshotContents
 from quorate.runtime import uuid_text
 from quorate.spark_source.changes.entities import NO_QUORUM, Entity, QuorumState
@@ -134,10 +134,15 @@ class MetadataChanges:
     # Feeding
 
     def begin(self, contents: SnapshotContents) -> Changed:
-        """Begin with a snapshot, whose chunks follow. Return what it says besides them: the voters, and none
-        of a static set."""
+        """Begin with a snapshot, whose chunks follow. Return what it says besides them: the quorum."""
         self._changed = Changed(snapshot_places(contents, 1))
-        begun = QuorumState(leader=None, leader_epoch=contents.snapshot.epoch, kraft_version=0, voters=())
+        epoch = contents.snapshot.epoch
+        begun = QuorumState(leader=None, leader_epoch=epoch, kraft_version=0, voters=())
+        if contents.leader_change is not None:
+            try:
+                begun = begun.led(read_leader_change(contents.leader_change), epoch)
+            except ValueError as error:
+                raise DamagedRecordError(f"the snapshot {contents.snapshot}: {error}") from error
         self._quorum = begun if contents.voters is None else begun.with_voters(contents.voters)
         if Entity.QUORUM in self._entities:
             self._changed.types[0] = "SnapshotHeader"
