@@ -32,9 +32,12 @@ def advance(before: Mapping[str, DataFrame], changes: DataFrame) -> dict[str, Da
     `changes`: the rows of `view=changes` that follow those of the call before, in whole record batches.
     `before`: what that call returned; empty for the first one.
     """
-    partitions = history(changes, Entity.PARTITION, earlier=before.get("partitions"))
-    brokers = inactive(history(changes, Entity.BROKER, earlier=before.get("brokers")))
-    configs = history(changes, Entity.CONFIG, earlier=before.get("configs")).where(f.col("name") == MIN_ISR)
+    # Each is read by several outages. Without a cut Spark plans the histories once for each time, and a plan
+    # of a batch fills half a gigabyte.
+    partitions = history(changes, Entity.PARTITION, earlier=before.get("partitions")).localCheckpoint()
+    brokers = inactive(history(changes, Entity.BROKER, earlier=before.get("brokers"))).localCheckpoint()
+    configs = history(changes, Entity.CONFIG, earlier=before.get("configs"))
+    configs = configs.where(f.col("name") == MIN_ISR).localCheckpoint()
     since = f.broadcast(changes.agg(f.min(f.coalesce("batch_offset", "offset")).alias("since")))
     outages = {}
     for name, holds in HOLDS.items():
