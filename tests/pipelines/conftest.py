@@ -7,27 +7,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from quorate.pipelines.tables import all_tables
-from quorate.spark_source import NoJavaError, spark_session
-from quorate.spark_source.java import find_java
 from tests.kit.change_feed import SCHEMA, ChangeFeed
+from tests.kit.spark import tests_session
 from tests.pipelines.spark_processes import SparkProcesses
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session for all tests."""
-    try:
-        find_java()
-    except NoJavaError as error:
-        pytest.skip(str(error))
-    with pytest.MonkeyPatch.context() as patch:
-        # Minutes of Java's own optimising do not pay off within a test.
-        # The first tier alone has 48 MiB for its code, which a single run of a pipeline may fill.
-        tiers = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-        patch.setenv("JAVA_TOOL_OPTIONS", f"{tiers} -XX:+UseSerialGC")
-        session = spark_session("quorate pipeline tests", config={"spark.sql.adaptive.enabled": "false"})
+    with tests_session({"spark.sql.adaptive.enabled": "false"}) as session:
         yield session
-        session.stop()
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from metadata_folder import MetadataFolder, story_folder
 from written_log import Broker, WrittenLog, write_sample
 
-from quorate.spark_source import MetadataLogSource, spark_session
-from quorate.spark_source.java import NoJavaError, find_java
+from quorate.spark_source import MetadataLogSource
+from tests.kit.spark import tests_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,13 +89,5 @@ def new_broker() -> Iterator[Callable[[WrittenLog], Broker]]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
     """One session for all tests."""
-    try:
-        find_java()
-    except NoJavaError as error:
-        pytest.skip(str(error))
-    with pytest.MonkeyPatch.context() as patch:
-        # Minutes of Java's own optimising do not pay off within a test.
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        session = spark_session("quorate tests")
+    with tests_session() as session:
         yield session
-        session.stop()

@@ -1,0 +1,30 @@
+"""The Spark session of tests."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from quorate.spark_source import NoJavaError, spark_session
+from quorate.spark_source.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def tests_session(config: Mapping[str, str] | None = None) -> Iterator["SparkSession"]:
+    """A session for a block. Skips the test if there is no Java."""
+    try:
+        find_java()
+    except NoJavaError as error:
+        pytest.skip(str(error))
+    with pytest.MonkeyPatch.context() as patch:
+        # Minutes of Java's own optimising do not pay off within a test. The first tier alone has 48 MiB for
+        # its code, which a single run of a pipeline may fill.
+        tiers = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+        patch.setenv("JAVA_TOOL_OPTIONS", f"{tiers} -XX:+UseSerialGC")
+        session = spark_session("quorate tests", config=config)
+        yield session
+        session.stop()
