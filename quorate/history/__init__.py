@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
+    from quorate.history import entries, slabs
     from quorate.history.cluster import ClusterLog
     from quorate.history.entries import Entry, entries_of, record_json
     from quorate.history.folder import FolderLog

@@ -124,7 +124,7 @@ class ChangeFeed:
                     pa.array((at + shown.row).astype(np.int32)),
                     _KINDS.take(pa.array(kinds)),
                     pa.array(types, pa.string()).take(pa.array(places)),
-                    pc.coalesce(table.reasons(shown.change), others),
+                    pc.fill_null(table.reasons(shown.change), others),
                     pa.array(heard, TIMESTAMP).take(pa.array(places)),
                 ],
                 shown.columns,
