@@ -15,7 +15,7 @@ _QUIET = {"log_level": 2}
 
 
 def create_topic(bootstrap: str, topic: str, *, replicas: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
     created = admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=replicas)])
     try:
         created[topic].result(timeout=_SECONDS)
