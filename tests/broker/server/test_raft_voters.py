@@ -60,7 +60,8 @@ def directory_of(nodes: Any, node: int) -> UUID:
 
 
 async def three_that_can_change(make_nodes: MakeNodes) -> Any:
-    nodes = await make_nodes(3)
+    # None of these is about elections: on a busy machine nobody stands for a while.
+    nodes = await make_nodes(3, {"controller.quorum.fetch.timeout.ms": "20000"})
     await nodes.servers[1].quorum.adopt_voters()
     for server in nodes.servers.values():
         with trio.fail_after(10):
