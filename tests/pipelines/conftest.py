@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from quorate.pipelines.tables import all_tables
 from tests.kit.change_feed import SCHEMA, ChangeFeed
-from tests.kit.spark import tests_session
+from tests.kit.spark_sessions import tests_session
 from tests.pipelines.spark_processes import SparkProcesses
 
 

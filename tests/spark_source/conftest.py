@@ -10,7 +10,7 @@ from metadata_folder import MetadataFolder, story_folder
 from written_log import Broker, WrittenLog, write_sample
 
 from quorate.spark_source import MetadataLogSource
-from tests.kit.spark import tests_session
+from tests.kit.spark_sessions import tests_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
