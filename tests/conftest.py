@@ -106,8 +106,35 @@ LONG = tuple(
 )
 """Tests that run whole clusters in virtual time, crash a node at every operation, or explore."""
 
-TOGETHER = ("tests/docs/", "tests/pipelines/", "tests/spark_source/")
+TOGETHER = ("tests/docs/", "tests/spark_source/")
 """Folders whose files share a cluster or a Spark session, which is slow to start."""
+
+TURNS = (
+    (
+        "tests/pipelines/test_kills.py::test_kills_leave_no_trace_on_one_machine",
+        "tests/benchmarks/test_spark_suite.py",
+    ),
+    ("tests/pipelines/test_kills.py::test_kills_leave_no_trace_on_a_standalone_cluster",),
+    (
+        "tests/pipelines/test_kills.py::test_kills_leave_no_trace_through_spark_connect",
+        "tests/spark_source/test_live_stream.py",
+    ),
+    ("tests/pipelines/test_clusters.py",),
+    ("tests/pipelines/test_scripted_incident.py",),
+    ("tests/pipelines/test_outage_stream.py", "tests/pipelines/test_pipeline_run.py"),
+    ("tests/docs/test_topics_in_spark.py",),
+    ("tests/docs/test_stories.py::test_a_page_does_what_it_says[pipelines.md]",),
+    (
+        "tests/docs/test_stories.py::test_a_page_does_what_it_says[table-formats.md]",
+        "tests/docs/test_stories.py::test_a_page_does_what_it_says[tutorial-what-happened.md]",
+        "tests/cli/test_demo.py",
+    ),
+    tuple(
+        f"tests/docs/test_blocks.py::test_python_blocks_that_are_whole_programs_run[docs/{page}.md:"
+        for page in ("how-to/follow-outages", "how-to/pipelines", "how-to/spark", "tutorial-what-happened")
+    ),
+)
+"""The tests that start Spark again and again, in parts of some five minutes. CI runs one part each time."""
 
 
 class WaitingBesideComputing(LoadScopeScheduling):
@@ -129,8 +156,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Waiting
     return WaitingBesideComputing(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by where they are, so that `make quick` and `make test` can leave them out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by where they are, so that `make quick` and `make test` can leave them out. With `--turn`,
+    leave out those of other turns."""
+    turn = config.getoption("turn")
+    if turn is not None:
+        others = tuple(each for at, part in enumerate(TURNS) if at != turn % len(TURNS) for each in part)
+        items[:] = [item for item in items if not item.nodeid.startswith(others)]
     for item in items:
         if item.nodeid.startswith(REAL_TIME):
             item.add_marker(pytest.mark.real_time)
@@ -176,6 +208,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=10, help="rounds of kill -9 in tests/system/test_kill.py")
     parser.addoption(
         "--kills", type=int, default=3, help="kill -9 in each test of tests/pipelines/test_kills.py"
+    )
+    parser.addoption(
+        "--turn",
+        type=int,
+        metavar="N",
+        help="of the tests that take turns, only the Nth part, modulo their number",
     )
     parser.addoption(
         "--skipped-to", type=Path, metavar="FILE", help="write the ids of skipped tests, a line each"

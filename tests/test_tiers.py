@@ -8,6 +8,8 @@ from types import ModuleType
 import pytest
 from trio._core import _run as trio_run
 
+from tests.conftest import TURNS
+
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = {"slow", "real_time", "long"}
 PROCESSES = {"subprocess", "multiprocessing", "LocalCluster"}
@@ -31,6 +33,15 @@ def test_quick_and_test_name_the_markers_that_pyproject_has() -> None:
     assert named == LEFT_OUT
     declared = set(re.findall(r'^  "(\w+):', (ROOT / "pyproject.toml").read_text(), re.M))
     assert named <= declared
+
+
+def test_every_test_that_takes_turns_exists() -> None:
+    pages = {page.name for page in (ROOT / "docs").rglob("*.md")}
+    for place in (each for part in TURNS for each in part):
+        file, _, function = place.partition("::")
+        name, _, case = function.partition("[")
+        assert f"def {name}" in (ROOT / file).read_text(), place
+        assert not case or case.rstrip("]:").rpartition("/")[2] in pages, place
 
 
 def test_the_order_of_tasks_is_drawn_from_the_printed_seed(request: pytest.FixtureRequest) -> None:

@@ -102,7 +102,7 @@ class Runner:
         process = subprocess.Popen(self.command(), start_new_session=True, stdout=sys.stderr)
         try:
             self._wait_executing(process)
-            time.sleep(chance.uniform(0, 20))
+            time.sleep(chance.uniform(0, 10))
             if process.poll() is None:
                 self.hits += 1
                 match kind:

@@ -95,7 +95,7 @@ def test_any_cut_gives_the_intervals_of_one_batch_query(spark: SparkSession, fra
     expected = all_tables(frame(feed))
     carried: dict[str, DataFrame] = {}
     over: dict[str, list[Any]] = {name: [] for name in OUTAGES}
-    for rows in cut(feed, random, parts=6):
+    for rows in cut(feed, random, parts=4):
         carried = checkpointed(spark, advance(carried, frame(feed, rows)))
         for name in OUTAGES:
             over[name] += rows_of(carried[name].where("to_offset is not null"))
