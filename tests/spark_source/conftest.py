@@ -2,18 +2,19 @@
 
 import pickle
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from metadata_folder import MetadataFolder, story_folder
-from written_log import Broker, WrittenLog, write_sample
+from log_fixtures import new_broker, new_log, story
+from written_log import WrittenLog, write_sample
 
 from quorate.spark_source import MetadataLogSource
 from tests.kit.spark_sessions import tests_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["new_broker", "new_log", "story"]
 
 
 def read_rows(**options: object) -> list[dict[str, Any]]:
@@ -29,23 +30,6 @@ def read_rows(**options: object) -> list[dict[str, Any]]:
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a change feed in the order of the log, those of several partitions in any that is fixed."""
     return sorted(rows, key=lambda row: (row["offset"], row["row"], repr(row)))
-
-
-@pytest.fixture
-def story(tmp_path: Path) -> MetadataFolder:
-    """A log that may have snapshots, not written yet."""
-    return story_folder(tmp_path / "story")
-
-
-@pytest.fixture
-def new_log(tmp_path: Path) -> Callable[..., WrittenLog]:
-    """An empty log in a folder of its own."""
-    made = iter(range(100))
-
-    def new(**settings: object) -> WrittenLog:
-        return WrittenLog(folder=tmp_path / f"node-{next(made)}", **settings)  # type: ignore[arg-type]
-
-    return new
 
 
 @pytest.fixture
@@ -71,19 +55,6 @@ def session_sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written
     write_sample(log)
     log.write()
     yield log
-
-
-@pytest.fixture
-def new_broker() -> Iterator[Callable[[WrittenLog], Broker]]:
-    started: list[Broker] = []
-
-    def new(log: WrittenLog) -> Broker:
-        started.append(Broker(log))
-        return started[-1]
-
-    yield new
-    for broker in started:
-        broker.stop()
 
 
 @pytest.fixture(scope="session")
