@@ -9,6 +9,7 @@ its errors.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow as pa
 from quorate.history import DamagedRecordError
 from quorate.history.slabs import Slab
 from quorate.log import InvalidBatchError
-from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END
+from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, Batch
 from quorate.log.batches.records import Record as LogRecord
 from quorate.log.batches.records import records_of
 from quorate.log.snapshots.snapshot_file import SnapshotContents, SnapshotReader
@@ -257,7 +258,7 @@ def chunk_of(batches: Batches, start: int, end: int) -> Chunk:
     for number in np.flatnonzero(~right).tolist():
         batch = slab.batch(number)
         try:
-            records = records_of(batch)
+            records = _rising(batch)
         except InvalidBatchError as error:
             place = f"the batch at offset {batch.header.base_offset}"
             raise DamagedRecordError(f"{place}: {error}") from error
@@ -275,6 +276,16 @@ def chunk_of(batches: Batches, start: int, end: int) -> Chunk:
             starts[at] = edge = data.index(value, edge)
             stops[at] = edge = edge + len(value)
     return Chunk(data, starts, stops, _places_of(headers, counts, odd), keys).within(start, end)
+
+
+def _rising(batch: Batch) -> list[LogRecord]:
+    """Decode the records of a batch, whose offsets a chunk is searched by. Raises `InvalidBatchError`."""
+    records, header = records_of(batch), batch.header
+    edges = [header.base_offset - 1, *(each.offset for each in records), header.end_offset]
+    if any(later <= earlier for earlier, later in pairwise(edges)):
+        problem = "the offsets of its records do not rise from its first to its last"
+        raise InvalidBatchError(problem, position=header.position)
+    return records
 
 
 def _in_step(

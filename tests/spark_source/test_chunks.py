@@ -97,10 +97,23 @@ def test_no_damage_passes_for_a_record(seed: int) -> None:
         first = edges[number] + HEADER_BYTES
         spoiled[draw.randrange(first, min(edges[number + 1], first + 40))] ^= 1 << draw.randrange(8)
     damaged = Slab(bytes(spoiled), slab.positions)
+    everywhere = (-(1 << 40), 1 << 40)
     try:
-        wanted = one_by_one(damaged, 0, last)
+        wanted = one_by_one(damaged, *everywhere)
     except InvalidBatchError:
+        wanted = []
+    if [offset for offset, *_ in wanted] != list(range(5, last)):
         with pytest.raises(DamagedRecordError, match="the batch at offset"):
-            chunk_of(Batches.of(damaged), 0, last)
+            chunk_of(Batches.of(damaged), *everywhere)
         return
-    assert rows_of(chunk_of(Batches.of(damaged), 0, last)) == wanted
+    assert rows_of(chunk_of(Batches.of(damaged), *everywhere)) == wanted
+
+
+def test_offsets_that_leave_their_batch_are_damage() -> None:
+    batch = bytearray(build_batch(base_offset=5, epoch=1, timestamp_ms=1, values=[b"a", b"b"]))
+    delta_of_second = batch.index(b"b") - 3
+    assert batch[delta_of_second] == 2
+    for wrong in (0, 4):
+        batch[delta_of_second] = wrong
+        with pytest.raises(DamagedRecordError, match=r"the batch at offset 5.*do not rise"):
+            chunk_of(Batches.of(Slab(bytes(batch), [0])), 0, 100)
