@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.node.free_ports import free_ports
 
 KERNELS = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -39,3 +40,9 @@ def test_ports_are_none_that_the_kernel_gives_to_connections() -> None:
     """A producer that looked for its dead cluster took the port of the next one."""
     low, high = map(int, KERNELS.read_text().split())
     assert not [port for port in free_ports(50) if low <= port <= high]
+
+
+def test_too_few_free_ports_are_an_error_that_names_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quorate.cli.node.free_ports._is_free", lambda port: port == 20_500)
+    with pytest.raises(CommandError, match=r"3 free ports are needed, and of 20000 to \d+ only 1 are free"):
+        free_ports(3)
