@@ -151,19 +151,7 @@ def _check_ports(ranges: dict[str, int], nodes: int) -> None:
 
 def _say_ready(local: "LocalCluster", cluster_id: str, *, as_json: bool) -> None:
     if as_json:
-        nodes = [
-            {
-                "id": node.node_id,
-                "pid": local.pid(node.node_id),
-                "client": f"{local.host}:{node.client_port}",
-                "controller": f"{local.host}:{node.controller_port}",
-                "metrics": local.metrics_url(node.node_id),
-                "folder": str(node.folder),
-                "log": str(node.log_file),
-            }
-            for node in local.nodes
-        ]
-        print_json({"clusterId": cluster_id, "bootstrapServers": local.bootstrap, "nodes": nodes})
+        print_json(local.as_dict(cluster_id))
         return
     typer.echo(f"cluster {cluster_id} is ready, data in {local.folder}")
     typer.echo(f"bootstrap servers: {local.bootstrap}")

@@ -7,12 +7,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -59,6 +59,38 @@ class NodePlan:
         return self.folder / "server.log"
 
 
+class NodeProcess(Protocol):
+    """The process of a node, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None:
+        """As of the last `poll` or `wait`."""
+        ...
+
+    def poll(self) -> int | None: ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code. Raises `subprocess.TimeoutExpired`."""
+        ...
+
+
+def _start_process(node: NodePlan) -> NodeProcess:
+    with node.log_file.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "quorate.cli.main", "server", "start", str(node.config_file)],
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            # Ctrl-C in the terminal is for us; we stop the nodes in order.
+            start_new_session=True,
+        )
+
+
 @dataclass(slots=True)
 class LocalCluster:
     """Nodes 1 to n, each `process.roles=broker,controller`, as processes of `quorate server start`.
@@ -74,7 +106,9 @@ class LocalCluster:
     nodes vote, by the configuration."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """More server.properties keys, for every node."""
-    _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    start_process: Callable[[NodePlan], NodeProcess] = _start_process
+    """Starts the process of a node, whose output goes to its log file."""
+    _processes: dict[int, NodeProcess] = field(default_factory=dict)
     _wanted: set[int] = field(default_factory=set)
     """The nodes that were started, and not stopped or killed by us."""
 
@@ -281,15 +315,7 @@ class LocalCluster:
                 continue
             node = self.node(number)
             self._wanted.add(number)
-            with node.log_file.open("ab") as output:
-                self._processes[number] = subprocess.Popen(
-                    [sys.executable, "-m", "quorate.cli.main", "server", "start", str(node.config_file)],
-                    stdout=output,
-                    stderr=output,
-                    stdin=subprocess.DEVNULL,
-                    # Ctrl-C in the terminal is for us; we stop the nodes in order.
-                    start_new_session=True,
-                )
+            self._processes[number] = self.start_process(node)
 
     def wait_ready(self, *, seconds: float = 30.0, stop: "threading.Event | None" = None) -> None:
         """Return when every node that was started serves clients and is unfenced, or when `stop` is set.
@@ -355,14 +381,14 @@ class LocalCluster:
             process = self._processes[number]
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
-                process.terminate()
+                process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + seconds
         for number in stopping:
             try:
                 self._processes[number].wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 self.kill(number)
-        return {number: int(self._processes[number].returncode) for number in stopping}
+        return {number: self._processes[number].wait() for number in stopping}
 
     def kill_all(self) -> None:
         """Kill all nodes."""
@@ -370,6 +396,22 @@ class LocalCluster:
             self.kill(number)
 
     # Descriptions
+
+    def as_dict(self, cluster_id: str) -> dict[str, object]:
+        """Return the running cluster for programs."""
+        nodes = [
+            {
+                "id": node.node_id,
+                "pid": self.pid(node.node_id),
+                "client": f"{self.host}:{node.client_port}",
+                "controller": f"{self.host}:{node.controller_port}",
+                "metrics": self.metrics_url(node.node_id),
+                "folder": str(node.folder),
+                "log": str(node.log_file),
+            }
+            for node in self.nodes
+        ]
+        return {"clusterId": cluster_id, "bootstrapServers": self.bootstrap, "nodes": nodes}
 
     def describe_quorum(self) -> dict[str, object]:
         return quorum_as_dict(ask_cluster(self._live_bootstrap(), describe_quorum))

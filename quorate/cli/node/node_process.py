@@ -5,9 +5,10 @@ needs take 10 MiB of every node.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from quorate.cli.console.cli_errors import CommandError, user_errors, wrong_usag
 if TYPE_CHECKING:
     from quorate.broker.node_config.server_config import ServerConfig
     from quorate.broker.server import BrokerServer
+    from quorate.runtime import Runtime
 
 
 def load_config(path: Path) -> "ServerConfig":
@@ -95,6 +97,11 @@ def run_node(asked: NodeStart) -> None:
     """Run a node until SIGINT or SIGTERM, which stop it in order."""
     server_config = load_config(asked.config)
     configure_logging(asked.log_level, as_json=asked.log_json)
+    run_until_ended(partial(run_server, server_config))
+
+
+def run_until_ended(serve: Callable[[], Awaitable[None]]) -> None:
+    """Run a node's event loop. An error that the user can act on is printed and raises `CommandExit`."""
     with user_errors():
         import trio
 
@@ -102,11 +109,17 @@ def run_node(asked: NodeStart) -> None:
 
         raise_soft_limit()
         with short_collections():
-            trio.run(run_server, server_config)
+            trio.run(serve)
 
 
-async def run_server(config: "ServerConfig") -> None:
-    """Serve until a signal. A second signal ends the process at once and raises `CommandError`."""
+async def run_server(
+    config: "ServerConfig",
+    *,
+    runtime: "Runtime | None" = None,
+    beside: "Callable[[BrokerServer], Awaitable[None]] | None" = None,
+) -> None:
+    """Serve until a signal. A second signal ends the process at once and raises `CommandError`. `runtime`: as
+    `BrokerServer.open` has it. `beside`: runs while the node does."""
     import signal
 
     import trio
@@ -137,8 +150,10 @@ async def run_server(config: "ServerConfig") -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal)
             nursery.start_soon(give_back_freed_memory)
-            async with BrokerServer.open(config) as node:
+            async with BrokerServer.open(config, runtime=runtime) as node:
                 print(listening_line(node), flush=True)
+                if beside is not None:
+                    nursery.start_soon(beside, node)
                 with stopping:
                     await trio.sleep_forever()
             nursery.cancel_scope.cancel()

@@ -300,11 +300,14 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return RealFile(path, os.open(path, flags, 0o644), self._syncs, self._reads)
+            return self._opened(path, os.open(path, flags, 0o644))
         except FileNotFoundError:
             raise
         except OSError as error:
             raise disk_error(error, path) from error
+
+    def _opened(self, path: str, fd: int) -> RealFile:
+        return RealFile(path, fd, self._syncs, self._reads)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
