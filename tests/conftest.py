@@ -42,6 +42,7 @@ REAL_TIME = tuple(
         "runtime/",
         "spark_source/",
         "system/",
+        "testing/",
     )
 )
 """The places of tests that start processes or listen at ports of this machine, and go by its clock."""

@@ -21,6 +21,7 @@ PACKAGES = [
     "quorate.runtime",
     "quorate.simulation",
     "quorate.spark_source",
+    "quorate.testing",
 ]
 WORDS_MIN = 5
 FRAGMENT = re.compile(

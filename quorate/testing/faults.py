@@ -1,0 +1,232 @@
+"""Faults inside a node: a network that is cut and a disk that is slow or full, without root.
+
+A node's runtime is the real one with these in the place of its network and its disk. One of two nodes opens
+each stream between them with its runtime, so a node that holds back its own streams cuts both directions.
+Clients open theirs without it, and aren't affected.
+"""
+
+import json
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import trio
+
+from quorate.runtime import Address, Buffer, DiskFullError, DiskSpace, Runtime
+from quorate.runtime.real import RealDisk, RealNetwork, SyncStrategy, real_runtime
+from quorate.runtime.real.disk_threads import DiskThreads
+from quorate.runtime.real.real_disk import RealFile
+from quorate.runtime.real.real_network import TcpStream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFaults:
+    """All faults of one node. A new value replaces the old one."""
+
+    unreachable: frozenset[Address] = frozenset()
+    """The listeners of nodes that this one is cut off from."""
+    sync_ms: int = 0
+    """The time that each sync of a file or a folder takes."""
+    disk_is_full: bool = False
+
+    def encode(self, number: int) -> bytes:
+        """Return a message for a node. Its answer repeats `number`."""
+        unreachable = sorted((each.host, each.port) for each in self.unreachable)
+        return json.dumps([number, unreachable, self.sync_ms, self.disk_is_full]).encode()
+
+    @classmethod
+    def decode(cls, message: bytes) -> "tuple[int, NodeFaults]":
+        number, unreachable, sync_ms, disk_is_full = json.loads(message)
+        addresses = frozenset(Address(host, port) for host, port in unreachable)
+        return number, cls(unreachable=addresses, sync_ms=sync_ms, disk_is_full=disk_is_full)
+
+
+class _Way:
+    """The way to one address."""
+
+    __slots__ = ("_changed", "_kept", "is_cut")
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self._changed = trio.Event()
+        self._kept: list[socket.socket] = []
+        """Closed streams. The other side must not learn of their end before the way is healed."""
+
+    def set_cut(self, is_cut: bool) -> None:
+        self.is_cut = is_cut
+        if not is_cut:
+            for each in self._kept:
+                each.close()
+            self._kept.clear()
+        self.wake()
+
+    def wake(self) -> None:
+        """Let all that wait for a change look again."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_change(self) -> None:
+        await self._changed.wait()
+
+    def keep_open(self, stream: socket.socket) -> None:
+        self._kept.append(stream.dup())
+
+
+class CuttableStream(TcpStream):
+    """A stream that stands still while its way is cut: bytes in either direction arrive after the heal, as
+    TCP's do after a partition."""
+
+    __slots__ = ("_held", "_way")
+
+    def __init__(self, stream: TcpStream, way: _Way) -> None:
+        super().__init__(stream._socket, stream.peer)
+        self._way = way
+        self._held: bytes | None = None
+        """Bytes, or the end, that arrived while the way was cut."""
+
+    async def receive_some(self, max_bytes: int = 65536) -> bytes:
+        if self._held is None:
+            self._held = await super().receive_some(max_bytes)
+        await self._wait_whole()
+        received, rest = self._held[:max_bytes], self._held[max_bytes:]
+        self._held = rest or None
+        return received
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        if self._held is None and not self._way.is_cut:
+            count = await super().receive_into(buffer)
+            if not self._way.is_cut:
+                return count
+            self._held = bytes(buffer[:count])
+        received = await self.receive_some(len(buffer))
+        buffer[: len(received)] = received
+        return len(received)
+
+    def send_nowait(self, buffers: Sequence[Buffer]) -> int:
+        return 0 if self._way.is_cut else super().send_nowait(buffers)
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        # A message that is partly sent when the cut begins still arrives, as packets under way may.
+        await self._wait_whole()
+        await super().send(buffers)
+
+    async def _wait_whole(self) -> None:
+        while self._way.is_cut:
+            self._open_or_raise()
+            await self._way.wait_change()
+
+    def _open_or_raise(self) -> None:
+        try:
+            self._open()
+        except trio.ClosedResourceError as error:
+            raise self._broken(error) from error
+
+    def close(self) -> None:
+        if self._way.is_cut and not self._closed:
+            self._way.keep_open(self._socket)
+        super().close()
+        self._way.wake()
+
+
+class CuttableNetwork(RealNetwork):
+    """Connections to unreachable addresses wait, and those that are open stand still."""
+
+    __slots__ = ("_ways",)
+
+    def __init__(self) -> None:
+        self._ways: dict[Address, _Way] = {}
+
+    def cut(self, addresses: frozenset[Address]) -> None:
+        """Cut the ways to these addresses, and heal all others."""
+        for address in addresses:
+            self._way_to(address)
+        for address, way in self._ways.items():
+            if way.is_cut != (address in addresses):
+                way.set_cut(address in addresses)
+
+    async def connect(self, address: Address) -> TcpStream:
+        way = self._way_to(address)
+        while way.is_cut:
+            await way.wait_change()
+        return CuttableStream(await super().connect(address), way)
+
+    def _way_to(self, address: Address) -> _Way:
+        return self._ways.setdefault(address, _Way())
+
+
+@dataclass(slots=True)
+class _DiskState:
+    sync_ms: int = 0
+    is_full: bool = False
+
+
+class FaultyFile(RealFile):
+    """A file on a `FaultyDisk`."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, path: str, fd: int, reads: DiskThreads | None, state: _DiskState) -> None:
+        super().__init__(path, fd, None, reads)
+        self._state = state
+
+    def _check_room(self, end: int) -> None:
+        if self._state.is_full and end > self.size:
+            raise DiskFullError("no space left on the device", path=self.path)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self._check_room(self.size + sum(map(len, buffers)))
+        return super().append(buffers)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._check_room(position + len(data))
+        super().write_at(position, data)
+
+    def reserve(self, size_bytes: int) -> None:
+        if not self._state.is_full:
+            super().reserve(size_bytes)
+
+    async def sync(self) -> None:
+        await trio.sleep(self._state.sync_ms / 1000)
+
+    def sync_at_once(self) -> bool:
+        return not self._state.sync_ms
+
+
+class FaultyDisk(RealDisk):
+    """The real disk for data that nobody needs after the test: no sync waits for the device.
+
+    A killed process loses nothing by that; only a crash of the machine would. So a test does not wait for the
+    machine's own disk.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sync=SyncStrategy.THREAD)
+        self.state: Final = _DiskState()
+
+    def _opened(self, path: str, fd: int) -> RealFile:
+        return FaultyFile(path, fd, self._reads, self.state)
+
+    async def sync_folder(self, path: str) -> None:
+        await trio.sleep(self.state.sync_ms / 1000)
+
+    def space(self, path: str) -> DiskSpace:
+        space = super().space(path)
+        return replace(space, usable=0) if self.state.is_full else space
+
+
+class FaultyRuntime:
+    """The runtime of a node under faults."""
+
+    def __init__(self) -> None:
+        self._network = CuttableNetwork()
+        self._disk = FaultyDisk()
+        self.runtime: Final[Runtime] = replace(
+            real_runtime(sync=SyncStrategy.THREAD), network=self._network, disk=self._disk
+        )
+
+    def apply(self, faults: NodeFaults) -> None:
+        """Have exactly these faults from now on."""
+        self._network.cut(faults.unreachable)
+        self._disk.state.sync_ms = faults.sync_ms
+        self._disk.state.is_full = faults.disk_is_full

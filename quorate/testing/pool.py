@@ -1,0 +1,71 @@
+"""The clusters of a test run: kept between tests, and each as new for the next one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, Protocol
+
+from quorate.testing.kafka_cluster import KafkaCluster
+from quorate.testing.node_host import NodeHost
+
+_IDLE_MAX: Final = 2
+"""The most clusters that are kept for later tests. Each node takes some 60 MiB."""
+
+
+class StartKafkaCluster(Protocol):
+    """The type of the fixture `kafka_cluster`."""
+
+    def __call__(self, nodes: int = 3, *, config: Mapping[str, str] | None = None) -> KafkaCluster:
+        """Return a cluster of `nodes` brokers that serve, without topics. `config`: keys of server.properties
+        for all of them. Raises `ClusterError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    nodes: int
+    config: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class ClusterPool:
+    """Lends clusters. Close it, or end the process: no node and no file is left behind."""
+
+    _idle: list[tuple[_Shape, KafkaCluster]] = field(default_factory=list)
+    _lent: dict[KafkaCluster, _Shape] = field(default_factory=dict)
+    _host: NodeHost | None = None
+    _numbers: "count[int]" = field(default_factory=count)
+
+    def lend(self, nodes: int = 3, *, config: Mapping[str, str] | None = None) -> KafkaCluster:
+        """Return a cluster that is as new, one that was used before if there is one of this shape."""
+        shape = _Shape(nodes, tuple(sorted((config or {}).items())))
+        kept = next((each for each in self._idle if each[0] == shape), None)
+        if kept is not None:
+            self._idle.remove(kept)
+        cluster = self._start(shape) if kept is None else kept[1]
+        self._lent[cluster] = shape
+        cluster.begin_test()
+        return cluster
+
+    def _start(self, shape: _Shape) -> KafkaCluster:
+        if self._host is None:
+            self._host = NodeHost()
+        folder = self._host.folder / str(next(self._numbers))
+        return KafkaCluster(self._host, folder, nodes=shape.nodes, config=dict(shape.config))
+
+    def take_back(self, cluster: KafkaCluster) -> None:
+        """Clean a cluster for the next test, or stop one that can't be cleaned."""
+        shape = self._lent.pop(cluster)
+        if not cluster.try_clean():
+            cluster.stop()
+            return
+        self._idle.append((shape, cluster))
+        if len(self._idle) > _IDLE_MAX:
+            self._idle.pop(0)[1].stop()
+
+    def close(self) -> None:
+        """Kill all nodes and remove their data."""
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+            self._idle.clear()
