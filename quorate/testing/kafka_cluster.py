@@ -68,7 +68,7 @@ class KafkaCluster:
             settings = parse_settings([f"{key}={value}" for key, value in config.items()])
             self._local = LocalCluster.plan(folder, nodes=nodes, client_port=0, overrides=settings)
             self._local.start_process = self._fork
-            self.cluster_id: Final = self._local.prepare()
+            self.cluster_id: Final = _run_on_thread(self._local.prepare)
         except LocalClusterError as error:
             if isinstance(error.__cause__, OSError):
                 raise no_room(folder, error.__cause__) from error
@@ -385,7 +385,7 @@ class KafkaCluster:
                     return await action(admin)
 
         try:
-            return _run_on_thread(ask)
+            return _run_on_thread(partial(trio.run, ask))
         except (KafkaError, NetworkError) as error:
             raise ClusterError(str(error)) from error
         except trio.TooSlowError as error:
@@ -423,7 +423,7 @@ class KafkaCluster:
                         nursery.start_soon(satisfy, node)
 
         try:
-            _run_on_thread(satisfy_all)
+            _run_on_thread(partial(trio.run, satisfy_all))
         except* ClusterError as group:
             raise group.exceptions[0] from None
         if complaints:
@@ -553,14 +553,14 @@ def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _run_on_thread(main: Callable[[], Awaitable[_Answer]]) -> _Answer:
-    """Run an event loop on a thread of its own: the caller's may run another one."""
+def _run_on_thread(function: Callable[[], _Answer]) -> _Answer:
+    """Run a function that runs an event loop: this thread's may be running."""
     answers: list[_Answer] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            answers.append(trio.run(main))
+            answers.append(function())
         except BaseException as error:
             errors.append(error)
 
