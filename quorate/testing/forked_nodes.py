@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -104,7 +105,7 @@ def _fork(channel: socket.socket, config_file: str, log_file: str, control: int)
         code = run(Path(config_file), socket.socket(fileno=control))
         sys.stdout.flush()
     except BaseException:
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)

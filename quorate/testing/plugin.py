@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from quorate.testing import ClusterPool, KafkaCluster, StartKafkaCluster
 
-_LENT: "Final[pytest.StashKey[list[KafkaCluster]]]" = pytest.StashKey()
+_LENT: Final = pytest.StashKey["list[KafkaCluster]"]()
 _LOG_LINES: Final = 200
 """The most lines of each node's log in a report, the last ones."""
 
