@@ -1,7 +1,8 @@
 """`quorate cluster`: a whole cluster on this machine."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -21,8 +22,12 @@ def cluster() -> None:
     """A cluster on this machine, to develop against."""
 
 
+_CHOSEN_BY_EPHEMERAL: Final = ("data", "port", "controller_port", "metrics_port", "voters")
+
+
 @app.command(epilog="Example: quorate cluster start --nodes 3 --data ./quorate-data --port 9092")
 def start(
+    context: typer.Context,
     nodes: Annotated[int, typer.Option(min=1, max=9, help="The number of nodes.")] = 3,
     data: Annotated[
         Path, typer.Option(help="The folder with the cluster's data. Created if missing.")
@@ -62,6 +67,14 @@ def start(
             help="A key of server.properties for every node, such as num.partitions=4. Repeatable.",
         ),
     ] = None,
+    ephemeral: Annotated[
+        bool,
+        typer.Option(
+            "--ephemeral",
+            help="For one test run: free ports, and a folder that is removed. The cluster ends with the "
+            "program that started it, and takes commands on its standard input.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON when the cluster is ready.")
     ] = False,
@@ -75,6 +88,13 @@ def start(
 
     from quorate.cli.node.local_cluster import LocalCluster, parse_settings
 
+    if ephemeral:
+        for name in _CHOSEN_BY_EPHEMERAL:
+            source = context.get_parameter_source(name)
+            if source is not None and source.name == "COMMANDLINE":
+                option = f"--{name.replace('_', '-')}"
+                raise wrong_usage(f"--ephemeral chooses its folder and its ports; leave {option} out")
+        _run_ephemeral(nodes, config or (), as_json=as_json)
     if voters is not None and voters > nodes:
         raise wrong_usage(f"--voters {voters}: there are only {nodes} nodes")
     ranges = {"--port": port, "--controller-port": controller_port, "--metrics-port": metrics_port}
@@ -114,6 +134,19 @@ def start(
             ExitCode.FAILED,
         )
     typer.echo("stopped", err=as_json)
+
+
+def _run_ephemeral(nodes: int, config: Sequence[str], *, as_json: bool) -> NoReturn:
+    """Become the program that runs clusters for tests, with the input, output and process id of this one."""
+    import os
+    import sys
+
+    settings = [part for each in config for part in ("--config", each)]
+    flags = ["--json"] if as_json else []
+    os.execv(
+        sys.executable,
+        [sys.executable, "-m", "quorate.testing", "--nodes", str(nodes), *settings, *flags],
+    )
 
 
 def _watch(local: "LocalCluster", stop: "threading.Event") -> None:
