@@ -19,6 +19,9 @@ from quorate.runtime.real.disk_threads import DiskThreads
 from quorate.runtime.real.real_disk import RealFile
 from quorate.runtime.real.real_network import TcpStream
 
+MESSAGE_MAX_BYTES: Final = 64 * 1024
+"""The size of a message to a node, or from one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFaults:

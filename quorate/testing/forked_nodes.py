@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 LOCK: Final = "lock"
-MESSAGE_MAX_BYTES: Final = 64 * 1024
+_MESSAGE_MAX_BYTES: Final = 64 * 1024
 _ORPHAN_SECONDS: Final = 1.0
 """The time between two looks at whether the parent has ended while a child of it keeps our input open."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
                     if os.getppid() != parent:
                         return
                     continue
-                message, received, _, _ = socket.recv_fds(channel, MESSAGE_MAX_BYTES, 1)
+                message, received, _, _ = socket.recv_fds(channel, _MESSAGE_MAX_BYTES, 1)
                 if not message:
                     return
                 match json.loads(message):

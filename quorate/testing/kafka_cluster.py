@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 _CLIENT_ID: Final = "quorate-testing"
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 60.0
 _WAIT_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.005
 _CONNECT_SECONDS: Final = 5.0

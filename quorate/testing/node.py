@@ -15,8 +15,7 @@ from quorate.cli.node.node_process import (
     run_server,
     run_until_ended,
 )
-from quorate.testing.faults import FaultyRuntime, NodeFaults
-from quorate.testing.forked_nodes import MESSAGE_MAX_BYTES
+from quorate.testing.faults import MESSAGE_MAX_BYTES, FaultyRuntime, NodeFaults
 
 if TYPE_CHECKING:
     from quorate.broker.server import BrokerServer

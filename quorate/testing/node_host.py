@@ -15,8 +15,8 @@ from typing import Final
 
 from quorate.cli.node.local_cluster import NodePlan
 from quorate.testing.cluster_error import ClusterError
-from quorate.testing.faults import NodeFaults
-from quorate.testing.forked_nodes import MESSAGE_MAX_BYTES, remove_abandoned
+from quorate.testing.faults import MESSAGE_MAX_BYTES, NodeFaults
+from quorate.testing.forked_nodes import remove_abandoned
 from quorate.testing.node import READY
 
 _END_SECONDS: Final = 5.0
