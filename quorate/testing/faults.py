@@ -14,10 +14,15 @@ from typing import Final
 import trio
 
 from quorate.runtime import Address, Buffer, DiskFullError, DiskSpace, Runtime
-from quorate.runtime.real import RealDisk, RealNetwork, SyncStrategy, real_runtime
-from quorate.runtime.real.disk_threads import DiskThreads
-from quorate.runtime.real.real_disk import RealFile
-from quorate.runtime.real.real_network import TcpStream
+from quorate.runtime.real import (
+    DiskThreads,
+    RealDisk,
+    RealFile,
+    RealNetwork,
+    SyncStrategy,
+    TcpStream,
+    real_runtime,
+)
 
 MESSAGE_MAX_BYTES: Final = 64 * 1024
 """The size of a message to a node, or from one."""
@@ -169,7 +174,7 @@ class FaultyFile(RealFile):
 
     __slots__ = ("_state",)
 
-    def __init__(self, path: str, fd: int, reads: DiskThreads | None, state: _DiskState) -> None:
+    def __init__(self, path: str, fd: int, reads: DiskThreads, state: _DiskState) -> None:
         super().__init__(path, fd, None, reads)
         self._state = state
 

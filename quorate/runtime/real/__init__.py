@@ -9,22 +9,26 @@ from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
     from quorate.runtime.real.descriptors import raise_soft_limit
+    from quorate.runtime.real.disk_threads import DiskThreads
     from quorate.runtime.real.freed_memory import give_back_freed_memory
     from quorate.runtime.real.garbage import short_collections
     from quorate.runtime.real.host_runtime import RealWallClock, real_runtime
     from quorate.runtime.real.read_only_file import open_read_only
-    from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
-    from quorate.runtime.real.real_network import RealNetwork
+    from quorate.runtime.real.real_disk import RealDisk, RealFile, SyncStrategy
+    from quorate.runtime.real.real_network import RealNetwork, TcpStream
     from quorate.runtime.real.slow_steps import watch_slow_steps
 
 _HOMES = {
     "raise_soft_limit": "quorate.runtime.real.descriptors",
+    "DiskThreads": "quorate.runtime.real.disk_threads",
     "give_back_freed_memory": "quorate.runtime.real.freed_memory",
     "short_collections": "quorate.runtime.real.garbage",
     "open_read_only": "quorate.runtime.real.read_only_file",
     "RealDisk": "quorate.runtime.real.real_disk",
+    "RealFile": "quorate.runtime.real.real_disk",
     "SyncStrategy": "quorate.runtime.real.real_disk",
     "RealNetwork": "quorate.runtime.real.real_network",
+    "TcpStream": "quorate.runtime.real.real_network",
     "RealWallClock": "quorate.runtime.real.host_runtime",
     "real_runtime": "quorate.runtime.real.host_runtime",
     "watch_slow_steps": "quorate.runtime.real.slow_steps",
@@ -34,10 +38,13 @@ __getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [
+    "DiskThreads",
     "RealDisk",
+    "RealFile",
     "RealNetwork",
     "RealWallClock",
     "SyncStrategy",
+    "TcpStream",
     "give_back_freed_memory",
     "open_read_only",
     "raise_soft_limit",
