@@ -20,6 +20,8 @@ class DiskThreads:
     thread is started when all are busy, up to `most`. Syncs that are under way together share the
     commits of the file system's journal.
 
+    The threads end with this object.
+
     Half the cost of `trio.to_thread` (reference figures in docs/explanation/performance.md): no limiter, no
     context copy, no change of thread.
     """
@@ -28,7 +30,7 @@ class DiskThreads:
 
     def __init__(self, *, most: int) -> None:
         self._most = most
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._started = 0
         self._under_way = 0
 
@@ -61,8 +63,15 @@ class DiskThreads:
 
     def _start(self) -> None:
         self._started += 1
-        threading.Thread(target=self._run, name="quorate-disk", daemon=True).start()
+        threading.Thread(target=_run, args=(self._calls,), name="quorate-disk", daemon=True).start()
 
-    def _run(self) -> None:
-        while True:
-            self._calls.get()()
+    def __del__(self) -> None:
+        self._calls.put(None)
+
+
+def _run(calls: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
+    # The threads know the queue alone, so that they end with the last reference to its owner.
+    while (call := calls.get()) is not None:
+        call()
+        del call
+    calls.put(None)
