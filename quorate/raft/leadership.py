@@ -1,6 +1,6 @@
 """The leader, as the application sees it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -60,16 +60,11 @@ class LeadershipView:
         while self.current.leader in (None, node):
             await self.wait_change()
 
-    async def changes(self) -> AsyncIterator[Leadership]:
-        """Yield the current view, then each later one. A slow reader gets only the latest. Raises
-        `QuorumStoppedError`."""
-        seen: Leadership | None = None
-        while True:
-            if self.current != seen:
-                seen = self.current
-                yield seen
-            else:
-                await self.wait_change()
+    async def wait_other(self, seen: Leadership | None) -> Leadership:
+        """Return the current view as soon as it is not `seen`. Raises `QuorumStoppedError`."""
+        while self.current == seen:
+            await self.wait_change()
+        return self.current
 
 
 class Announcer:

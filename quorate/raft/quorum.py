@@ -1,7 +1,7 @@
 """The public quorum: replicated state for a service."""
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -12,6 +12,7 @@ from quorate.quorum_state import SkippedBatch
 from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter
 from quorate.raft.assembly import Node
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, Role, UpdateVoter
+from quorate.raft.knowledge import Knowledge
 from quorate.raft.leader_calls import LeaderCalls
 from quorate.raft.leadership import Leadership
 from quorate.raft.membership import Membership
@@ -23,7 +24,6 @@ from quorate.raft.quorum_errors import (
     OutcomeUnknownError,
     QuorumBusyError,
     QuorumError,
-    QuorumForkedError,
     QuorumStoppedError,
 )
 from quorate.raft.state_machine.append_queue import QueuedAppend
@@ -33,15 +33,14 @@ from quorate.raft.storage.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.raft.transport.append_frames import size_of
 from quorate.raft.transport.caller import ApplicationHandler, Caller, CallerHandler, KafkaHandler, LocalCaller
-from quorate.raft.watch.health import Health
-from quorate.raft.watch.hearing import HeardLeader
 from quorate.runtime import Address, Runtime, get_logger, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
-from quorate.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
+from quorate.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter
 
 log = get_logger(__name__)
 
 Outcome = TypeVar("Outcome")
+T = TypeVar("T")
 Opened = TypeVar("Opened")
 """The outcome type of `open`: a type checker can't infer the class's from a call on the bare class."""
 
@@ -87,19 +86,14 @@ class PendingAppend(Generic[Outcome]):
         return Appended(waiter.base_offset, waiter.epoch, tuple(waiter.results))  # type: ignore[arg-type]
 
 
-class Quorum(Generic[Outcome]):
+class Quorum(Knowledge, Generic[Outcome]):
     """One node of a Raft quorum. Open it with `Quorum.open`. All methods belong to the trio run that opened
     it, unless they say otherwise."""
 
     def __init__(self, config: QuorumConfig, node: Node) -> None:
-        self._config = config
-        self._node = node
+        super().__init__(config, node)
         self._calls = LeaderCalls(node, retry_backoff_ms=config.core.retry_backoff_ms)
         self._stopped = False
-
-    def forked(self) -> None:
-        """Mark this object as a copy in a forked process. Every later call raises `QuorumForkedError`."""
-        self.__class__ = _ForkedQuorum  # pyright: ignore[reportAttributeAccessIssue]
 
     @classmethod
     @asynccontextmanager
@@ -165,61 +159,25 @@ class Quorum(Generic[Outcome]):
             storage.log.close()
             storage.lock.release()
 
-    # Knowledge of the quorum
-
-    @property
-    def node_id(self) -> NodeId:
-        """The id of this node in the quorum."""
-        return self._config.node_id
-
-    @property
-    def leader(self) -> NodeId | None:
-        """The leader that this node knows. It is this node itself only when it may serve (see `Leadership`).
-        None: no leader, or as leader no majority of the voters, was heard within
-        `CoreConfig.fetch_timeout_ms`."""
-        return self._node.known_leader
-
-    @property
-    def epoch(self) -> Epoch:
-        """The latest leader epoch that this node knows. Raft's term."""
-        return self._node.leadership.current.epoch
-
-    @property
-    def role(self) -> Role:
-        """The role of this node in the current epoch."""
-        return self._node.leadership.role
-
-    @property
-    def is_leader(self) -> bool:
-        """True if `leader` is this node."""
-        return self.leader == self._config.node_id
-
-    @property
-    def predecessor(self) -> HeardLeader | None:
-        """The leader that this node followed before its last election, and the time at which this node heard
-        it last. None: this node was not elected since its start, or heard no other leader since its start or
-        its election before."""
-        return self._node.hearing.predecessor
-
-    @property
-    def high_watermark(self) -> Offset | None:
-        """The first offset that is not known to be committed. None: not known yet in this epoch."""
-        return self._node.driver.core.high_watermark
-
-    @property
-    def applied_offset(self) -> Offset:
-        """The first offset that this node has not applied."""
-        return self._node.driver.applier.applied_offset
+    # Observation
 
     @property
     def log(self) -> Log:
         """The replicated log, for reading. Records at or above the high watermark may still be truncated."""
         return self._node.driver.log
 
-    def leadership_changes(self) -> AsyncIterator[Leadership]:
+    async def leadership_changes(self) -> AsyncIterator[Leadership]:
         """Yield the current leadership, then each change of it. A slow reader gets only the latest. Raises
         `QuorumStoppedError`."""
-        return self._node.leadership.changes()
+        seen: Leadership | None = None
+        while True:
+            seen = await self.wait_leadership(other_than=seen)
+            yield seen
+
+    async def wait_leadership(self, *, other_than: Leadership | None = None) -> Leadership:
+        """Return the leadership as soon as it is another one. None: the current one. Raises
+        `QuorumStoppedError`."""
+        return await self._node.leadership.wait_other(other_than)
 
     async def wait_leader(self, *, timeout_ms: int | None = None) -> NodeId:
         """Return when a leader is known. Without `timeout_ms` it waits for ever. Raises `NotLeaderError` at
@@ -231,12 +189,6 @@ class Quorum(Generic[Outcome]):
             return leader
         raise self._not_leader()
 
-    @property
-    def health(self) -> Health:
-        """The health of this node: whether it takes part in a working quorum, and if not, the reason. Sends
-        nothing. Any thread may read it."""
-        return self._node.health
-
     async def wait_applied(self, end_offset: Offset) -> None:
         """Return when this node has applied all records below `end_offset`. Raises `QuorumStoppedError`."""
         if self.applied_offset < end_offset:
@@ -246,16 +198,6 @@ class Quorum(Generic[Outcome]):
         """Return the endpoint of a voter or of the leader. None: it is not known."""
         endpoint = self._node.driver.core.endpoint_of(node)
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
-
-    @property
-    def voters(self) -> VoterSet:
-        """The latest voter set in this node's log, committed or not. Without one, the configured set."""
-        return self._node.driver.core.voters
-
-    @property
-    def has_dynamic_voters(self) -> bool:
-        """True if the voter set is in the log, so that it can be changed (KIP-853, kraft.version 1)."""
-        return self._node.driver.core.has_dynamic_voters
 
     def describe(self) -> QuorumDescription:
         """Return the leader's description of the quorum (KIP-836). Raises `NotLeaderError` on every other
@@ -298,17 +240,57 @@ class Quorum(Generic[Outcome]):
             raise self._not_leader()
         return self.applied_offset
 
-    @property
-    def staleness_ms(self) -> int | None:
-        """The maximum age, in ms, of the applied state. None: no bound is known. Any thread may read it.
+    async def read(
+        self, read: Callable[[], T], *, max_staleness_ms: int | None = None, timeout_ms: int = 10_000
+    ) -> T:
+        """Read the state machine linearizably: wait as `wait_read_index`, and return the value of `read`.
 
-        A leader without a majority resigns within 1.5 fetch timeouts. So its answers to this node were
-        current at most that long before, and this value is never below 1.5 fetch timeouts. The bound
-        assumes that the clocks of all nodes run at about the same rate.
+        The quorum calls `read` between two calls of `apply`. It must not wait, and must return values that
+        `apply` does not change later: copy a part of the state that changes in place. Raises the same as
+        `wait_read_index`, and the errors of `read`.
         """
-        return self._node.staleness_ms
+        await self.wait_read_index(max_staleness_ms=max_staleness_ms, timeout_ms=timeout_ms)
+        return read()
 
     # Voters and leadership
+
+    @asynccontextmanager
+    async def while_leading(self) -> AsyncGenerator[Epoch, None]:
+        """Wait until this node leads, and run the block with the leader epoch. The block is cancelled, and
+        ends without an error, as soon as this node no longer leads in this epoch.
+
+        For work that only the leader does::
+
+            while True:
+                async with quorum.while_leading() as epoch:
+                    await work_of_the_leader(epoch)
+
+        Another node may lead before this one knows it. So the work must name the epoch to the systems that it
+        changes, and they must refuse an epoch below the highest one seen (a fencing token). Raises
+        `QuorumStoppedError`.
+        """
+        epoch = await self.wait_leading()
+        async with _single_errors(), trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_lost, epoch, nursery.cancel_scope)
+            yield epoch
+            nursery.cancel_scope.cancel()
+
+    async def _cancel_when_lost(self, epoch: Epoch, scope: trio.CancelScope) -> None:
+        await self.wait_leadership_lost(epoch)
+        scope.cancel()
+
+    async def wait_leading(self) -> Epoch:
+        """Return the leader epoch when this node leads and has applied all that earlier leaders committed.
+        Raises `QuorumStoppedError`."""
+        while not self.is_leader:
+            await self._node.leadership.wait_change()
+        return self._node.leadership.current.epoch
+
+    async def wait_leadership_lost(self, epoch: Epoch) -> None:
+        """Return when this node does not lead in `epoch`, or has heard no majority for the fetch timeout.
+        Raises `QuorumStoppedError`."""
+        while self.is_leader and self._node.leadership.current.epoch == epoch:
+            await self._node.leadership.wait_change()
 
     async def add_voter(self, voter: Voter, *, timeout_ms: int = 30_000) -> None:
         """Make an observer a voter (KIP-853). The leader first waits until the observer has caught up.
@@ -362,12 +344,6 @@ class Quorum(Generic[Outcome]):
     def snapshots(self) -> tuple[SnapshotId, ...]:
         """The ids of the snapshots on this node's disk, in ascending order."""
         return self._node.driver.snapshots.ids
-
-    @property
-    def skipped(self) -> tuple[SkippedBatch, ...]:
-        """The committed batches that this node skips (`skip_batch`), in ascending order. They must be the
-        same on every node."""
-        return self._node.skipped
 
     # Appending
 
@@ -520,20 +496,6 @@ class Quorum(Generic[Outcome]):
     def resign(self) -> None:
         """Resign as leader, so that another voter is elected. No effect on other nodes."""
         self._node.driver.resign()
-
-
-class _ForkedQuorum(Quorum[Outcome]):
-    """A `Quorum` in a forked process. Already the look-up of a method raises: a call that is handed to the
-    thread of a trio that does not run here would wait for ever."""
-
-    def __getattribute__(self, name: str) -> object:
-        if name.startswith("_"):
-            return super().__getattribute__(name)
-        raise QuorumForkedError(
-            "this process was forked after the quorum was opened, and nothing of it runs here; open it in "
-            "the process that uses it, once for each folder (gunicorn: one worker, without --preload, opened "
-            "in post_worker_init; multiprocessing: the start method spawn)"
-        )
 
 
 @asynccontextmanager
