@@ -27,6 +27,7 @@ REAL_TIME = tuple(
         "cli/",
         "clients/",
         "docs/",
+        "doors/",
         "examples/",
         "history/test_cluster.py",
         "history/test_imports.py",

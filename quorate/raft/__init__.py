@@ -13,6 +13,7 @@ from quorate.lazy_names import lazily
 if TYPE_CHECKING:
     from quorate.quorum_state import SkippedBatch
     from quorate.raft.core import CoreConfig, Role
+    from quorate.raft.knowledge import Knowledge
     from quorate.raft.leadership import Leadership
     from quorate.raft.quorum import PendingAppend, Quorum
     from quorate.raft.quorum_config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
         QuorumError,
         QuorumForkedError,
         QuorumStoppedError,
+        QuorumThreadError,
         RequestRefusedError,
         SkipRefusedError,
         SnapshotNotTakenError,
         StateMachineError,
     )
+    from quorate.raft.quorum_thread import QuorumThread
     from quorate.raft.state_machine.interface import (
         Appended,
         CheckingStateMachine,
@@ -61,13 +64,16 @@ _HOMES = {
     "QuorumError": "quorate.raft.quorum_errors",
     "QuorumForkedError": "quorate.raft.quorum_errors",
     "QuorumStoppedError": "quorate.raft.quorum_errors",
+    "QuorumThreadError": "quorate.raft.quorum_errors",
     "RequestRefusedError": "quorate.raft.quorum_errors",
     "SkipRefusedError": "quorate.raft.quorum_errors",
     "SnapshotNotTakenError": "quorate.raft.quorum_errors",
     "StateMachineError": "quorate.raft.quorum_errors",
+    "Knowledge": "quorate.raft.knowledge",
     "Leadership": "quorate.raft.leadership",
     "PendingAppend": "quorate.raft.quorum",
     "Quorum": "quorate.raft.quorum",
+    "QuorumThread": "quorate.raft.quorum_thread",
     "HIGH_WATERMARK_WAIT_MS": "quorate.raft.quorum_config",
     "QuorumConfig": "quorate.raft.quorum_config",
     "parse_voters": "quorate.raft.quorum_config",
@@ -112,6 +118,7 @@ __all__ = [
     "HeardLeader",
     "InvalidAppendError",
     "InvalidArgumentError",
+    "Knowledge",
     "Leadership",
     "NoTelemetry",
     "NodeId",
@@ -128,6 +135,8 @@ __all__ = [
     "QuorumError",
     "QuorumForkedError",
     "QuorumStoppedError",
+    "QuorumThread",
+    "QuorumThreadError",
     "ReplicaKey",
     "ReplicaStatus",
     "RequestRefusedError",

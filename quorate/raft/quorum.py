@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 import trio
 
 from quorate.log import Log
-from quorate.quorum_state import SkippedBatch
 from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter
 from quorate.raft.assembly import Node
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, Role, UpdateVoter

@@ -55,6 +55,11 @@ class QuorumForkedError(QuorumError):
     connections of the quorum run only there."""
 
 
+class QuorumThreadError(QuorumError):
+    """Nothing happened: a call that waits was made on the quorum's own thread, such as by `apply`, and would
+    wait for itself."""
+
+
 class InvalidArgumentError(QuorumError, ValueError):
     """Nothing happened: an argument is invalid. The message names the argument and the remedy."""
 

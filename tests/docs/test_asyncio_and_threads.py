@@ -31,9 +31,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_asyncio_program_awaits_the_quorum_and_goes_on_where_it_was(folder: Path) -> None:
-    for printed in ("55\n", "110\n"):
-        done = run(sys.executable, "with_asyncio.py", folder=folder)
+def test_a_program_of_threads_goes_on_where_one_of_asyncio_was(folder: Path) -> None:
+    for program, printed in (("with_asyncio.py", "55\n"), ("with_threads.py", "110\n")):
+        done = run(sys.executable, program, folder=folder)
         assert (done.stdout, done.stderr, done.returncode) == (printed, "", 0)
 
 

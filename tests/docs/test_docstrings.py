@@ -13,6 +13,8 @@ from quorate.raft import Telemetry
 from quorate.runtime import Disk
 
 PACKAGES = [
+    "quorate.aio",
+    "quorate.blocking",
     "quorate.history",
     "quorate.log",
     "quorate.metrics",

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from quorate.runtime.real.freed_memory import give_back_freed_memory
     from quorate.runtime.real.garbage import short_collections
     from quorate.runtime.real.host_runtime import RealWallClock, real_runtime
+    from quorate.runtime.real.loop_thread import (
+        LoopThread,
+        Mailbox,
+        PatchedThreadsError,
+        ShortCall,
+        TaskCall,
+    )
     from quorate.runtime.real.read_only_file import open_read_only
     from quorate.runtime.real.real_disk import RealDisk, RealFile, SyncStrategy
     from quorate.runtime.real.real_network import RealNetwork, TcpStream
@@ -23,6 +30,11 @@ _HOMES = {
     "DiskThreads": "quorate.runtime.real.disk_threads",
     "give_back_freed_memory": "quorate.runtime.real.freed_memory",
     "short_collections": "quorate.runtime.real.garbage",
+    "LoopThread": "quorate.runtime.real.loop_thread",
+    "Mailbox": "quorate.runtime.real.loop_thread",
+    "PatchedThreadsError": "quorate.runtime.real.loop_thread",
+    "ShortCall": "quorate.runtime.real.loop_thread",
+    "TaskCall": "quorate.runtime.real.loop_thread",
     "open_read_only": "quorate.runtime.real.read_only_file",
     "RealDisk": "quorate.runtime.real.real_disk",
     "RealFile": "quorate.runtime.real.real_disk",
@@ -39,11 +51,16 @@ __getattr__ = lazily(__name__, _HOMES)
 
 __all__ = [
     "DiskThreads",
+    "LoopThread",
+    "Mailbox",
+    "PatchedThreadsError",
     "RealDisk",
     "RealFile",
     "RealNetwork",
     "RealWallClock",
+    "ShortCall",
     "SyncStrategy",
+    "TaskCall",
     "TcpStream",
     "give_back_freed_memory",
     "open_read_only",

@@ -1,0 +1,284 @@
+"""A Raft quorum for asyncio: `quorate.raft.Quorum` with every method awaited.
+
+The quorum runs on a thread of its own, so a busy loop of the caller delays neither elections nor commits of
+others. Everything else, such as `QuorumConfig` and the errors, comes from `quorate.raft`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import wraps
+from types import TracebackType
+from typing import Concatenate, Generic, Never, ParamSpec, TypeVar
+
+from quorate import blocking, raft
+from quorate.raft import (
+    Appended,
+    Epoch,
+    Knowledge,
+    Leadership,
+    QuorumConfig,
+    QuorumError,
+    QuorumThread,
+    StateMachine,
+    Telemetry,
+)
+from quorate.runtime import Runtime, tell_forked
+from quorate.runtime.real import Mailbox
+
+Outcome = TypeVar("Outcome")
+Opened = TypeVar("Opened")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+__all__ = ["PendingAppend", "Quorum", "format_folder", "skip_batch"]
+
+
+class _Caller:
+    """The way back to one asyncio loop."""
+
+    __slots__ = ("_mailbox", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._mailbox = Mailbox(self._wake)
+
+    def future(self) -> tuple[asyncio.Future[None], Callable[[], None]]:
+        """Return a future, and a function for other threads that completes it."""
+        future: asyncio.Future[None] = self.loop.create_future()
+
+        def complete() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        return future, lambda: self._mailbox.post(complete)
+
+    def _wake(self, drain: Callable[[], None]) -> None:
+        try:
+            self.loop.call_soon_threadsafe(drain)
+        except RuntimeError:
+            # Closed, with all tasks that waited.
+            return
+
+
+class _Thread(QuorumThread[Outcome]):
+    """The quorum's thread, and the loop that called it last."""
+
+    _caller: _Caller | None = None
+
+    def caller(self) -> _Caller:
+        """Return the way back to the running loop. Any loop may call, one after another or at once."""
+        self.check_caller()
+        loop = asyncio.get_running_loop()
+        caller = self._caller
+        if caller is None or caller.loop is not loop:
+            caller = self._caller = _Caller(loop)
+        return caller
+
+    async def call(self, function: Callable[[raft.Quorum[Outcome]], Awaitable[T]]) -> T:
+        """Run a call on the quorum's thread. It is cancelled with its caller."""
+        future, done = self.caller().future()
+        call = self.await_soon(function, done)
+        try:
+            await future
+        except asyncio.CancelledError:
+            self.cancel(call)
+            raise
+        return call.result()
+
+
+class _CancelledWith:
+    """Cancels its block when a future is done, as `asyncio.timeout` does at its time. `fired` says so."""
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self._future = future
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self.fired = False
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.current_task()
+        if self._task is None:
+            raise RuntimeError("this block must be inside a task of asyncio")
+        self._cancelling = self._task.cancelling()
+        self._future.add_done_callback(self._fire)
+
+    def _fire(self, _: asyncio.Future[None]) -> None:
+        if self._task is not None:
+            self.fired = True
+            self._task.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._future.remove_done_callback(self._fire)
+        task, self._task = self._task, None
+        return (
+            task is not None
+            and self.fired
+            and task.uncancel() <= self._cancelling
+            and isinstance(error, asyncio.CancelledError)
+        )
+
+
+def _awaited(
+    method: Callable[Concatenate[raft.Quorum[Outcome], P], Awaitable[T]],
+) -> Callable[Concatenate["Quorum[Outcome]", P], Coroutine[object, Never, T]]:
+    """The form for asyncio of a method of `raft.Quorum` that waits."""
+
+    @wraps(method)
+    async def awaited(self: "Quorum[Outcome]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._thread.call(lambda quorum: method(quorum, *args, **kwargs))
+
+    return awaited
+
+
+def _at_once(
+    method: Callable[Concatenate[raft.Quorum[Outcome], P], T],
+) -> Callable[Concatenate["Quorum[Outcome]", P], Coroutine[object, Never, T]]:
+    """The form for asyncio of a method of `raft.Quorum` that does not wait: it runs on the quorum's thread
+    too."""
+
+    @wraps(method)
+    async def hopping(self: "Quorum[Outcome]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        future, done = self._thread.caller().future()
+        call = self._thread.run_soon(lambda quorum: method(quorum, *args, **kwargs), done)
+        await future
+        return call.result()
+
+    return hopping
+
+
+def _offline(function: Callable[P, T]) -> Callable[P, Coroutine[object, Never, T]]:
+    """The form for asyncio of a function for folders."""
+
+    @wraps(function)
+    async def awaited(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+    return awaited
+
+
+class PendingAppend(Generic[Outcome]):
+    """An append in the queue of the leader. Its place in the log is fixed."""
+
+    __slots__ = ("_pending", "_thread")
+
+    def __init__(self, thread: _Thread[Outcome], pending: raft.PendingAppend[Outcome]) -> None:
+        self._thread = thread
+        self._pending = pending
+
+    async def wait(self) -> Appended[Outcome]:
+        """Return when the append is committed and applied on this node. Raises as `raft.PendingAppend`."""
+        return await self._thread.call(lambda _: self._pending.wait())
+
+
+class Quorum(Knowledge, Generic[Outcome]):
+    """One node of a Raft quorum. Open it with `Quorum.open`. Any asyncio loop may use it."""
+
+    def __init__(self, thread: _Thread[Outcome], quorum: raft.Quorum[Outcome]) -> None:
+        super().__init__(quorum._config, quorum._node)
+        self._thread = thread
+        tell_forked(self)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        config: QuorumConfig,
+        state_machine: StateMachine[Opened],
+        *,
+        runtime: Runtime | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> AsyncGenerator["Quorum[Opened]", None]:
+        """Recover this node's folder, join the quorum, and stop in order at the end of the block, as
+        `raft.Quorum.open`, with the same errors.
+
+        If an error stops the node inside the block, the block's task is cancelled until the end of the
+        block, which raises `QuorumStoppedError`. An exception of the block, or its cancellation, stops the
+        node at once, as after a crash. If the interpreter exits inside the block, the node stops in order.
+        """
+        thread = _Thread(config, state_machine, runtime=runtime, telemetry=telemetry)
+        caller = thread.caller()
+        (opened, set_opened), (ended, set_ended) = caller.future(), caller.future()
+        thread.start(opened=set_opened, ended=set_ended)
+        in_order = False
+        try:
+            await opened
+            if thread.quorum is not None:
+                async with _CancelledWith(ended):
+                    yield Quorum(thread, thread.quorum)
+                in_order = True
+        except QuorumError:
+            if thread.error is None:
+                raise
+        finally:
+            if thread.stop(in_order=in_order):
+                try:
+                    await asyncio.shield(ended)
+                except asyncio.CancelledError:
+                    thread.stop(in_order=False)
+                    await asyncio.shield(ended)
+                    raise
+                finally:
+                    thread.join()
+        if thread.error is not None:
+            raise thread.error
+
+    # What `raft.Quorum` declares
+
+    wait_leader = _awaited(raft.Quorum[Outcome].wait_leader)
+    wait_leadership = _awaited(raft.Quorum[Outcome].wait_leadership)
+    wait_applied = _awaited(raft.Quorum[Outcome].wait_applied)
+    wait_read_index = _awaited(raft.Quorum[Outcome].wait_read_index)
+    read = _awaited(raft.Quorum[Outcome].read)
+    wait_leading = _awaited(raft.Quorum[Outcome].wait_leading)
+    wait_leadership_lost = _awaited(raft.Quorum[Outcome].wait_leadership_lost)
+    append = _awaited(raft.Quorum[Outcome].append)
+    ask_description = _awaited(raft.Quorum[Outcome].ask_description)
+    add_voter = _awaited(raft.Quorum[Outcome].add_voter)
+    remove_voter = _awaited(raft.Quorum[Outcome].remove_voter)
+    update_voter = _awaited(raft.Quorum[Outcome].update_voter)
+    adopt_voters = _awaited(raft.Quorum[Outcome].adopt_voters)
+    transfer_leadership = _awaited(raft.Quorum[Outcome].transfer_leadership)
+    take_snapshot = _awaited(raft.Quorum[Outcome].take_snapshot)
+    describe = _at_once(raft.Quorum[Outcome].describe)
+    endpoint_of = _at_once(raft.Quorum[Outcome].endpoint_of)
+    snapshots = _at_once(raft.Quorum[Outcome].snapshots)
+    resign = _at_once(raft.Quorum[Outcome].resign)
+    _append_nowait = _at_once(raft.Quorum[Outcome].append_nowait)
+
+    async def append_nowait(
+        self, records: Sequence[bytes], *, epoch: Epoch | None = None
+    ) -> PendingAppend[Outcome]:
+        """Reserve the next place in the log for these records, as `raft.Quorum.append_nowait`. Calls of one
+        task keep their order."""
+        return PendingAppend(self._thread, await self._append_nowait(records, epoch=epoch))
+
+    async def leadership_changes(self) -> AsyncIterator[Leadership]:
+        """Yield the current leadership, then each change of it. A slow reader gets only the latest. Raises
+        `QuorumStoppedError`."""
+        seen: Leadership | None = None
+        while True:
+            seen = await self.wait_leadership(other_than=seen)
+            yield seen
+
+    @asynccontextmanager
+    async def while_leading(self) -> AsyncGenerator[Epoch, None]:
+        """Wait until this node leads, and run the block with the leader epoch, as
+        `raft.Quorum.while_leading`. The block's task is cancelled until the end of the block, which raises no
+        error, as soon as this node no longer leads in this epoch. Raises `QuorumStoppedError`."""
+        epoch = await self.wait_leading()
+        lost = asyncio.create_task(self.wait_leadership_lost(epoch))
+        try:
+            async with _CancelledWith(lost):
+                yield epoch
+        finally:
+            if not lost.cancel():
+                lost.exception()  # so that asyncio does not report it once more
+        if lost.done():
+            lost.result()
+
+
+format_folder = _offline(blocking.format_folder)
+skip_batch = _offline(blocking.skip_batch)

@@ -1,0 +1,246 @@
+"""A Raft quorum for programs of threads: `quorate.raft.Quorum` with plain `with` and plain calls.
+
+The quorum runs on a thread of its own. All calls wait on the thread of their caller, any number at once.
+Everything else, such as `QuorumConfig` and the errors, comes from `quorate.raft`.
+"""
+
+import _thread
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Concatenate, Generic, ParamSpec, TypeVar
+
+import trio
+
+from quorate import raft
+from quorate.raft import (
+    Appended,
+    Epoch,
+    Knowledge,
+    Leadership,
+    NotLeaderError,
+    QuorumConfig,
+    QuorumError,
+    QuorumThread,
+    StateMachine,
+    Telemetry,
+)
+from quorate.runtime import Runtime, tell_forked
+from quorate.runtime.real import SyncStrategy, real_runtime
+
+Outcome = TypeVar("Outcome")
+Opened = TypeVar("Opened")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+__all__ = ["Leading", "PendingAppend", "Quorum", "format_folder", "skip_batch"]
+
+
+class _Latch:
+    """One thread waits for another, once. Cheaper than `threading.Event`, and a signal interrupts it too."""
+
+    __slots__ = ("_lock", "set")
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+        self.set: Callable[[], None] = self._lock.release
+
+    def wait(self) -> None:
+        self._lock.acquire()
+
+
+def _call(thread: QuorumThread[Outcome], function: Callable[[raft.Quorum[Outcome]], Awaitable[T]]) -> T:
+    """Run a call on the quorum's thread, and wait for its end."""
+    thread.check_caller()
+    latch = _Latch()
+    call = thread.await_soon(function, latch.set)
+    try:
+        latch.wait()
+    except BaseException:  # an interrupt
+        thread.cancel(call)
+        raise
+    return call.result()
+
+
+def _waiting(
+    method: Callable[Concatenate[raft.Quorum[Outcome], P], Awaitable[T]],
+) -> Callable[Concatenate["Quorum[Outcome]", P], T]:
+    """The blocking form of a method of `raft.Quorum` that waits."""
+
+    @wraps(method)
+    def blocking(self: "Quorum[Outcome]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return _call(self._thread, lambda quorum: method(quorum, *args, **kwargs))
+
+    return blocking
+
+
+def _at_once(
+    method: Callable[Concatenate[raft.Quorum[Outcome], P], T],
+) -> Callable[Concatenate["Quorum[Outcome]", P], T]:
+    """The form of a method of `raft.Quorum` that does not wait: it runs on the quorum's thread too."""
+
+    @wraps(method)
+    def hopping(self: "Quorum[Outcome]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._thread.check_caller()
+        latch = _Latch()
+        call = self._thread.run_soon(lambda quorum: method(quorum, *args, **kwargs), latch.set)
+        latch.wait()
+        return call.result()
+
+    return hopping
+
+
+def _offline(
+    function: Callable[Concatenate[Runtime, P], Awaitable[T]],
+) -> Callable[P, T]:
+    """The blocking form of a function for folders, on this machine's disk."""
+
+    @wraps(function)
+    def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
+        async def run() -> T:
+            return await function(real_runtime(sync=SyncStrategy.INLINE), *args, **kwargs)
+
+        return trio.run(run)
+
+    return blocking
+
+
+class PendingAppend(Generic[Outcome]):
+    """An append in the queue of the leader. Its place in the log is fixed."""
+
+    __slots__ = ("_pending", "_thread")
+
+    def __init__(self, thread: QuorumThread[Outcome], pending: raft.PendingAppend[Outcome]) -> None:
+        self._thread = thread
+        self._pending = pending
+
+    def wait(self) -> Appended[Outcome]:
+        """Return when the append is committed and applied on this node. Raises as `raft.PendingAppend`."""
+        return _call(self._thread, lambda _: self._pending.wait())
+
+
+class Leading:
+    """The leadership of this node in one epoch."""
+
+    __slots__ = ("epoch", "lost")
+
+    def __init__(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+        """The leader epoch: the fencing token for the systems that the work changes."""
+        self.lost = threading.Event()
+        """Set as soon as this node no longer leads in this epoch, or the quorum has stopped. Wait for it in
+        place of a sleep."""
+
+    def check(self) -> None:
+        """Raise `NotLeaderError` if the leadership is lost. Call it between two steps of the work."""
+        if self.lost.is_set():
+            raise NotLeaderError(leader=None, epoch=self.epoch)
+
+
+class Quorum(Knowledge, Generic[Outcome]):
+    """One node of a Raft quorum. Open it with `Quorum.open`. Any thread may use it, except the quorum's own:
+    there, in `apply` and `check`, a call that waits raises `QuorumThreadError`."""
+
+    def __init__(self, thread: QuorumThread[Outcome], quorum: raft.Quorum[Outcome]) -> None:
+        super().__init__(quorum._config, quorum._node)
+        self._thread = thread
+        tell_forked(self)
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        config: QuorumConfig,
+        state_machine: StateMachine[Opened],
+        *,
+        runtime: Runtime | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> Generator["Quorum[Opened]", None, None]:
+        """Recover this node's folder, join the quorum, and stop in order at the end of the block, as
+        `raft.Quorum.open`, with the same errors.
+
+        If an error stops the node inside the block, every call raises `QuorumStoppedError`, and so does the
+        end of the block. An exception of the block stops the node at once, as after a crash. If the
+        interpreter exits inside the block, the node stops in order.
+        """
+        thread = QuorumThread(config, state_machine, runtime=runtime, telemetry=telemetry)
+        opened, ended = _Latch(), _Latch()
+        thread.start(opened=opened.set, ended=ended.set)
+        in_order = False
+        try:
+            opened.wait()
+            if thread.quorum is not None:
+                yield Quorum(thread, thread.quorum)
+                in_order = True
+        except QuorumError:
+            if thread.error is None:
+                raise
+        finally:
+            if thread.stop(in_order=in_order):
+                try:
+                    ended.wait()
+                except BaseException:  # an interrupt of the orderly stop
+                    thread.stop(in_order=False)
+                    ended.wait()
+                    raise
+                finally:
+                    thread.join()
+        if thread.error is not None:
+            raise thread.error
+
+    # What `raft.Quorum` declares
+
+    wait_leader = _waiting(raft.Quorum[Outcome].wait_leader)
+    wait_leadership = _waiting(raft.Quorum[Outcome].wait_leadership)
+    wait_applied = _waiting(raft.Quorum[Outcome].wait_applied)
+    wait_read_index = _waiting(raft.Quorum[Outcome].wait_read_index)
+    read = _waiting(raft.Quorum[Outcome].read)
+    wait_leading = _waiting(raft.Quorum[Outcome].wait_leading)
+    wait_leadership_lost = _waiting(raft.Quorum[Outcome].wait_leadership_lost)
+    append = _waiting(raft.Quorum[Outcome].append)
+    ask_description = _waiting(raft.Quorum[Outcome].ask_description)
+    add_voter = _waiting(raft.Quorum[Outcome].add_voter)
+    remove_voter = _waiting(raft.Quorum[Outcome].remove_voter)
+    update_voter = _waiting(raft.Quorum[Outcome].update_voter)
+    adopt_voters = _waiting(raft.Quorum[Outcome].adopt_voters)
+    transfer_leadership = _waiting(raft.Quorum[Outcome].transfer_leadership)
+    take_snapshot = _waiting(raft.Quorum[Outcome].take_snapshot)
+    describe = _at_once(raft.Quorum[Outcome].describe)
+    endpoint_of = _at_once(raft.Quorum[Outcome].endpoint_of)
+    snapshots = _at_once(raft.Quorum[Outcome].snapshots)
+    resign = _at_once(raft.Quorum[Outcome].resign)
+    _append_nowait = _at_once(raft.Quorum[Outcome].append_nowait)
+
+    def append_nowait(
+        self, records: Sequence[bytes], *, epoch: Epoch | None = None
+    ) -> PendingAppend[Outcome]:
+        """Reserve the next place in the log for these records, as `raft.Quorum.append_nowait`. Calls of one
+        thread keep their order."""
+        return PendingAppend(self._thread, self._append_nowait(records, epoch=epoch))
+
+    def leadership_changes(self) -> Iterator[Leadership]:
+        """Yield the current leadership, then each change of it. A slow reader gets only the latest. Raises
+        `QuorumStoppedError`."""
+        seen: Leadership | None = None
+        while True:
+            seen = self.wait_leadership(other_than=seen)
+            yield seen
+
+    @contextmanager
+    def while_leading(self) -> Generator[Leading, None, None]:
+        """Wait until this node leads, and run the block with the `Leading`, as `raft.Quorum.while_leading`.
+        No thread can be cancelled, so the block has to look whether the leadership is lost. Raises
+        `QuorumStoppedError` if the quorum stops before the block begins."""
+        epoch = self.wait_leading()
+        leading = Leading(epoch)
+        waiting = self._thread.await_soon(lambda quorum: quorum.wait_leadership_lost(epoch), leading.lost.set)
+        try:
+            yield leading
+        finally:
+            self._thread.cancel(waiting)
+
+
+format_folder = _offline(raft.format_folder)
+skip_batch = _offline(raft.skip_batch)
