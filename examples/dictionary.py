@@ -9,19 +9,13 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import trio
 
-from quorate.raft import (
-    CommittedBatch,
-    NodeId,
-    Quorum,
-    QuorumConfig,
-    QuorumError,
-    format_folder,
-    parse_voters,
-)
-from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.blocking import format_folder
+from quorate.raft import CommittedBatch, NodeId, Quorum, QuorumConfig, QuorumError, parse_voters
 
 VOTERS = "1@127.0.0.1:9191,2@127.0.0.1:9192,3@127.0.0.1:9193"
 
@@ -29,6 +23,13 @@ VOTERS = "1@127.0.0.1:9191,2@127.0.0.1:9192,3@127.0.0.1:9193"
 class Dictionary(dict[str, str]):
     def apply(self, batch: CommittedBatch) -> list[str]:  # committed records, in one order on every node
         return [self.put(*json.loads(record)) for record in batch.records]
+
+    @staticmethod
+    def entry(key: str, value: str) -> bytes:
+        return json.dumps([key, value]).encode()
+
+    def found(self, key: str) -> str:
+        return self.get(key, "")
 
     def put(self, key: str, value: str) -> str:
         before, self[key] = self.get(key, "nothing"), value
@@ -60,10 +61,9 @@ async def answer(quorum: Quorum[str], dictionary: Dictionary, stream: trio.Socke
         try:
             match request.partition("\r\n")[0].replace("/", " ").split():
                 case ["PUT", key, value, "HTTP", _]:
-                    text = f"was {(await quorum.append([json.dumps([key, value]).encode()])).results[0]}"
+                    text = f"was {(await quorum.append([dictionary.entry(key, value)])).results[0]}"
                 case ["GET", key, "HTTP", _]:
-                    await quorum.wait_read_index()  # or else what another node acknowledged may be missing
-                    text = dictionary.get(key, "")
+                    text = await quorum.read(partial(dictionary.found, key))  # what any node acknowledged
                 case _:
                     status, text = "400 Bad Request", "GET /key, or PUT /key/value"
         except QuorumError as error:  # it may say that the outcome is unknown: put again
@@ -71,14 +71,19 @@ async def answer(quorum: Quorum[str], dictionary: Dictionary, stream: trio.Socke
         await stream.send_all(f"HTTP/1.0 {status}\r\n\r\n{text}".encode())
 
 
-async def main(number: str, port: str, folder: str, voters: str = VOTERS) -> None:
-    node, runtime, dictionary = NodeId(int(number)), real_runtime(sync=SyncStrategy.INLINE), Dictionary()
-    if not runtime.disk.exists(f"{folder}/meta.properties"):
-        await format_folder(runtime, folder, cluster_id="dictionary", node_id=node)
-    config = QuorumConfig(node_id=node, cluster_id="dictionary", folder=folder, voters=parse_voters(voters))
-    async with Quorum.open(config, dictionary, runtime=runtime) as quorum:
+def configured(number: str, folder: str, voters: str = VOTERS) -> QuorumConfig:
+    node = NodeId(int(number))
+    if not Path(folder, "meta.properties").exists():
+        format_folder(folder, cluster_id="dictionary", node_id=node)
+    return QuorumConfig(node_id=node, cluster_id="dictionary", folder=folder, voters=parse_voters(voters))
+
+
+async def main(config: QuorumConfig, port: str) -> None:
+    async with Quorum.open(config, dictionary := Dictionary()) as quorum:
         await trio.serve_tcp(lambda stream: answer(quorum, dictionary, stream), int(port), host="127.0.0.1")
 
 
-logging.basicConfig(level=logging.INFO)  # elections and what else happens, on standard error
-trio.run(lambda: main(*sys.argv[1:]))
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)  # elections and what else happens, on standard error
+    node, port, *rest = sys.argv[1:]
+    trio.run(main, configured(node, *rest), port)

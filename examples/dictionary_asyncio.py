@@ -1,0 +1,51 @@
+"""The replicated dictionary of dictionary.py as a service of asyncio, with the same arguments."""
+
+import asyncio
+import logging
+import sys
+from functools import partial
+
+from dictionary import Dictionary, configured
+
+from quorate.aio import Quorum
+from quorate.raft import QuorumConfig, QuorumError
+
+
+async def answer(quorum: Quorum[str], dictionary: Dictionary, line: str) -> str:
+    try:
+        match line.replace("/", " ").split():
+            case ["PUT", key, value, "HTTP", _]:
+                appended = await quorum.append([dictionary.entry(key, value)])
+                return f"HTTP/1.0 200 OK\r\n\r\nwas {appended.results[0]}"
+            case ["GET", key, "HTTP", _]:
+                found = await quorum.read(partial(dictionary.found, key))
+                return f"HTTP/1.0 200 OK\r\n\r\n{found}"
+            case _:
+                return "HTTP/1.0 400 Bad Request\r\n\r\nGET /key, or PUT /key/value"
+    except QuorumError as error:  # it may say that the outcome is unknown: put again
+        return f"HTTP/1.0 503 Service Unavailable\r\n\r\n{error}"
+
+
+async def main(config: QuorumConfig, port: int) -> None:
+    dictionary = Dictionary()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(30):
+                request = (await reader.read(8192)).decode(errors="replace")
+                text = await answer(quorum, dictionary, request.partition("\r\n")[0])
+                writer.write(text.encode())
+                await writer.drain()
+        except (ConnectionError, TimeoutError):
+            pass
+        finally:
+            writer.close()
+
+    async with Quorum.open(config, dictionary) as quorum:
+        server = await asyncio.start_server(serve, "127.0.0.1", port)
+        await server.serve_forever()
+
+
+logging.basicConfig(level=logging.INFO)
+node, port, *rest = sys.argv[1:]
+asyncio.run(main(configured(node, *rest), int(port)))
