@@ -209,8 +209,8 @@ class Quorum(Knowledge, Generic[Outcome]):
                 async with _CancelledWith(ended):
                     yield Quorum(thread, thread.quorum)
                 in_order = True
-        except QuorumError:
-            if thread.error is None:
+        except Exception as error:
+            if thread.error is None or not isinstance(error, QuorumError):
                 raise
         finally:
             if thread.stop(in_order=in_order):

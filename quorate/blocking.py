@@ -174,8 +174,8 @@ class Quorum(Knowledge, Generic[Outcome]):
             if thread.quorum is not None:
                 yield Quorum(thread, thread.quorum)
                 in_order = True
-        except QuorumError:
-            if thread.error is None:
+        except Exception as error:  # no global name: a forgotten block is closed when those are gone
+            if thread.error is None or not isinstance(error, QuorumError):
                 raise
         finally:
             if thread.stop(in_order=in_order):

@@ -249,6 +249,7 @@ def test_an_interpreter_that_exits_with_an_open_quorum_stops_it_in_order(config)
     done = program(config, """
 import atexit, threading
 from contextlib import ExitStack
+atexit.register(lambda: print(quorum.health.reason))  # behind the quorum's own
 stack = ExitStack()
 quorum = stack.enter_context(Quorum.open(config, Sums()))
 quorum.wait_leader()
@@ -259,7 +260,7 @@ threading.excepthook = lambda raised: None
 sys.exit(3)
 """)  # fmt: skip
     assert (done.returncode, done.stderr) == (3, "")
-    assert done.stdout == "(7,)\n"
+    assert done.stdout == "(7,)\nthe node has stopped\n"
     with Quorum.open(config, sums := Sums()) as quorum:
         quorum.wait_read_index()
         assert sums.total == 7
