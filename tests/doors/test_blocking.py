@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import trio
 
 from quorate.blocking import Quorum, format_folder
 from quorate.raft import (
@@ -163,6 +164,8 @@ def test_an_interrupt_ends_a_wait_and_the_quorum_goes_on(config) -> None:
         with pytest.raises(KeyboardInterrupt):
             quorum.wait_applied(10**9)
         assert quorum.append([b"1"]).results == (1,)
+        nursery = quorum.read(lambda: trio.lowlevel.current_task().parent_nursery)
+        assert quorum.read(lambda: len(nursery.child_tasks)) == 1, "the call that was interrupted goes on"
 
 
 @pytest.mark.bug("gRPC issue 12455")
