@@ -16,6 +16,8 @@ from quorate.raft.core import (
     Event,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Message,
     Received,
     Role,
@@ -40,6 +42,7 @@ from quorate.raft.storage.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.raft.transport.description_frames import QuorumView
 from quorate.raft.transport.endpoint_check import EndpointCheck
+from quorate.raft.transport.fetch_sizes import FetchSizes
 from quorate.raft.transport.forwarding import Forwarder
 from quorate.raft.transport.peer_set import PeerSet
 from quorate.raft.transport.peers import Peer
@@ -101,6 +104,7 @@ class Node:
         # Other threads ask too, and trio.current_time() raises there.
         now = loop_clock()
         self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms, now=now)
+        self._fetch_sizes = FetchSizes(config.core.fetch_max_bytes)
         self.key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
         max_frame_bytes = self._max_frame_bytes = (
             config.max_batch_bytes + config.core.fetch_max_bytes + _FRAME_OVERHEAD
@@ -299,6 +303,8 @@ class Node:
             self.driver.deliver(event)
             return
         message = event.message
+        if isinstance(message, FetchResponse | FetchSnapshotResponse):
+            self._fetch_sizes.note_answer(message.correlation)
         if isinstance(message, FetchResponse):
             sent_at = self._freshness.sent_at(message)
             self.driver.deliver(event)
@@ -313,6 +319,8 @@ class Node:
     def _send_request(self, message: Message) -> None:
         if isinstance(message, FetchRequest):
             self._freshness.note_request(message)
+        if isinstance(message, FetchRequest | FetchSnapshotRequest):
+            message = self._fetch_sizes.limited(message)
         self._peers.send(message)
 
     def _flush_all(self) -> None:

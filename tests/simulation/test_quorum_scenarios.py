@@ -3,8 +3,10 @@
 import trio
 from quorum_story import in_quorum
 
+from quorate.raft import CoreConfig
 from quorate.raft.quorum_errors import OutcomeUnknownError
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
+from quorate.simulation.world.pipes import LinkQuality, NetworkSettings
 
 
 def test_a_follower_stops_forwarding_on_a_connection_that_has_gone_silent() -> None:
@@ -69,3 +71,24 @@ def test_a_node_starts_whenever_the_replacement_of_its_disk_is_given_up() -> Non
 
     in_quorum(scenario, ClusterSettings(observers=1, dynamic=True))
     assert outcomes == {"the new disk", "the old disk"}
+
+
+def test_a_follower_far_behind_catches_up_over_a_link_too_slow_for_one_answer() -> None:
+    async def scenario(cluster: QuorumCluster) -> None:
+        leader = cluster.leader()
+        assert leader is not None
+        follower = next(node for node in cluster.nodes if node is not leader)
+        await cluster.stop(follower)
+        for _ in range(60):
+            await leader.serving.append([bytes(1024)])
+        await cluster.start_all()
+        await cluster.converge(within_s=30)
+
+    # All that is missing takes 2.4 s, four times as long as a follower waits before it stands.
+    in_quorum(
+        scenario,
+        ClusterSettings(
+            core=CoreConfig(fetch_timeout_ms=600, fetch_max_wait_ms=100),
+            network=NetworkSettings(link=LinkQuality(bytes_per_s=25_000)),
+        ),
+    )
