@@ -131,7 +131,13 @@ def _altered(result: ReassignmentResult) -> answers.ReassignablePartitionRespons
 async def handle_list_partition_reassignments(
     broker: Broker, context: RequestContext, request: "ListPartitionReassignmentsRequest"
 ) -> Response:
-    """List the reassignments that are under way; of all topics if the request names null."""
+    """List the reassignments that are under way; of all topics if the request names null.
+
+    Another broker may have been asked for them just before, so this one first waits for all that is
+    committed. (Kafka's brokers send this request on to the controller.) Raises `NotLeaderError` if no leader
+    answers in time.
+    """
+    await broker.quorum.wait_read_index(timeout_ms=max(round(request.timeout.total_seconds() * 1000), 1))
     image, slices = broker.image, Slices()
     asked: dict[str, dict[int, None] | None] = {}
     if request.topics is not None:

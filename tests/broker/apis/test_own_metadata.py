@@ -1,4 +1,4 @@
-"""CreateTopics and DeleteTopics wait for this broker's own metadata, not only for the controller; and what is
+"""CreateTopics, DeleteTopics and ListPartitionReassignments wait for this broker's own metadata; and what is
 large goes to the controller in portions, or not at all."""
 
 import uuid
@@ -26,7 +26,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import Partition, Record, RemoveTopic, Topic
+from quorate.broker.metadata.metadata_records import Partition, PartitionChange, Record, RemoveTopic, Topic
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, request_type, response_type
@@ -34,6 +34,7 @@ from quorate.broker.wire.exchanges import Deferred, Refusal
 from quorate.broker.wire.request_codec import encode_response
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.error_code import ErrorCode as OurCode
+from quorate.raft import NotLeaderError
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.runtime.token_bucket import QuotaWindows
 from quorate.types import Epoch, Offset
@@ -96,12 +97,13 @@ class Asked:
 
 @asynccontextmanager
 async def asking(
-    channel: object, key: ApiKey, version: int, *known: Record, **values: object
+    channel: object, key: ApiKey, version: int, *known: Record, quorum: object = None, **values: object
 ) -> AsyncIterator[Asked]:
     """Ask a broker whose metadata has the `known` records."""
     async with trio.open_nursery() as nursery:
         broker = broker_of(
             channel=channel,
+            quorum=quorum,
             leaders=Leaders(),
             throttles=ClientThrottles(MetadataImage, QuotaWindows()),
             tasks=nursery,
@@ -112,6 +114,18 @@ async def asking(
         deferred = ROWS[key].answer_on_broker(broker, context(key, version), request)
         assert isinstance(deferred, Deferred)
         yield Asked(broker, key, version, request, deferred)
+
+
+class LaggingQuorum:
+    """A node that has not applied all that is committed."""
+
+    def __init__(self) -> None:
+        self.caught_up = trio.Event()
+
+    async def wait_read_index(self, *, timeout_ms: int) -> None:
+        with trio.move_on_after(timeout_ms / 1000):
+            return await self.caught_up.wait()
+        raise NotLeaderError(leader=None, epoch=Epoch(1))
 
 
 async def answered(channel: object, key: ApiKey, version: int, **values: object) -> Any:
@@ -160,6 +174,32 @@ async def test_a_creation_whose_metadata_does_not_come_is_answered_at_the_timeou
     async with asking(CREATION, ApiKey.CREATE_TOPICS, 7, topics=[TOPIC]) as asked:
         await trio.sleep(5.1)
         assert asked.deferred.done
+
+
+async def test_a_broker_that_lags_lists_the_reassignments_that_another_one_was_asked_for() -> None:
+    quorum = LaggingQuorum()
+    key = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    async with asking(None, key, 0, *CREATED, quorum=quorum, topics=None) as asked:
+        await trio.testing.wait_all_tasks_blocked()
+        assert not asked.deferred.done
+        apply(
+            asked.broker,
+            PartitionChange(topic_id=ID, partition_id=0, replicas=(1, 2), adding_replicas=(2,)),
+        )
+        quorum.caught_up.set()
+        await trio.testing.wait_all_tasks_blocked()
+        (topic,) = (await asked.answer()).topics
+        assert (topic.name, [each.adding_replicas for each in topic.partitions]) == ("t", [(2,)])
+
+
+async def test_who_lists_reassignments_without_a_leader_is_told_to_look_for_the_controller(
+    autojump_clock: object,
+) -> None:
+    key = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    async with asking(None, key, 0, quorum=LaggingQuorum(), topics=None) as asked:
+        await trio.sleep(5.1)
+        with pytest.raises(NotLeaderError):
+            await asked.deferred.result()
 
 
 async def test_a_topic_that_is_only_validated_is_answered_with_the_settings_it_would_have() -> None:
