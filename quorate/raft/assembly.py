@@ -287,6 +287,7 @@ class Node:
             endpoint,
             runtime=self._runtime,
             deliver=self._deliver_answer,
+            on_hung_up=self.hearing.note_hung_up,
             spans_of=partial(spans_of, on_control_batch=self._on_control_batch),
             connect_timeout_ms=config.connect_timeout_ms,
             request_timeout_ms=config.core.request_timeout_ms,

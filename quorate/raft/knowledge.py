@@ -54,9 +54,9 @@ class Knowledge:
 
     @property
     def predecessor(self) -> HeardLeader | None:
-        """The leader that this node followed before its last election, and the time at which this node heard
-        it last. None: this node was not elected since its start, or heard no other leader since its start or
-        its election before."""
+        """The leader that this node followed before its last election, and the time of its last sign: an
+        answer, a call, or the end of its process, which closed the connection. None: this node was not
+        elected since its start, or heard no other leader since its start or its election before."""
         return self._node.hearing.predecessor
 
     @property

@@ -88,9 +88,6 @@ class Operator:
     def fault(self, broker: int, begin: Callable[[int], object], end: Callable[[int], object]) -> Fault:
         """Let a fault begin, wait for other leaders, and let it end. The cluster is as before then."""
         led = sum(each["leader"] == broker for each in partitions_of(self.cluster.bootstrap, TOPIC))
-        # Followers hear of an idle leader of the quorum twice a second, and at once of one with a record.
-        alter = ("configs", "alter", "--entity-type", "topics", "--entity-name", TOPIC)
-        self.command.output(*alter, "--add-config", f"retention.ms={now_ms():.0f}")
         began_ms = now_ms()
         begin(broker)
         others = [node.client_port for node in self.cluster.nodes if node.node_id != broker]

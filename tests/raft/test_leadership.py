@@ -113,6 +113,22 @@ async def test_a_leader_knows_when_it_heard_its_predecessor_last(autojump_clock,
     heard = new.predecessor
     assert heard is not None
     assert heard.node == old.node_id
+    assert died_at <= heard.heard_at < died_at + 0.01, "its end closed the connection"
+
+
+async def test_a_leader_that_is_cut_off_was_heard_last_when_it_answered(autojump_clock, world):
+    old = await world.start_three()
+    others = await world.followers()
+    await trio.sleep(1)
+    died_at = trio.current_time()
+    names = [world.hosts[each.node_id].name for each in (old, *others)]
+    for other in names[1:]:
+        world.network.block(names[0], other)
+        world.network.block(other, names[0])
+    await world.until(lambda: any(each.is_leader for each in others))
+    heard = next(each for each in others if each.is_leader).predecessor
+    assert heard is not None
+    assert heard.node == old.node_id
     assert died_at - CORE.fetch_max_wait_ms / 1000 - 0.05 < heard.heard_at <= died_at
 
 

@@ -28,6 +28,7 @@ class Ends:
     def __init__(self, nursery):
         self.network = SimulatedNetwork(random.Random(3))
         self.events = []
+        self.hung_up = []
         self.nursery = nursery
         self.peer = Peer(
             NodeId(2),
@@ -35,6 +36,7 @@ class Ends:
             Endpoint(HOME.host, HOME.port),
             runtime=SimulatedRuntime("node-1", self.network, random.Random(1)).runtime(),
             deliver=self.events.append,
+            on_hung_up=self.hung_up.append,
             spans_of=spans_of,
             connect_timeout_ms=1000,
             request_timeout_ms=2000,
@@ -153,6 +155,7 @@ async def test_a_node_that_ends_its_life_is_noticed_at_once(autojump_clock, ends
     ends.network.crash_node("node-2", silent=False)
     await trio.sleep(0.05)
     assert ends.events == [Unreachable(NodeId(2))]
+    assert ends.hung_up == [NodeId(2)]
 
 
 async def test_a_request_without_an_answer_times_out_and_the_connection_is_replaced(autojump_clock, ends):
@@ -196,6 +199,7 @@ async def test_a_node_that_hangs_up_unheard_is_not_asked_in_a_loop(autojump_cloc
     await trio.sleep(10)
     assert ends.events == [RequestFailed(NodeId(2), number)]
     assert ends.connections == 1
+    assert not ends.hung_up
 
 
 def damaged(request):

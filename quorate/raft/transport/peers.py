@@ -32,7 +32,8 @@ class Peer:
     """One other node, as a client of it.
 
     A `node` below 0 is the unknown node at a bootstrap server's address. Its answers are delivered with that
-    id as their source, because the core asked that id.
+    id as their source, because the core asked that id. `on_hung_up` is called when the other end closes a
+    connection on which it has answered.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Peer:
         *,
         runtime: Runtime,
         deliver: Callable[[Event], None],
+        on_hung_up: Callable[[NodeId], None],
         spans_of: SpansOf,
         connect_timeout_ms: int,
         request_timeout_ms: int,
@@ -54,6 +56,7 @@ class Peer:
         self._address = Address(endpoint.host, endpoint.port)
         self._runtime = runtime
         self._deliver = deliver
+        self._on_hung_up = on_hung_up
         self._spans_of = spans_of
         self._connect_seconds = connect_timeout_ms / 1000
         self._request_seconds = request_timeout_ms / 1000
@@ -66,6 +69,8 @@ class Peer:
         self._wanted = trio.Event()
         self._now = loop_clock()
         self._timers: Timers[None] = Timers(self._check_age)
+        self._overdue = False
+        """True if this end closes the connection, because of a request without an answer."""
         self._down = False
         self._scope = trio.CancelScope()
         self._refused = False
@@ -127,7 +132,7 @@ class Peer:
             self._down = False
             log.info("reached a node again", node=self._node, address=str(self._address))
         outbox = Outbox(stream)
-        heard = False
+        heard = self._overdue = False
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(outbox.run)
@@ -140,6 +145,8 @@ class Peer:
         finally:
             self._outbox = None
             outbox.close()
+        if heard and not self._overdue:
+            self._on_hung_up(self._node)
         self._fail_all()
         return heard
 
@@ -210,6 +217,7 @@ class Peer:
                 return
             log.info("a node did not answer in time", node=self._node, address=str(self._address))
             if self._outbox is not None:
+                self._overdue = True
                 self._outbox.close()
             else:
                 self._fail_all()

@@ -1,7 +1,7 @@
 """The last sign of the quorum: from the leader, or as leader from a majority."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
@@ -24,7 +24,7 @@ _ANSWERS = (FetchResponse, FetchSnapshotResponse)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeardLeader:
-    """The last sign of a leader that this node heard itself."""
+    """The last sign of a leader that this node heard itself, the end of its process included."""
 
     node: NodeId
     heard_at: float
@@ -92,6 +92,12 @@ class Hearing:
                 self._note_leader(message.source, message.epoch)
         elif isinstance(message, BeginQuorumEpochRequest):
             self._note_leader(message.source, message.epoch)
+
+    def note_hung_up(self, node: NodeId) -> None:
+        """Record that a node closed its connection to this one. The leader's system does so when the process
+        ends, so that the time is exact for one that was idle. It is no sign that it still leads."""
+        if self._followed is not None and node == self._followed.node == self._core.leader:
+            self._followed = replace(self._followed, heard_at=self._now())
 
     def _note_fetch(self, source: NodeId) -> None:
         # A voter of this epoch is found at once. The times of a removed one aren't read.
