@@ -207,8 +207,8 @@ def test_the_profile_counts_calls_of_leader_and_follower(tmp_path: Path) -> None
     assert [head.split()[0] for head in heads] == ["leader", "follower"]
     # A follower that falls behind the other one fetches several commits at once, and writes them as one.
     for head, each in zip(heads, ("commits", "writes"), strict=True):
-        last_two = (part.split()[-2:] for part in head.split(",")[2:])
-        counted = {"commits": 1.0} | {what: float(count) for count, what in last_two}
+        parts = (part.split(maxsplit=1) for part in head.partition("; ")[2].split(", "))
+        counted = {"commits": 1.0} | {what: float(count) for count, what in parts}
         assert counted["syncs"] < 3, f"one sync a commit, or a little more: {head}"
         assert counted["syncs"] / counted[each] > 0.5, f"one sync for each of the {each}: {head}"
 

@@ -106,9 +106,9 @@ LOSS = "lost|WhatWasRead|Sequences|elsewhere|CommittedOffsetsStay"
 
 PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str, int]] = (
     (a_consumer_reads_up_to_the_log_end, MOVES, "WhatWasReadStays|NothingAboveTheHighWatermark", 1),
-    (a_leader_commits_while_others_are_eligible, MOVES, LOSS, 24),
+    (a_leader_commits_while_others_are_eligible, MOVES, LOSS, 25),
     (a_repeated_batch_is_appended_again, MOVES, "appended twice", 1),
-    (an_append_is_acknowledged_by_the_leader_alone, MOVES, LOSS, 1),
+    (an_append_is_acknowledged_by_the_leader_alone, MOVES, LOSS, 3),
     (a_commit_of_offsets_is_acknowledged_at_once, MOVES, "CommittedOffsetsStay", 1),
     (a_vote_of_the_quorum_is_not_stored, MOVES, "VotesAreDurable", 1),
 )
