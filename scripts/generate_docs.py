@@ -35,7 +35,7 @@ from quorate.raft.core.roles.transitions import ALLOWED
 from quorate.spark_source.changes.entities import ENTITY_FIELDS, Entity
 from quorate.spark_source.changes.feed import ALL_CHANGES, CHANGE_FIELDS
 from quorate.spark_source.scan import schema_of
-from quorate.spark_source.source_options import KNOWN, ViewName
+from quorate.spark_source.source_options import OPTIONS, ViewName
 from quorate.spark_source.source_options import SourceOptions as SparkOptions
 
 ROOT = Path(__file__).parent.parent
@@ -260,7 +260,9 @@ def _spark_table(fields: Iterable[pa.Field]) -> str:
 
 
 def spark_options() -> str:
-    return ", ".join(code(name) for name in KNOWN)
+    return table(
+        ("option", "default", "meaning"), ((code(each.name), each.default, each.meaning) for each in OPTIONS)
+    )
 
 
 # Pipelines

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from quorate.history import METADATA_TOPIC
 from quorate.runtime import Address
@@ -118,35 +118,100 @@ class SourceOptions:
         }
 
 
-KNOWN: Final = (
-    "path",
-    "bootstrapServers",
-    "kafka.bootstrap.servers",
-    "view",
-    "readChangeFeed",
-    "versionAsOf",
-    "timestampAsOf",
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "failOnDataLoss",
-    "unknownRecords",
-    "pushFilters",
-    "includeControl",
-    "readUncommitted",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "kafka.request.timeout.ms",
+class Option(NamedTuple):
+    """An option as the reference shows it."""
+
+    name: str
+    default: str
+    """Markdown, as `meaning` is. Empty: it has none."""
+    meaning: str
+
+
+OPTIONS: Final = (
+    Option("path", "", "a node's folder, or its `__cluster_metadata-0`. The node may be running"),
+    Option("bootstrapServers", "", "brokers, `host:port` separated by commas"),
+    Option("kafka.bootstrap.servers", "", "another name of `bootstrapServers`"),
+    Option("view", "`records`; with `readChangeFeed` `changes`", "see above"),
+    Option("readChangeFeed", "`false`", "true: the changes of an entity in place of its state"),
+    Option("versionAsOf", "the end", "states only: the offset of the last record (inclusive)"),
+    Option(
+        "timestampAsOf",
+        "the end",
+        "states only: ms since the Unix epoch, or a time such as `2026-11-22T17:40:00+01:00`; without a "
+        "zone it is in UTC. The first record that is later ends the state",
+    ),
+    Option(
+        "startingOffsets",
+        "`earliest` in batch, `latest` in a stream",
+        '`earliest`, `latest`, an offset (inclusive), or `{"__cluster_metadata": {"0": N}}`',
+    ),
+    Option(
+        "startingTimestamp",
+        "",
+        "ms since the Unix epoch. The query starts at the first record that is not earlier, or with the "
+        "snapshot if that record may be one of those that it stands for",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        "",
+        'the same as JSON, as Kafka has it: `{"__cluster_metadata": {"0": MS}}`',
+    ),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        "`error`",
+        "the behaviour if every record is earlier. `error`: the query fails. `latest`: it starts at the end",
+    ),
+    Option("endingOffsets", "`latest`", "batch only, exclusive: as `startingOffsets`"),
+    Option("endingTimestamp", "", "batch only, exclusive: as `startingTimestamp`"),
+    Option("endingOffsetsByTimestamp", "", "batch only, exclusive: as `startingOffsetsByTimestamp`"),
+    Option(
+        "maxOffsetsPerTrigger",
+        "",
+        "streams only. Records that make no row of the view before the first that does are not counted. A "
+        "batch of the log is not cut, and one that is larger comes whole",
+    ),
+    Option(
+        "minOffsetsPerTrigger",
+        "",
+        "streams only: a batch waits until there are so many offsets. `availableNow` does not wait",
+    ),
+    Option(
+        "maxTriggerDelay",
+        "`15m`",
+        "the longest wait for `minOffsetsPerTrigger`. It begins anew when the query is restarted",
+    ),
+    Option(
+        "minPartitions",
+        "the number of cores, for a long range",
+        "the number of Spark partitions of `records` and `decoded` (at least), and of `changes` and "
+        "`partitions`",
+    ),
+    Option("failOnDataLoss", "`true`", "true: missing records fail the query, see below"),
+    Option(
+        "unknownRecords",
+        "`fail`",
+        "the behaviour of all views but `records` at a record of a later version of quorate. `fail`: an "
+        "error. `mark`: a change feed has a row with the `_change_type` `unknown`, `decoded` one with the "
+        "type `Unknown`, and a state is without what the record says",
+    ),
+    Option(
+        "pushFilters",
+        "`false`",
+        "batch only: true lets Spark pass filters to the source. The session needs "
+        "`spark.sql.python.filterPushdown.enabled=true`",
+    ),
+    Option("includeControl", "`false`", "true: include Raft's control records. `view=records` only"),
+    Option(
+        "readUncommitted",
+        "`false`",
+        "true: read beyond the high watermark of the folder, up to the first damage. `path` only",
+    ),
+    Option("fetchOffset.numRetries", "10", "the number of further attempts to reach a broker"),
+    Option("fetchOffset.retryIntervalMs", "300", "the pause between two attempts"),
+    Option("kafka.request.timeout.ms", "5000", "the time limit of a request"),
 )
-_BY_LOWER: Final = {name.lower(): name for name in KNOWN}
+"""All of them, in the order in which a user meets them."""
+_BY_LOWER: Final = {each.name.lower(): each.name for each in OPTIONS}
 _IDLE: Final = (
     "groupIdPrefix",
     "includeHeaders",
@@ -169,7 +234,7 @@ class _Given:
             if proper is not None:
                 self._values[proper] = str(value).strip()
             elif not _is_of_kafka_source(name, str(value)):
-                raise OptionError(f"unknown option {name!r}; known are {', '.join(KNOWN)}")
+                raise OptionError(f"unknown option {name!r}; known are {', '.join(_BY_LOWER.values())}")
             else:
                 log.warning(
                     "the option %s of Spark's Kafka source means nothing for %s", name, METADATA_TOPIC

@@ -109,16 +109,6 @@ def test_a_stale_page_is_noticed(generator: ModuleType) -> None:
     assert generator.filled(stale, parts, by=generator.BY) == text
 
 
-def test_every_spark_option_is_explained() -> None:
-    from quorate.spark_source.source_options import KNOWN
-
-    text = (ROOT / "docs/reference/spark-source.md").read_text()
-    explained = {
-        name for row in re.findall(r"^\| (`.*?) \|", text, re.M) for name in re.findall(r"`([\w.]+)`", row)
-    }
-    assert not set(KNOWN) - explained
-
-
 def test_every_public_name_of_the_quorum_is_in_the_reference() -> None:
     import quorate.raft
 
