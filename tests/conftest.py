@@ -108,8 +108,30 @@ LONG = tuple(
 )
 """Tests that run whole clusters in virtual time, crash a node at every operation, or explore."""
 
-TOGETHER = ("tests/docs/", "tests/spark_source/")
-"""Folders whose files share a cluster or a Spark session, which is slow to start."""
+TOGETHER = ("tests/docs/test_blocks.py", "tests/spark_source/")
+"""Places whose tests share a cluster or a Spark session, which is slow to start."""
+
+APART = ("tests/docs/test_stories.py", "tests/testing/test_plugin.py")
+"""Files whose tests share nothing, so that each may have another worker."""
+
+LONGEST = tuple(
+    f"tests/{place}"
+    for place in (
+        "docs/test_topics_in_spark.py",
+        "pipelines/",
+        "docs/test_stories.py",
+        "packaging/test_plain_checkout.py",
+        "system/test_nemesis.py",
+        "testing/test_plugin.py",
+        "metrics/test_prometheus.py",
+        "simulation/test_broker_lost_disks.py",
+        "simulation/test_planted_broker_faults.py",
+        "clients/test_kafka_tools.py",
+        "spark_source/",
+    )
+)
+"""Places of few tests that take long, which begin first. Otherwise one worker is left with them at the end:
+xdist begins with the files of many tests."""
 
 TURNS = (
     (
@@ -140,17 +162,21 @@ TURNS = (
 
 
 class WaitingBesideComputing(LoadScopeScheduling):
-    """Every other worker first takes tests that mostly wait for the real clock, and the others tests that
-    compute, so that no processor idles. A worker that finds none of its kind takes the other."""
+    """Every other worker takes tests that mostly wait for the real clock, and the others tests that compute,
+    so that no processor idles; first the longest. A worker that finds none of its kind takes the other."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(APART):
+            return nodeid
         return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid.rpartition("::")[0])
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         waits = self.nodes.index(node) % 2 == 0
-        scope = next((each for each in self.workqueue if each.startswith(REAL_TIME) == waits), None)
-        if scope is not None:
-            self.workqueue.move_to_end(scope, last=False)
+
+        def rank(scope: str) -> tuple[bool, bool]:
+            return scope.startswith(REAL_TIME) != waits, not scope.startswith(LONGEST)
+
+        self.workqueue.move_to_end(min(self.workqueue, key=rank), last=False)
         super()._assign_work_unit(node)
 
 
