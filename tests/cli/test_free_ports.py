@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,20 @@ def test_several_processes_get_each_port_once() -> None:
         given = pool.map(free_ports, [3] * 600, chunksize=1)
     ports = [port for each in given for port in each]
     assert len(set(ports)) == len(ports) == 1800
+
+
+def test_runs_with_temporary_folders_of_their_own_begin_at_other_ports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They know nothing of each other: two test runs took the same port at once."""
+    monkeypatch.setattr("quorate.cli.node.free_ports._is_free", lambda port: True)
+    first = []
+    for number in range(5):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        first += free_ports(1)
+    assert len(set(first)) > 1, f"all began at {first[0]}"
 
 
 @pytest.mark.skipif(not KERNELS.exists(), reason="Linux tells its range in /proc")

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import random
 import socket
 import tempfile
 from pathlib import Path
@@ -17,7 +18,8 @@ def free_ports(count: int) -> list[int]:
 
     The kernel takes the ports of connections, and of listeners that ask for port 0, from a range of its own.
     These are below it. And each call, of whatever process, continues behind the ports of the last one. So
-    they stay free until a node listens on them, and while it restarts.
+    they stay free until a node listens on them, and while it restarts. Each temporary folder has calls of its
+    own, of which the first draws its place.
     """
     size = max(_first_of_the_kernels() - _LOWEST, 1000)
     ports: list[int] = []
@@ -26,7 +28,7 @@ def free_ports(count: int) -> list[int]:
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+") as given:
         fcntl.flock(given, fcntl.LOCK_EX)
         text = given.read()
-        place = int(text) if text.isdecimal() else 0
+        place = int(text) if text.isdecimal() else random.randrange(size)
         while len(ports) < count:
             if tried == size:
                 raise CommandError(
