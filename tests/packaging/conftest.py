@@ -6,9 +6,10 @@ import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Callable
+from collections.abc import Collection
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from packaging.requirements import Requirement
@@ -67,11 +68,16 @@ def needed_by(requirements: list[str], extras: frozenset[str]) -> dict[str, Dist
     return found
 
 
-@pytest.fixture(scope="session")
-def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Makes an environment with the wheel and its requirements without extras, and returns its Python."""
+class Install(Protocol):
+    def __call__(self, *, extras: Collection[str] = (), beside: Collection[str] = ()) -> Path: ...
 
-    def make() -> Path:
+
+@pytest.fixture(scope="session")
+def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
+    """Makes an environment with the wheel, what it requires with `extras`, and the distributions `beside` it.
+    Returns its Python."""
+
+    def make(*, extras: Collection[str] = (), beside: Collection[str] = ()) -> Path:
         home = tmp_path_factory.mktemp("fresh")
         venv.create(home, symlinks=True, with_pip=False)
         (packages,) = home.glob("lib/python3*/site-packages")
@@ -80,7 +86,7 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
             (metadata,) = (name for name in opened.namelist() if name.endswith(".dist-info/METADATA"))
             lines = opened.read(metadata).decode().partition("\n\n")[0].splitlines()
         asked = [line.partition(": ")[2] for line in lines if line.startswith("Requires-Dist:")]
-        for each in needed_by(asked, frozenset()).values():
+        for each in needed_by([*asked, *beside], frozenset(extras)).values():
             for top in {file.parts[0] for file in each.files or [] if file.parts[0] != ".."}:
                 if not (packages / top).exists() and top != "__pycache__":
                     os.symlink(str(each.locate_file(top)), packages / top)

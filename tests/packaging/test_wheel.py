@@ -4,12 +4,13 @@ import re
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Callable
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
 
 import pytest
+
+from tests.packaging.conftest import Install
 
 ROOT = Path(__file__).parents[2]
 EMBEDDED = """
@@ -55,7 +56,7 @@ def run(python: Path, *args: str, cwd: Path) -> "subprocess.CompletedProcess[str
 
 
 @pytest.fixture(scope="module")
-def python(install: Callable[[], Path]) -> Path:
+def python(install: Install) -> Path:
     return install()
 
 
