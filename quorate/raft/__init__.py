@@ -31,11 +31,16 @@ if TYPE_CHECKING:
         QuorumStoppedError,
         QuorumThreadError,
         RequestRefusedError,
+        SessionLostError,
+        SessionWindowError,
         SkipRefusedError,
         SnapshotNotTakenError,
         StateMachineError,
     )
     from quorate.raft.quorum_thread import QuorumThread
+    from quorate.raft.sessions.session import Session
+    from quorate.raft.sessions.session_records import SessionLimits
+    from quorate.raft.sessions.sessions import Sessions
     from quorate.raft.state_machine.interface import (
         Appended,
         CheckingStateMachine,
@@ -66,6 +71,8 @@ _HOMES = {
     "QuorumStoppedError": "quorate.raft.quorum_errors",
     "QuorumThreadError": "quorate.raft.quorum_errors",
     "RequestRefusedError": "quorate.raft.quorum_errors",
+    "SessionLostError": "quorate.raft.quorum_errors",
+    "SessionWindowError": "quorate.raft.quorum_errors",
     "SkipRefusedError": "quorate.raft.quorum_errors",
     "SnapshotNotTakenError": "quorate.raft.quorum_errors",
     "StateMachineError": "quorate.raft.quorum_errors",
@@ -79,6 +86,9 @@ _HOMES = {
     "parse_voters": "quorate.raft.quorum_config",
     "QuorumDescription": "quorate.raft.quorum_description",
     "ReplicaStatus": "quorate.raft.quorum_description",
+    "Session": "quorate.raft.sessions.session",
+    "SessionLimits": "quorate.raft.sessions.session_records",
+    "Sessions": "quorate.raft.sessions.sessions",
     "Appended": "quorate.raft.state_machine.interface",
     "CheckingStateMachine": "quorate.raft.state_machine.interface",
     "CommittedBatch": "quorate.raft.state_machine.interface",
@@ -141,6 +151,11 @@ __all__ = [
     "ReplicaStatus",
     "RequestRefusedError",
     "Role",
+    "Session",
+    "SessionLimits",
+    "SessionLostError",
+    "SessionWindowError",
+    "Sessions",
     "SkipRefusedError",
     "SkippedBatch",
     "SnapshotId",

@@ -50,6 +50,16 @@ class InvalidAppendError(QuorumError):
     refused it (`check`)."""
 
 
+class SessionLostError(QuorumError):
+    """Nothing happened: the session is not open. It was closed, or ended because it was idle for too long or
+    because there were too many. Open another."""
+
+
+class SessionWindowError(QuorumError):
+    """The append was not applied: its sequence number is outside of the session's window. Below it, an
+    earlier append with this number may have been, and its answer is forgotten. The message says which."""
+
+
 class QuorumForkedError(QuorumError):
     """Nothing happened: this process is a fork of the one that opened the quorum. The tasks, threads and
     connections of the quorum run only there."""

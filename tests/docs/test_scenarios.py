@@ -11,8 +11,8 @@ PAGE = ROOT / "docs" / "reference" / "scenarios.md"
 TRACES = ROOT / "tests" / "traces"
 _SOURCE = re.compile(
     r"KAFKA-\d+|Kafka PR \d+|etcd-io/raft [0-9a-f]{7}|redpanda commit [0-9a-f]{7}|"
-    r"(?:aiokafka|etcd|gRPC|kazoo|python-etcd3|redpanda|nats-server|strimzi|AutoMQ|aiven/inkless|pulsar|"
-    r"platformatic/kafka) (?:PR|issue) \d+"
+    r"(?:aiokafka|Copycat|etcd|gRPC|jetcd|kazoo|python-etcd3|Ratis|redpanda|nats-server|strimzi|AutoMQ|"
+    r"aiven/inkless|pulsar|platformatic/kafka) (?:PR|issue) \d+"
 )
 _ROW = re.compile(r"^\| ([^|]*\d[^|]*) \|.*\| (.*) \|$", re.M)
 _TEST = re.compile(r"\[(\S+?)\]\(\.\./\.\./(\S+?)\)")

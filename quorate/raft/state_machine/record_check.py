@@ -18,6 +18,8 @@ def record_check(state_machine: StateMachine[object]) -> Check | None:
     def refusing(records: Sequence[bytes]) -> None:
         try:
             returned = check(records)
+        except InvalidAppendError:
+            raise  # of a state machine within this one
         except Exception as error:
             raise InvalidAppendError(
                 f"the state machine refuses the records: {type(error).__name__}: {error}"

@@ -1,0 +1,195 @@
+"""The client's side of a session: numbers its appends, and repeats each until its outcome is known."""
+
+import math
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Generic, Protocol, TypeVar
+
+import trio
+
+from quorate.raft.arguments import check_duration
+from quorate.raft.quorum_errors import (
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    QuorumConfigError,
+    QuorumError,
+    SessionLostError,
+    SessionWindowError,
+)
+from quorate.raft.sessions.session_records import (
+    CloseSession,
+    OpenSession,
+    SessionAppend,
+    SessionId,
+    SessionLimits,
+    encode_command,
+)
+from quorate.raft.sessions.session_table import SessionAnswer, Verdict, decode_results
+from quorate.raft.state_machine.interface import Appended
+
+Outcome = TypeVar("Outcome")
+Opened = TypeVar("Opened")
+
+_RETRY_S: Final = 0.02
+_CLOSE_S: Final = 1.0
+
+
+class Appender(Protocol):
+    """The way of a session's records into the log, such as a `Quorum` whose state machine is a
+    `Sessions`."""
+
+    async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[object]:
+        """Do the same as `Quorum.append`, with the same errors."""
+        ...
+
+
+class Session(Generic[Outcome]):
+    """A client's session, whose appends are applied once although it repeats them. Open it with
+    `Session.open`. Its methods belong to the trio run that opened it."""
+
+    __slots__ = ("_appender", "_limits", "_next_sequence", "_open", "_room", "id")
+
+    def __init__(self, session: SessionId, appender: Appender, limits: SessionLimits) -> None:
+        self._appender = appender
+        self._limits = limits
+        self._next_sequence = 0
+        self._open: dict[int, None] = {}
+        """The sequence numbers of the appends under way, in ascending order."""
+        self._room = trio.Event()
+        self.id = session
+        """The offset of the record that opened the session."""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, appender: Appender, *, limits: SessionLimits | None = None, timeout_ms: int = 10_000
+    ) -> AsyncGenerator["Session[Outcome]", None]:
+        """Open a session, and close it at the end of the block if the quorum answers within 1 s. Otherwise it
+        ends when it has been idle for `limits.idle_ms`.
+
+        Raises as `Quorum.append`. A session that was opened without an answer has no effect, and ends the
+        same way. Raises `QuorumConfigError` if the quorum's state machine is not a `Sessions`.
+        """
+        check_duration("timeout_ms", timeout_ms)
+        limits = limits or SessionLimits()
+        deadline = trio.current_time() + timeout_ms / 1000
+        opened, _ = await _repeat(appender, [encode_command(OpenSession(limits))], deadline=deadline)
+        _answer_of(opened)
+        session: Session[Outcome] = Session(SessionId(opened.base_offset), appender, limits)
+        try:
+            yield session
+        finally:
+            with trio.move_on_after(_CLOSE_S):
+                await session._close()
+
+    async def _close(self) -> None:
+        try:
+            await self._appender.append([encode_command(CloseSession(self.id))])
+        except QuorumError:
+            return
+
+    async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[Outcome]:
+        """Append records as `Quorum.append`, and repeat it while its outcome is unknown. They are applied at
+        most once. The answer to a repetition is that of the append that was applied. Its results are plain
+        values (None, bool, int of 64 bits, float, str, bytes, list, dict), together of at most 16 KiB.
+
+        At most `limits.window` appends are under way at once, and further ones wait. Raises as
+        `Quorum.append`. `OutcomeUnknownError`: the timeout ended, or the session was lost, after an attempt
+        whose outcome is unknown; or the append was applied but its results were not kept. `SessionLostError`:
+        nothing happened, open another session. The outcome of a cancelled call is unknown, and it is not
+        repeated later.
+        """
+        check_duration("timeout_ms", timeout_ms)
+        if timeout_ms > self._limits.idle_ms:
+            raise InvalidArgumentError(
+                f"timeout_ms is {timeout_ms}, above the session's idle_ms of {self._limits.idle_ms}: the "
+                "session could be forgotten while the append is repeated"
+            )
+        deadline = trio.current_time() + timeout_ms / 1000
+        with trio.CancelScope(deadline=deadline) as waiting:
+            while self._next_sequence - self._first_open >= self._limits.window:
+                await self._room.wait()
+        if waiting.cancelled_caught:
+            raise SessionWindowError(
+                f"{len(self._open)} appends of this session waited for their answers for {timeout_ms} ms; "
+                "nothing happened"
+            )
+        sequence = self._next_sequence
+        self._next_sequence += 1
+        self._open[sequence] = None
+        try:
+            return await self._append(sequence, records, deadline)
+        finally:
+            # Even if it may still be applied: no answer to it is waited for.
+            del self._open[sequence]
+            room, self._room = self._room, trio.Event()
+            room.set()
+
+    @property
+    def _first_open(self) -> int:
+        return next(iter(self._open), self._next_sequence)
+
+    async def _append(self, sequence: int, records: Sequence[bytes], deadline: float) -> Appended[Outcome]:
+        command = SessionAppend(
+            session=self.id, sequence=sequence, first_open=self._first_open, count=len(records)
+        )
+        appended, is_repeated = await _repeat(
+            self._appender, [encode_command(command), *records], deadline=deadline
+        )
+        answer = _answer_of(appended)
+        kept = answer.kept
+        if kept is not None:
+            results = appended.results[1:] if kept.results is None else decode_results(kept.results)
+            if kept.results is None and kept.base_offset != appended.base_offset + 1:
+                raise OutcomeUnknownError(
+                    f"the append was applied at offset {kept.base_offset}, but its results are not plain "
+                    "values or too large, so they were not kept"
+                )
+            return Appended(kept.base_offset, kept.epoch, results)  # type: ignore[arg-type]
+        problem = _PROBLEMS[answer.verdict].format(session=self.id, sequence=sequence)
+        if is_repeated:
+            raise OutcomeUnknownError(f"{problem}; an earlier attempt of this append may have been applied")
+        if answer.verdict is Verdict.LOST:
+            raise SessionLostError(problem)
+        raise SessionWindowError(problem)
+
+
+_PROBLEMS: Final = {
+    Verdict.LOST: "the quorum does not know session {session}: it was closed, or idle for too long, or there "
+    "were too many; open another",
+    Verdict.FORGOTTEN: "append {sequence} of session {session} is below its window, and its answer is "
+    "forgotten; no two clients may use one session",
+    Verdict.AHEAD: "append {sequence} of session {session} is above its window: the limits of sessions were "
+    "lowered; open another session",
+}
+
+
+async def _repeat(
+    appender: Appender, records: Sequence[bytes], *, deadline: float
+) -> tuple[Appended[object], bool]:
+    """Append, again while the outcome is unknown. Return the outcome, and whether it was repeated. Raises
+    `OutcomeUnknownError` once an attempt may have happened."""
+    in_doubt: OutcomeUnknownError | None = None
+    while True:
+        left_ms = max(0, math.ceil(1000 * (deadline - trio.current_time())))
+        try:
+            return await appender.append(records, timeout_ms=left_ms), in_doubt is not None
+        except OutcomeUnknownError as error:
+            in_doubt = error
+            if trio.current_time() >= deadline:
+                raise
+        except QuorumError as error:
+            if in_doubt is None:
+                raise
+            raise OutcomeUnknownError(f"{in_doubt}; the repetition failed: {error}") from error
+        await trio.sleep(_RETRY_S)
+
+
+def _answer_of(appended: Appended[object]) -> SessionAnswer:
+    answer = appended.results[0]
+    if not isinstance(answer, SessionAnswer):
+        raise QuorumConfigError(
+            "the quorum did not answer as one with sessions; open it on every node with "
+            "Sessions(state_machine) in place of the state machine"
+        )
+    return answer
