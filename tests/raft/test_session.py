@@ -14,6 +14,7 @@ from quorate.raft import (
     InvalidArgumentError,
     NotLeaderError,
     OutcomeUnknownError,
+    QuorumBusyError,
     QuorumConfigError,
     QuorumStoppedError,
     Session,
@@ -186,7 +187,7 @@ async def test_appends_under_way_at_once_are_as_many_as_the_window(autojump_cloc
             nursery.start_soon(session.append, [b"one"])
         await trio.testing.wait_all_tasks_blocked()
         assert [(each.sequence, each.first_open) for each in replica.headers] == [(0, 0), (1, 0)]
-        with pytest.raises(SessionWindowError, match="2 appends of this session waited"):
+        with pytest.raises(QuorumBusyError, match="2 appends of this session, as many as its"):
             await session.append([b"one"], timeout_ms=100)
         replica.gate.set()
     assert len(replica.machine.records) == 5

@@ -24,7 +24,7 @@ from quorate.raft.sessions.session_records import (
     SessionId,
     encode_command,
 )
-from quorate.raft.sessions.session_table import SessionAnswer, Verdict, decode_results
+from quorate.raft.sessions.session_table import SessionAnswer, SessionOpened, Verdict, decode_results
 from quorate.raft.state_machine.record_check import record_check
 from quorate.types import Epoch, Offset
 
@@ -269,6 +269,17 @@ def test_too_many_kept_bytes_end_the_session_that_was_used_longest_ago(replica: 
     for sequence in range(4):
         replica.add(three, sequence, b"")
     assert replica.machine.open_sessions == 2, "the answers below the window are dropped, and not counted"
+    alone = Replica()
+    alone.machine = Sessions(Long())
+    session = alone.open(replace(limits, window=8))
+    assert all(alone.verdict(session, each, b"") is Verdict.APPLIED for each in range(8)), "it is in use"
+
+
+def test_a_session_that_is_opened_without_limits_has_those_in_effect(replica: Replica) -> None:
+    assert replica.apply(encode_command(OpenSession())) == [SessionOpened(SessionLimits())]
+    replica.open(LIMITS)
+    assert replica.apply(encode_command(OpenSession())) == [SessionOpened(LIMITS)]
+    assert replica.copy().apply(encode_command(OpenSession())) == [SessionOpened(LIMITS)]
 
 
 def test_a_closed_session_is_lost(replica: Replica) -> None:
@@ -446,7 +457,7 @@ def test_the_check_of_the_state_machine_gets_the_clients_records_alone(replica: 
     check = record_check(replica.machine)
     assert check is not None
     check([header(0, 0), b"5"])
-    check([encode_command(OpenSession(LIMITS))])
+    check([encode_command(OpenSession(LIMITS)), encode_command(OpenSession())])
     with pytest.raises(InvalidAppendError, match=r"^the state machine refuses the records: Val"):
         check([header(0, 0), b"bad"])
     with pytest.raises(InvalidAppendError, match="no num"):

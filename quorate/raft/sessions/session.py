@@ -11,6 +11,7 @@ from quorate.raft.arguments import check_duration
 from quorate.raft.quorum_errors import (
     InvalidArgumentError,
     OutcomeUnknownError,
+    QuorumBusyError,
     QuorumConfigError,
     QuorumError,
     SessionLostError,
@@ -24,11 +25,11 @@ from quorate.raft.sessions.session_records import (
     SessionLimits,
     encode_command,
 )
-from quorate.raft.sessions.session_table import SessionAnswer, Verdict, decode_results
+from quorate.raft.sessions.session_table import SessionAnswer, SessionOpened, Verdict, decode_results
 from quorate.raft.state_machine.interface import Appended
 
 Outcome = TypeVar("Outcome")
-Opened = TypeVar("Opened")
+T = TypeVar("T")
 
 _RETRY_S: Final = 0.02
 _CLOSE_S: Final = 1.0
@@ -65,16 +66,16 @@ class Session(Generic[Outcome]):
         cls, appender: Appender, *, limits: SessionLimits | None = None, timeout_ms: int = 10_000
     ) -> AsyncGenerator["Session[Outcome]", None]:
         """Open a session, and close it at the end of the block if the quorum answers within 1 s. Otherwise it
-        ends when it has been idle for `limits.idle_ms`.
+        ends when it has been idle for `idle_ms`. `limits` hold for all sessions from now on. None: they stay
+        as they are, `SessionLimits()` at first.
 
         Raises as `Quorum.append`. A session that was opened without an answer has no effect, and ends the
         same way. Raises `QuorumConfigError` if the quorum's state machine is not a `Sessions`.
         """
         check_duration("timeout_ms", timeout_ms)
-        limits = limits or SessionLimits()
         deadline = trio.current_time() + timeout_ms / 1000
         opened, _ = await _repeat(appender, [encode_command(OpenSession(limits))], deadline=deadline)
-        _answer_of(opened)
+        limits = _result_of(opened, SessionOpened).limits
         session: Session[Outcome] = Session(SessionId(opened.base_offset), appender, limits)
         try:
             yield session
@@ -110,9 +111,9 @@ class Session(Generic[Outcome]):
             while self._next_sequence - self._first_open >= self._limits.window:
                 await self._room.wait()
         if waiting.cancelled_caught:
-            raise SessionWindowError(
-                f"{len(self._open)} appends of this session waited for their answers for {timeout_ms} ms; "
-                "nothing happened"
+            raise QuorumBusyError(
+                f"{len(self._open)} appends of this session, as many as its window, waited for their answers "
+                f"for {timeout_ms} ms; append less at once, or raise window in its limits"
             )
         sequence = self._next_sequence
         self._next_sequence += 1
@@ -136,7 +137,7 @@ class Session(Generic[Outcome]):
         appended, is_repeated = await _repeat(
             self._appender, [encode_command(command), *records], deadline=deadline
         )
-        answer = _answer_of(appended)
+        answer = _result_of(appended, SessionAnswer)
         kept = answer.kept
         if kept is not None:
             results = appended.results[1:] if kept.results is None else decode_results(kept.results)
@@ -185,11 +186,11 @@ async def _repeat(
         await trio.sleep(_RETRY_S)
 
 
-def _answer_of(appended: Appended[object]) -> SessionAnswer:
-    answer = appended.results[0]
-    if not isinstance(answer, SessionAnswer):
+def _result_of(appended: Appended[object], kind: type[T]) -> T:
+    result = appended.results[0]
+    if not isinstance(result, kind):
         raise QuorumConfigError(
             "the quorum did not answer as one with sessions; open it on every node with "
             "Sessions(state_machine) in place of the state machine"
         )
-    return answer
+    return result

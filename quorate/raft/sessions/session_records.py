@@ -36,8 +36,8 @@ _RANGES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """The bounds on sessions. They are replicated: those of the session that was opened last hold, for all
-    sessions and on all nodes."""
+    """The bounds on sessions. They are replicated: those that the last opening of a session named hold, for
+    all sessions and on all nodes."""
 
     sessions_max: int = 10_000
     """The number of sessions above which the least recently used one is lost."""
@@ -62,7 +62,8 @@ class SessionLimits:
 class OpenSession:
     """Opens a session, whose id is the offset of this record."""
 
-    limits: SessionLimits
+    limits: SessionLimits | None = None
+    """The limits of all sessions from now on. None: they stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def _encode_body(command: Command) -> bytes:
     match command:
         case OpenSession():
             limits = command.limits
+            if limits is None:
+                return _KIND_OPEN
             return _OPEN.pack(
                 _KIND_OPEN, limits.sessions_max, limits.kept_max_bytes, limits.window, limits.idle_ms
             )
@@ -152,6 +155,8 @@ def _command_at(records: Sequence[bytes], position: int) -> Command | None:
 def _decode_command(body: bytes) -> Command | None:
     """None: it is no command of this version."""
     kind, size = body[:1], len(body)
+    if body == _KIND_OPEN:
+        return OpenSession()
     if kind == _KIND_OPEN and size == _OPEN.size:
         _, sessions_max, kept_max_bytes, window, idle_ms = _OPEN.unpack(body)
         try:

@@ -50,8 +50,16 @@ class KeptAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """The result of a command that opened a session."""
+
+    limits: SessionLimits
+    """The limits in effect."""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionAnswer:
-    """The result of a command of a session."""
+    """The result of every other command of a session."""
 
     verdict: Verdict
     kept: KeptAnswer | None = None
@@ -112,10 +120,11 @@ class SessionTable:
                 return
             self.close(oldest)
 
-    def open(self, session: SessionId, limits: SessionLimits) -> None:
-        self._limits = limits
+    def open(self, session: SessionId, limits: SessionLimits | None) -> SessionOpened:
+        self._limits = limits or self._limits
         self._sessions[session] = _Session(self._clock_ms)
         self._evict()
+        return SessionOpened(self._limits)
 
     def close(self, session: SessionId) -> None:
         closed = self._sessions.pop(session, None)

@@ -20,6 +20,7 @@ from quorate.raft.sessions.session_records import (
 from quorate.raft.sessions.session_table import (
     KeptAnswer,
     SessionAnswer,
+    SessionOpened,
     SessionTable,
     SessionTableLoader,
     Verdict,
@@ -31,6 +32,8 @@ from quorate.raft.state_machine.shape import check_shape
 from quorate.types import Offset, SnapshotId
 
 Result = TypeVar("Result")
+SessionResult = SessionAnswer | SessionOpened
+"""The result of a command of a session."""
 
 
 class Sessions(Generic[Result]):
@@ -71,24 +74,24 @@ class Sessions(Generic[Result]):
             if self._check is not None and own:
                 self._check(own)
 
-    def apply(self, batch: CommittedBatch) -> Sequence[Result | SessionAnswer | None]:
+    def apply(self, batch: CommittedBatch) -> Sequence[Result | SessionResult | None]:
         """Apply the records of a batch, except repeated ones. The result of a session's command is a
-        `SessionAnswer`. Records that were not applied have the result None."""
+        `SessionResult`. Records that were not applied have the result None."""
         self._table.pass_time(batch.timestamp_ms)
         if not any(map(looks_like_command, batch.records)):
             return self._state_machine.apply(batch)
-        results: list[Result | SessionAnswer | None] = []
+        results: list[Result | SessionResult | None] = []
         for part in split_parts(batch.records):
             results += self._apply_part(batch, part)
         return results
 
-    def _apply_part(self, batch: CommittedBatch, part: Part) -> Sequence[Result | SessionAnswer | None]:
+    def _apply_part(self, batch: CommittedBatch, part: Part) -> Sequence[Result | SessionResult | None]:
         table, command = self._table, part.command
         match command:
             case None:
                 return self._apply_records(batch, part)
             case OpenSession(limits):
-                table.open(SessionId(batch.base_offset + part.start - 1), limits)
+                return [table.open(SessionId(batch.base_offset + part.start - 1), limits)]
             case CloseSession(session):
                 table.close(session)
             case SessionAppend():
@@ -97,7 +100,7 @@ class Sessions(Generic[Result]):
 
     def _apply_once(
         self, batch: CommittedBatch, part: Part, append: SessionAppend
-    ) -> Sequence[Result | SessionAnswer | None]:
+    ) -> Sequence[Result | SessionResult | None]:
         answer = self._table.judge(append)
         if answer is not None:
             return [answer, *[None] * append.count]

@@ -7,7 +7,6 @@ from typing import Generic, Protocol, TypeVar
 from quorate.types import Epoch, Offset, SnapshotId
 
 Result = TypeVar("Result", covariant=True)
-Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +115,10 @@ class CheckingStateMachine(StateMachine[Result], Protocol[Result]):
 
 
 @dataclass(frozen=True, slots=True)
-class Appended(Generic[Outcome]):
+class Appended(Generic[Result]):
     """The outcome of an append: its records are committed, and applied on this node."""
 
     base_offset: Offset
     epoch: Epoch
-    results: tuple[Outcome, ...]
+    results: tuple[Result, ...]
     """The results of `apply` on this node, one for each record."""
