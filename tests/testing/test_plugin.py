@@ -23,6 +23,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_page_pass_in_threads_asyncio_and_trio(project: PytestProject) -> None:
     for name, text in blocks_of_the_page().items():
         project.write(name, text)
@@ -32,6 +33,7 @@ def test_the_tests_of_the_page_pass_in_threads_asyncio_and_trio(project: PytestP
     project.wait_nothing_left()
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_have_clusters_of_their_own(project: PytestProject) -> None:
     project.write(
         "test_both.py",
@@ -72,7 +74,14 @@ def test_a_failed_test_shows_the_cluster_and_the_logs_of_its_nodes(project: Pyte
     assert project.folders() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+    ],
+)
 def test_no_process_and_no_file_is_left_when_pytest_is_ended(
     project: PytestProject, number: signal.Signals
 ) -> None:
@@ -84,6 +93,7 @@ def test_no_process_and_no_file_is_left_when_pytest_is_ended(
     project.wait_nothing_left()
 
 
+@pytest.mark.slow
 def test_nodes_end_with_their_host_and_the_next_run_removes_their_folder(project: PytestProject) -> None:
     run = project.start_and_sleep()
     (host,) = (pid for pid in project.processes() if parent_of(pid) == run.pid)

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from quorate.broker.metadata.metadata_records import RemoveTopic
 from quorate.broker.metadata.record_codec import decode
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.slow
 
 
 def changed_copy(heading: str, to: Path) -> Path:
