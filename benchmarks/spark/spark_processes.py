@@ -6,7 +6,7 @@ nodes of a cluster, do not count.
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +41,18 @@ class _Process(NamedTuple):
 
 
 def cpu_seconds() -> CpuSeconds:
+    """The time of a moment at which no process ends: one that is read before it ends, and whose parent is
+    read later, would count twice, and in the other order not at all."""
+    found = list(_spark_processes())
+    while True:
+        earlier, found = found, list(_spark_processes())
+        if {each.pid for each in earlier} == {each.pid for each in found}:
+            return _sum_of(found)
+
+
+def _sum_of(processes: Sequence[_Process]) -> CpuSeconds:
     jvm = python = 0
-    for each in _spark_processes():
+    for each in processes:
         if each.is_jvm:
             jvm += each.own_ticks
             # A JVM waits for Python processes alone: executors of a standalone cluster live as long as it.
