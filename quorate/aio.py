@@ -246,6 +246,7 @@ class Quorum(Knowledge, Generic[Outcome]):
     endpoint_of = _at_once(raft.Quorum[Outcome].endpoint_of)
     snapshots = _at_once(raft.Quorum[Outcome].snapshots)
     resign = _at_once(raft.Quorum[Outcome].resign)
+    serve_reads = _at_once(raft.Quorum[Outcome].serve_reads)
     _append_nowait = _at_once(raft.Quorum[Outcome].append_nowait)
 
     async def append_nowait(

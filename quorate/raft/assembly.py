@@ -9,6 +9,7 @@ from quorate.error_code import ErrorCode
 from quorate.log import PositionOutOfRangeError, SnapshotMissingError
 from quorate.log.batches.batch import Batch, read_headers
 from quorate.log.batches.control import voters_in
+from quorate.raft.clients.client_service import NO_REMOTE_APPENDS
 from quorate.raft.core import (
     BatchSpan,
     CommitHeard,
@@ -46,7 +47,7 @@ from quorate.raft.transport.fetch_sizes import FetchSizes
 from quorate.raft.transport.forwarding import Forwarder
 from quorate.raft.transport.peer_set import PeerSet
 from quorate.raft.transport.peers import Peer
-from quorate.raft.transport.quorum_server import Server
+from quorate.raft.transport.quorum_server import CLIENT_KINDS, Server
 from quorate.raft.transport.snapshot_frames import ListedSnapshot, SnapshotRead
 from quorate.raft.waiters import IndexWaiter
 from quorate.raft.watch.freshness import Freshness
@@ -59,10 +60,6 @@ from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotI
 log = get_logger(__name__)
 
 _FRAME_OVERHEAD = 64 * 1024
-_NO_REMOTE_APPENDS = (
-    "this quorum takes records from the program of its leader only (remote_appends is off); send a request "
-    "of that program's own"
-)
 
 
 def spans_of(
@@ -144,6 +141,13 @@ class Node:
             max_frame_bytes=max_frame_bytes,
             max_append_bytes=config.max_batch_bytes,
         )
+        self.client_server = Server(
+            cluster_id=config.cluster_id,
+            inbound=self,
+            max_frame_bytes=config.max_batch_bytes + _FRAME_OVERHEAD,
+            max_append_bytes=config.max_batch_bytes,
+            kinds=CLIENT_KINDS,
+        )
         self.driver = Driver(
             core=core,
             storage=storage,
@@ -182,7 +186,9 @@ class Node:
         telemetry.booted(runtime.wall_clock.now_ms())
         telemetry.unknown_voter_connections(0)
 
-    async def run(self, listener: Listener | None, scope: trio.CancelScope) -> None:
+    async def run(
+        self, listener: Listener | None, client_listener: Listener | None, scope: trio.CancelScope
+    ) -> None:
         """Run all background tasks. A failure is kept in `failure` and cancels `scope`."""
         try:
             async with self._tasks.running() as nursery:
@@ -190,6 +196,8 @@ class Node:
                 nursery.start_soon(self.hearing.run)
                 if listener is not None:
                     nursery.start_soon(self.server.run, listener)
+                if client_listener is not None:
+                    nursery.start_soon(self.client_server.run, client_listener)
                 await self.driver.run()
         except BaseExceptionGroup as group:
             failures = group.subgroup(lambda error: not isinstance(error, trio.Cancelled))
@@ -343,7 +351,7 @@ class Node:
     def append(self, append: QueuedAppend) -> None:
         driver = self.driver
         if not self._config.remote_appends:
-            append.waiter.failed(InvalidAppendError(_NO_REMOTE_APPENDS))
+            append.waiter.failed(InvalidAppendError(NO_REMOTE_APPENDS))
         elif self.leaving or driver.core.role is not Role.LEADER:
             # The check of a follower's state machine does not count.
             append.waiter.failed(driver.requests.not_leader())

@@ -10,6 +10,7 @@ import trio
 from quorate.log import Log
 from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter
 from quorate.raft.assembly import Node
+from quorate.raft.clients.client_service import ClientService, ReadHandler
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, Role, UpdateVoter
 from quorate.raft.knowledge import Knowledge
 from quorate.raft.leader_calls import LeaderCalls
@@ -92,6 +93,8 @@ class Quorum(Knowledge, Generic[Outcome]):
     def __init__(self, config: QuorumConfig, node: Node) -> None:
         super().__init__(config, node)
         self._calls = LeaderCalls(node, retry_backoff_ms=config.core.retry_backoff_ms)
+        self._clients = ClientService(self, not_leader=node.not_leader, takes_appends=config.remote_appends)
+        node.client_server.handler = self._clients.answer
         self._stopped = False
 
     @classmethod
@@ -119,12 +122,13 @@ class Quorum(Knowledge, Generic[Outcome]):
         check_shape(state_machine)
         runtime = runtime or real_runtime(sync=SyncStrategy.INLINE)
         storage = await open_storage(runtime, config)
-        listener = None
+        listener = client_listener = None
         try:
             config.check_voters(in_log=bool(storage.recovered.voters))
-            address = config.listen_address
-            if address is not None:
-                listener = await runtime.network.listen(address)
+            if config.listen_address is not None:
+                listener = await runtime.network.listen(config.listen_address)
+            if config.client_listen is not None:
+                client_listener = await runtime.network.listen(config.client_listen)
             node = Node(config, storage, state_machine, runtime=runtime, telemetry=telemetry or NoTelemetry())
             await node.driver.snapshots.receiver.load_latest()
             quorum: Quorum[Opened] = Quorum(config, node)
@@ -132,7 +136,7 @@ class Quorum(Knowledge, Generic[Outcome]):
             raised: Exception | None = None
             try:
                 async with _single_errors(), trio.open_nursery() as nursery:
-                    nursery.start_soon(node.run, listener, nursery.cancel_scope)
+                    nursery.start_soon(node.run, listener, client_listener, nursery.cancel_scope)
                     nursery.start_soon(Membership(config, node, quorum._calls).run)
                     try:
                         yield quorum
@@ -152,8 +156,9 @@ class Quorum(Knowledge, Generic[Outcome]):
             if node.failure is not None:
                 raise QuorumStoppedError(f"node {config.node_id} stopped: {node.failure}") from node.failure
         finally:
-            if listener is not None:
-                listener.close()
+            for each in (listener, client_listener):
+                if each is not None:
+                    each.close()
             storage.snapshots.close()
             storage.log.close()
             storage.lock.release()
@@ -471,6 +476,13 @@ class Quorum(Knowledge, Generic[Outcome]):
         """Give `handler` the connections to the controller listener that speak Kafka's protocol (KIP-919).
         Without one they are closed."""
         self._node.server.kafka_handler = handler
+
+    def serve_reads(self, handler: ReadHandler | None) -> None:
+        """Answer the reads of clients (`quorate.client`) with what `handler` returns for their queries.
+
+        The leader calls it as the function of `read`: between two calls of `apply`, so it must not wait, and
+        the answer is linearizable. If it raises, the read fails and the node continues."""
+        self._clients.read_handler = handler
 
     async def request_leader(self, payload: bytes) -> bytes:
         """Send `payload` to the handler on the leader (`serve_requests`) and return its answer.

@@ -43,6 +43,9 @@ class QuorumConfig:
     """The address to listen on. None: a voter's own endpoint; an observer does not listen."""
     advertised: Endpoint | None = None
     """The endpoint that other nodes use, if it differs from `listen`."""
+    client_listen: Address | None = None
+    """The address to listen on for clients (`quorate.client`), which are no members of the quorum. It has its
+    own limit of connections, and takes no requests of nodes. None: there are no clients."""
     auto_join: bool = False
     """True: the node becomes a voter as soon as it has caught up (Kafka's
     `controller.quorum.auto.join.enable`). It first removes a voter with its id and another directory. Stop

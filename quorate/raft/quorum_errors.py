@@ -75,8 +75,8 @@ class InvalidArgumentError(QuorumError, ValueError):
 
 
 class RequestRefusedError(QuorumError):
-    """Nothing happened: the leader refused a change of the voters (KIP-853) or a transfer of leadership.
-    `code` is Kafka's error code. The message names the remedy."""
+    """Nothing happened: the leader refused a change of the voters (KIP-853), a transfer of leadership or a
+    request of a client. `code` is Kafka's error code. The message names the remedy."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         self.code = code

@@ -15,6 +15,7 @@ from quorate.runtime import Disk
 PACKAGES = [
     "quorate.aio",
     "quorate.blocking",
+    "quorate.client",
     "quorate.history",
     "quorate.log",
     "quorate.metrics",

@@ -72,22 +72,30 @@ class Session(Generic[Outcome]):
         Raises as `Quorum.append`. A session that was opened without an answer has no effect, and ends the
         same way. Raises `QuorumConfigError` if the quorum's state machine is not a `Sessions`.
         """
+        session: Session[Outcome] = await cls.begin(appender, limits=limits, timeout_ms=timeout_ms)
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    @classmethod
+    async def begin(
+        cls, appender: Appender, *, limits: SessionLimits | None = None, timeout_ms: int = 10_000
+    ) -> "Session[Outcome]":
+        """Open a session as `open`, to `close` it later."""
         check_duration("timeout_ms", timeout_ms)
         deadline = trio.current_time() + timeout_ms / 1000
         opened, _ = await _repeat(appender, [encode_command(OpenSession(limits))], deadline=deadline)
         limits = _result_of(opened, SessionOpened).limits
-        session: Session[Outcome] = Session(SessionId(opened.base_offset), appender, limits)
-        try:
-            yield session
-        finally:
-            with trio.move_on_after(_CLOSE_S):
-                await session._close()
+        return cls(SessionId(opened.base_offset), appender, limits)
 
-    async def _close(self) -> None:
-        try:
-            await self._appender.append([encode_command(CloseSession(self.id))])
-        except QuorumError:
-            return
+    async def close(self) -> None:
+        """Close the session if the quorum answers within 1 s. It may be lost already."""
+        with trio.move_on_after(_CLOSE_S):
+            try:
+                await self._appender.append([encode_command(CloseSession(self.id))])
+            except QuorumError:
+                return
 
     async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[Outcome]:
         """Append records as `Quorum.append`, and repeat it while its outcome is unknown. They are applied at
@@ -140,8 +148,9 @@ class Session(Generic[Outcome]):
         answer = _result_of(appended, SessionAnswer)
         kept = answer.kept
         if kept is not None:
+            is_first = kept.base_offset == appended.base_offset + 1
             results = appended.results[1:] if kept.results is None else decode_results(kept.results)
-            if kept.results is None and kept.base_offset != appended.base_offset + 1:
+            if kept.results is None and not (is_first and results):
                 raise OutcomeUnknownError(
                     f"the append was applied at offset {kept.base_offset}, but its results are not plain "
                     "values or too large, so they were not kept"

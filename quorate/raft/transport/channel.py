@@ -137,6 +137,10 @@ class Channel:
                 answer.event.set()
             self._answers.clear()
 
+    def name_cluster(self, cluster_id: str) -> None:
+        """Name this cluster in further requests. Without an id a node only describes its quorum."""
+        self._cluster_id = cluster_id
+
     def close(self) -> None:
         self.broken = True
         self._outbox.close()

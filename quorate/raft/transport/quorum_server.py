@@ -1,4 +1,5 @@
-"""The controller listener: answers other nodes' quorum requests, appends, and the application's requests."""
+"""The controller listener: answers other nodes' quorum requests, appends, and the application's requests. The
+client listener serves some of them."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -68,6 +69,8 @@ _SLOW_KINDS: Final = (
     FrameKind.TRANSFER_LEADERSHIP,
     FrameKind.TAKE_SNAPSHOT,
 )
+CLIENT_KINDS: Final = frozenset((FrameKind.APPLICATION, FrameKind.DESCRIBE_QUORUM))
+"""The requests on a listener for clients."""
 _MAX_SLOW_REQUESTS = 64
 """Under way at once on one connection; further ones wait in the socket."""
 
@@ -112,8 +115,16 @@ class Server:
     """Serves one listener. An answer goes back on the connection that its request came on, and only there."""
 
     def __init__(
-        self, *, cluster_id: str, inbound: Inbound, max_frame_bytes: int, max_append_bytes: int
+        self,
+        *,
+        cluster_id: str,
+        inbound: Inbound,
+        max_frame_bytes: int,
+        max_append_bytes: int,
+        kinds: frozenset[int] | None = None,
     ) -> None:
+        """`kinds`: the requests to serve. None: all."""
+        self._kinds = kinds
         self._cluster_id = cluster_id
         self._inbound = inbound
         self._max_frame_bytes = max_frame_bytes
@@ -198,6 +209,10 @@ class Server:
             while frames:
                 self._connections.note_heard(connection)
                 for frame in frames:
+                    if self._kinds is not None and frame.kind not in self._kinds:
+                        raise PeerProtocolError(
+                            f"requests of kind {frame.kind} are not served on the client listener"
+                        )
                     if frame.kind in _SLOW_KINDS:
                         await self._start_slow(frame, connection, limit, nursery)
                     elif frame.kind == FrameKind.READ_SNAPSHOT:
