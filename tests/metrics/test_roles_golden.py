@@ -97,7 +97,7 @@ class Node:
             with trio.CancelScope() as self._scope:
                 async with Quorum[int].open(
                     config,
-                    Journal(lambda batch: None),
+                    Journal(),
                     runtime=self.host.runtime(),
                     telemetry=BothTelemetry(metrics, _Roles(self)),
                 ) as self.quorum:

@@ -76,8 +76,8 @@ class Invariant:
     def applied(self, node: NodeView, batch: CommittedBatch) -> None:
         pass
 
-    def loaded(self, node: NodeView, entries: Sequence[tuple[int, bytes]]) -> None:
-        """A snapshot with these records and their offsets became the node's state."""
+    def loaded(self, node: NodeView, end_offset: Offset) -> None:
+        """A snapshot of the records below `end_offset` became the node's state."""
 
 
 class OneLeaderPerEpoch(Invariant):
@@ -304,16 +304,14 @@ class AppliedIsCommittedAndInOrder(Invariant):
             raise SafetyViolation(f"node {node.id} applied offset {batch.base_offset} again")
         self._next[node.id, node.life] = end
 
-    def loaded(self, node: NodeView, entries: Sequence[tuple[int, bytes]]) -> None:
-        # A snapshot may end in control records, which are skipped below.
-        offset = entries[-1][0] + 1 if entries else 0
-        if offset < self._next.get((node.id, node.life), 0):
-            raise SafetyViolation(f"node {node.id} went back to a snapshot of what is below offset {offset}")
-        if offset > self._committed.end_offset:
+    def loaded(self, node: NodeView, end_offset: Offset) -> None:
+        if end_offset < self._next.get((node.id, node.life), 0):
+            raise SafetyViolation(f"node {node.id} went back to a snapshot of what is below {end_offset}")
+        if end_offset > self._committed.end_offset:
             raise SafetyViolation(
-                f"node {node.id} loaded a snapshot of offset {offset - 1}, which is not committed"
+                f"node {node.id} loaded a snapshot of offset {end_offset - 1}, which is not committed"
             )
-        self._next[node.id, node.life] = offset
+        self._next[node.id, node.life] = end_offset
 
 
 @dataclass(slots=True)

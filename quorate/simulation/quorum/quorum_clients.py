@@ -1,16 +1,29 @@
 """Clients of a simulated quorum: each appends, one call after another, and records the answers."""
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import trio
 
-from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.client import Client
+from quorate.raft import (
+    Appended,
+    NotLeaderError,
+    OutcomeUnknownError,
+    QuorumBusyError,
+    QuorumError,
+    QuorumStoppedError,
+    Session,
+    SessionLimits,
+    SessionLostError,
+)
+from quorate.raft.sessions.session import Appender
 from quorate.raft.transport.channel import Channel
-from quorate.runtime import NetworkError
-from quorate.simulation.cluster_run import Clients, draw_records
+from quorate.runtime import Address, NetworkError
+from quorate.simulation.cluster_run import Clients, derived, draw_records
 from quorate.simulation.histories.history import AppendCall, AppendOutcome, ClientRead, History
-from quorate.simulation.quorum.quorum_cluster import CLUSTER_ID, QuorumCluster, QuorumNode
+from quorate.simulation.quorum.quorum_cluster import CLIENT_PORT, CLUSTER_ID, QuorumCluster, QuorumNode
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset
 
@@ -29,6 +42,64 @@ class ClientSettings:
     timeout_s: float = 4.0
     records_max: int = 3
     padding_max: int = 200
+    sessions: bool = False
+    """The clients append in sessions, and so repeat what has an unknown outcome."""
+    session_limits: SessionLimits = field(default_factory=SessionLimits)
+
+
+class _AnyNode:
+    """`Appender` that calls `Quorum.append` in the process of a node that runs, of another one each time."""
+
+    def __init__(self, cluster: QuorumCluster, source: random.Random) -> None:
+        self._cluster = cluster
+        self._source = source
+
+    async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[object]:
+        cluster = self._cluster
+        running = list(cluster.running)
+        if not running:
+            raise NotLeaderError(leader=None, epoch=Epoch(0), problem="no node runs")
+        call = _Call(self._source.choice(running), records, timeout_ms)
+        with cluster.scheduler.process(call.node.name):
+            cluster.spawn(call.run)
+        with trio.move_on_after(timeout_ms / 1000 + 1):
+            await call.done.wait()
+        if call.error is not None:
+            raise call.error
+        if call.appended is None:
+            raise OutcomeUnknownError(f"{call.node.name} gave no answer")
+        return call.appended
+
+
+class _Call:
+    """An append in the process of a node. One that was killed gives no answer."""
+
+    def __init__(self, node: QuorumNode, records: Sequence[bytes], timeout_ms: int) -> None:
+        self.node = node
+        self.done = trio.Event()
+        self.appended: Appended[object] | None = None
+        self.error: QuorumError | None = None
+        self._records = records
+        self._timeout_ms = timeout_ms
+
+    async def run(self) -> None:
+        node = self.node
+        quorum, life = node.quorum, node.life
+        if quorum is not None and node.alive:
+            try:
+                appended = await quorum.append(self._records, timeout_ms=self._timeout_ms)
+            except QuorumError as error:
+                if _still_lives(node, life):
+                    self.error = error
+            else:
+                if _still_lives(node, life):
+                    self.appended = appended
+        self.done.set()
+
+
+def _still_lives(node: QuorumNode, life: int) -> bool:
+    """Return whether the process still lives; otherwise the call got no answer."""
+    return node.alive and node.life == life
 
 
 class AppendingClients(Clients[QuorumCluster]):
@@ -46,7 +117,8 @@ class AppendingClients(Clients[QuorumCluster]):
                 nursery.start_soon(self._call, client, self._derived())
             for number in range(1, self._settings.remote + 1):
                 client = f"client-{number}"
-                nursery.start_soon(self._send, client, self._derived())
+                send = self._send_in_session if self._settings.sessions else self._send
+                nursery.start_soon(send, client, self._derived())
             for number in range(1, self._settings.readers + 1):
                 client = f"reader-{number}"
                 nursery.start_soon(self._read, client, self._derived())
@@ -79,49 +151,54 @@ class AppendingClients(Clients[QuorumCluster]):
         if outcome is AppendOutcome.FAILED:
             self._history.fail(append, trio.current_time())
 
-    # In the node's process
+    # In a node's process
 
     async def _call(self, client: str, source: random.Random) -> None:
-        cluster = self._cluster
+        appender = _AnyNode(self._cluster, source)
+        if not self._settings.sessions:
+            await self._append_through(appender, client, source)
+            return
         while not self._finish.is_set():
-            running = list(cluster.running)
-            if running:
-                node = source.choice(running)
-                append = self._begin(client, source)
-                done = trio.Event()
-                with cluster.scheduler.process(node.name):
-                    cluster.spawn(self._append_on, node, append, done)
-                with trio.move_on_after(self._settings.timeout_s + 1):
-                    await done.wait()
+            try:
+                async with (
+                    Session[int].open(
+                        appender, limits=self._settings.session_limits, timeout_ms=self._timeout_ms
+                    ) as session,
+                    trio.open_nursery() as nursery,
+                ):
+                    for lane in ("a", "b"):
+                        nursery.start_soon(self._append_through, session, f"{client}{lane}", derived(source))
+            except (NotLeaderError, OutcomeUnknownError, QuorumStoppedError):
+                await self._think(source)
+
+    async def _append_through(self, appender: Appender, client: str, source: random.Random) -> None:
+        """Append one call after another, until the session is lost."""
+        while not self._finish.is_set():
+            append = self._begin(client, source)
+            try:
+                appended = await appender.append(append.records, timeout_ms=self._timeout_ms)
+            except (NotLeaderError, QuorumBusyError, QuorumStoppedError):
+                self._ended(append, AppendOutcome.FAILED)
+            except SessionLostError:
+                self._ended(append, AppendOutcome.FAILED)
+                return
+            except OutcomeUnknownError:
+                self._ended(append, AppendOutcome.UNKNOWN)
+            else:
+                self._acknowledged(append, appended.base_offset, appended.epoch)
+                expected = tuple(range(appended.base_offset, appended.base_offset + len(append.records)))
+                if appended.results != expected:
+                    self._cluster.found(
+                        "ResultsAreTheStateMachines",
+                        SafetyViolation(
+                            f"{append} was answered with {appended.results}, expected {expected}"
+                        ),
+                    )
             await self._think(source)
 
-    async def _append_on(self, node: QuorumNode, append: AppendCall, done: trio.Event) -> None:
-        quorum, life = node.quorum, node.life
-        outcome, appended = AppendOutcome.UNKNOWN, None
-        if quorum is not None and node.alive:
-            try:
-                appended = await quorum.append(
-                    append.records, timeout_ms=int(self._settings.timeout_s * 1000)
-                )
-            except (NotLeaderError, QuorumStoppedError):
-                outcome = AppendOutcome.FAILED
-            except OutcomeUnknownError:
-                pass
-        if not node.alive or node.life != life:
-            # Killed: it got no answer.
-            done.set()
-            return
-        if appended is None:
-            self._ended(append, outcome)
-        else:
-            self._acknowledged(append, appended.base_offset, appended.epoch)
-            expected = tuple(range(appended.base_offset, appended.base_offset + len(append.records)))
-            if appended.results != expected:
-                self._cluster.found(
-                    "ResultsAreTheStateMachines",
-                    SafetyViolation(f"{append} was answered with {appended.results}, expected {expected}"),
-                )
-        done.set()
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._settings.timeout_s * 1000)
 
     async def _read(self, client: str, source: random.Random) -> None:
         cluster = self._cluster
@@ -144,7 +221,7 @@ class AppendingClients(Clients[QuorumCluster]):
             except (NotLeaderError, QuorumStoppedError, OutcomeUnknownError):
                 pass
             else:
-                if self._still_lives(node, life):
+                if _still_lives(node, life):
                     end_offset = quorum.applied_offset
                     self._history.reads.append(
                         ClientRead(client, invoked_at, trio.current_time(), end_offset)
@@ -152,12 +229,19 @@ class AppendingClients(Clients[QuorumCluster]):
                     self._cluster.trace.add(client, f"reads below {end_offset} from {node.name}")
         done.set()
 
-    @staticmethod
-    def _still_lives(node: QuorumNode, life: int) -> bool:
-        """Return whether the process still lives; otherwise the call got no answer."""
-        return node.alive and node.life == life
-
     # Over the network
+
+    async def _send_in_session(self, client: str, source: random.Random) -> None:
+        addresses = [Address(node.name, CLIENT_PORT) for node in self._cluster.voters]
+        source.shuffle(addresses)
+        network = self._cluster.network.for_node(client)
+        async with Client.open(addresses, network=network) as outside, trio.open_nursery() as nursery:
+            for lane in ("a", "b"):
+                nursery.start_soon(self._append_until_finish, outside, f"{client}{lane}", derived(source))
+
+    async def _append_until_finish(self, appender: Appender, client: str, source: random.Random) -> None:
+        while not self._finish.is_set():
+            await self._append_through(appender, client, source)
 
     async def _send(self, client: str, source: random.Random) -> None:
         voters = self._cluster.voters

@@ -8,9 +8,10 @@ import trio
 
 from quorate.log import Log
 from quorate.present import present
-from quorate.raft import Quorum, QuorumConfig
+from quorate.raft import Quorum, QuorumConfig, Sessions
 from quorate.raft.core import CoreConfig
-from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.sessions.sessions import SessionResult
+from quorate.raft.state_machine.interface import CommittedBatch, SnapshotLoader
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime import Address, uuid_text
 from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
@@ -24,26 +25,18 @@ from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.simulation.world.simulated_network import NetworkSettings
 from quorate.simulation.world.simulated_runtime import DiskSpeed, SimulatedRuntime
 from quorate.simulation.world.trace import Trace
-from quorate.types import Endpoint, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
+from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 
 class Journal:
     """`StateMachine` that keeps each record with its offset. A record's result is its offset."""
 
-    __slots__ = ("_applied", "_loaded", "entries")
+    __slots__ = ("entries",)
 
-    def __init__(
-        self,
-        applied: Callable[[CommittedBatch], None],
-        loaded: Callable[[Sequence[tuple[int, bytes]]], None] = lambda _: None,
-    ) -> None:
-        """`applied` is called with each batch, `loaded` with the records of a snapshot that is installed."""
-        self._applied = applied
-        self._loaded = loaded
+    def __init__(self) -> None:
         self.entries: list[tuple[int, bytes]] = []
 
     def apply(self, batch: CommittedBatch) -> Sequence[int]:
-        self._applied(batch)
         offsets = range(batch.base_offset, batch.base_offset + len(batch.records))
         self.entries.extend(zip(offsets, batch.records, strict=True))
         return offsets
@@ -53,10 +46,6 @@ class Journal:
 
     def load_snapshot(self, snapshot: SnapshotId) -> "JournalLoader":
         return JournalLoader(self)
-
-    def replace(self, entries: list[tuple[int, bytes]]) -> None:
-        self.entries = entries
-        self._loaded(entries)
 
 
 class JournalLoader:
@@ -72,11 +61,51 @@ class JournalLoader:
         self._entries.append((int.from_bytes(chunk[:8], "big"), chunk[8:]))
 
     def install(self) -> None:
-        self._journal.replace(self._entries)
+        self._journal.entries = self._entries
+
+
+JournalResult = int | SessionResult | None
+"""The result of a record of a journal with sessions."""
+
+
+class WatchedJournal(Sessions[int]):
+    """A journal with sessions. `applied` is called with each batch, `loaded` with the end of each snapshot
+    that is installed."""
+
+    __slots__ = ("_applied", "_loaded", "journal")
+
+    def __init__(
+        self, *, applied: Callable[[CommittedBatch], None], loaded: Callable[[Offset], None]
+    ) -> None:
+        self.journal = Journal()
+        super().__init__(self.journal)
+        self._applied = applied
+        self._loaded = loaded
+
+    def apply(self, batch: CommittedBatch) -> Sequence[JournalResult]:
+        self._applied(batch)
+        return super().apply(batch)
+
+    def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
+        return _WatchedLoader(super().load_snapshot(snapshot), lambda: self._loaded(snapshot.end_offset))
+
+
+class _WatchedLoader:
+    __slots__ = ("_installed", "_loader", "add")
+
+    def __init__(self, loader: SnapshotLoader, installed: Callable[[], None]) -> None:
+        self._loader = loader
+        self._installed = installed
+        self.add = loader.add
+
+    def install(self) -> None:
+        self._loader.install()
+        self._installed()
 
 
 CLUSTER_ID = "simulated-cluster-0001"
 PORT = 9093
+CLIENT_PORT = 9099
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,20 +135,24 @@ class ClusterSettings:
 
 
 class QuorumNode(VotingNode):
-    """`quorum` and `journal` are those of its running process."""
+    """`quorum` and `state_machine` are those of its running process."""
 
     def __init__(self, config: QuorumConfig, host: SimulatedRuntime) -> None:
         super().__init__(config.node_id, host)
         self.config = config
-        self.quorum: Quorum[int] | None = None
-        self.journal: Journal | None = None
+        self.quorum: Quorum[JournalResult] | None = None
+        self.state_machine: WatchedJournal | None = None
+
+    @property
+    def journal(self) -> Journal | None:
+        return None if self.state_machine is None else self.state_machine.journal
 
     @property
     def open(self) -> bool:
         return self.quorum is not None
 
     @property
-    def electorate(self) -> Quorum[int] | None:
+    def electorate(self) -> Quorum[JournalResult] | None:
         return self.quorum
 
     @property
@@ -130,7 +163,7 @@ class QuorumNode(VotingNode):
         validate_quorum(self.serving)
 
     @property
-    def serving(self) -> Quorum[int]:
+    def serving(self) -> Quorum[JournalResult]:
         """Raises `ValueError` if there is none."""
         if self.quorum is None:
             raise ValueError(f"{self.name} is down")
@@ -196,6 +229,7 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
             observer=number > self.settings.voters,
             # Observers too, where they may become voters.
             listen=Address(f"node-{number}", PORT) if self.settings.dynamic else None,
+            client_listen=Address(f"node-{number}", CLIENT_PORT),
             core=self._clocked(number),
             segment_bytes=self.settings.segment_bytes,
             recovery_point_bytes=self.settings.recovery_point_bytes,
@@ -253,12 +287,13 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
         self.trace.add(node.name, f"has a new disk, {node.directory_id}")
 
     async def _process(self, node: QuorumNode) -> None:
-        node.journal = Journal(
-            lambda batch: self._applied(node, batch), lambda entries: self._loaded(node, entries)
+        node.state_machine = WatchedJournal(
+            applied=lambda batch: self._applied(node, batch),
+            loaded=lambda end_offset: self._loaded(node, end_offset),
         )
-        async with Quorum[int].open(
+        async with Quorum[JournalResult].open(
             node.config,
-            node.journal,
+            node.state_machine,
             runtime=node.host.runtime(),
             telemetry=WatchedTelemetry(node, self.checker),
         ) as quorum:
@@ -272,10 +307,10 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
         if node.alive:
             self.checker.check(lambda invariant: invariant.applied(node, batch))
 
-    def _loaded(self, node: QuorumNode, entries: Sequence[tuple[int, bytes]]) -> None:
+    def _loaded(self, node: QuorumNode, end_offset: Offset) -> None:
         if node.alive:
-            self.trace.add(node.name, f"loads a snapshot of {len(entries)} records")
-            self.checker.check(lambda invariant: invariant.loaded(node, entries))
+            self.trace.add(node.name, f"loads a snapshot of what is below {end_offset}")
+            self.checker.check(lambda invariant: invariant.loaded(node, end_offset))
 
     def leader(self) -> QuorumNode | None:
         known = [node for node in self.running if node.serving.is_leader]

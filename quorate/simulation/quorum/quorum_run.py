@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import trio
 
-from quorate.raft import NotLeaderError, OutcomeUnknownError
+from quorate.raft import NotLeaderError, OutcomeUnknownError, SessionLimits
 from quorate.raft.core import CoreConfig
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults.faults import Fault, FaultSettings
@@ -79,7 +79,17 @@ class QuorumRunSettings(ClusterRunSettings):
             blackout_at_end=source.random() < 0.5,
         )
         # Drawn last, so that the seeds of before have everything else as they had it.
-        return replace(settings, cluster=replace(settings.cluster, sync_at_once=draw_sync_at_once(source)))
+        cluster = replace(settings.cluster, sync_at_once=draw_sync_at_once(source))
+        clients = replace(
+            settings.clients,
+            sessions=source.random() < 0.5,
+            session_limits=SessionLimits(
+                sessions_max=source.choice((2, 10_000)),
+                window=source.choice((1, 64)),
+                idle_ms=source.choice((4000, 3_600_000)),
+            ),
+        )
+        return replace(settings, cluster=cluster, clients=clients)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +209,9 @@ class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
         return True
 
     def _check(self, cluster: QuorumCluster, leader: QuorumNode) -> None:
-        assert leader.journal is not None
-        self.history.check(leader.journal.entries)
+        assert leader.state_machine is not None
+        self.history.check(leader.state_machine.journal.entries)
+        state = list(leader.state_machine.take_snapshot())
         for node in cluster.running:
-            if node.journal is None or node.journal.entries != leader.journal.entries:
+            if node.state_machine is None or list(node.state_machine.take_snapshot()) != state:
                 raise SafetyViolation(f"{node.name} and {leader.name} agree on offsets but not on state")
