@@ -13,7 +13,7 @@ import trio
 
 from quorate.raft import (
     Appended,
-    Epoch,
+    LeaderNotFoundError,
     NotLeaderError,
     OutcomeUnknownError,
     PeerProtocolError,
@@ -58,7 +58,7 @@ class _Leader:
         self._finding = trio.Lock()
 
     async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[object]:
-        """`Appender` for sessions. Raises `NotLeaderError` if no node led within the time."""
+        """`Appender` for sessions. Raises `LeaderNotFoundError` if no node led within the time."""
 
         def payload(left_ms: int) -> bytes:
             return encode_client_request(ClientAppend(left_ms, tuple(records)))
@@ -72,7 +72,7 @@ class _Leader:
     async def ask(self, payload: Callable[[int], bytes], *, timeout_ms: int, repeatable: bool) -> bytes:
         """Ask the leader until it answers or the time is up. `payload`: makes the request for the time that
         is left. `repeatable`: ask again even if the outcome is unknown."""
-        error: QuorumError = NotLeaderError(leader=None, epoch=Epoch(0), problem="no node was asked in time")
+        error: QuorumError = LeaderNotFoundError("no node was asked in time")
         deadline = trio.current_time() + timeout_ms / 1000
         with trio.CancelScope(deadline=deadline):
             while True:
@@ -98,7 +98,7 @@ class _Leader:
             self._tasks.start(partial(_close_later, channel))
 
     async def _channel_to_leader(self) -> Channel:
-        """Raises `NotLeaderError` if no address is a leader's: nothing was sent."""
+        """Raises `LeaderNotFoundError`: nothing was sent."""
         async with self._finding:
             if self._channel is not None and not self._channel.broken:
                 return self._channel
@@ -112,7 +112,7 @@ class _Leader:
                     self._addresses.insert(0, address)
                     return found
                 problems.append(f"{address} {found}")
-        raise NotLeaderError(leader=None, epoch=Epoch(0), problem=f"no address leads: {'; '.join(problems)};")
+        raise LeaderNotFoundError(f"no leader was found: {'; '.join(problems)}")
 
     async def _connect(self, address: Address) -> Channel | str:
         """Return a channel to the leader, or the reason why this address is not its."""
@@ -137,7 +137,9 @@ class _Leader:
                 view = await channel.describe_quorum()
                 self._check_cluster(address, view.cluster_id)
                 leads = view.description is not None
-                return channel if leads else f"follows {view.leader}"
+                if leads:
+                    return channel
+                return "knows no leader" if view.leader is None else f"follows node {view.leader}"
             return "gave no answer"
         except OutcomeUnknownError as error:
             return f"gave no answer ({error})"
@@ -211,7 +213,7 @@ class Client:
         """Append records as one atomic unit, as `Session.append`: repeated until the outcome is known, at
         whichever node leads, and applied once. Return when they are committed, and applied by the leader.
 
-        Raises `NotLeaderError`, `QuorumBusyError` or `InvalidAppendError` if nothing happened, and
+        Raises `LeaderNotFoundError`, `QuorumBusyError` or `InvalidAppendError` if nothing happened, and
         `OutcomeUnknownError`: the time ended, or the session was lost, after an attempt whose outcome is
         unknown.
         """
@@ -236,7 +238,7 @@ class Client:
             await self._opening.acquire()
             acquired = True
         if not acquired:
-            raise NotLeaderError(leader=None, epoch=Epoch(0), problem="no node opened a session in time")
+            raise LeaderNotFoundError("no session was opened in time")
         try:
             if self._session is None:
                 self._session = await Session[object].begin(self._leader, timeout_ms=_left_ms(deadline))
@@ -248,7 +250,7 @@ class Client:
         """Return the answer of the leader's program (`Quorum.serve_reads`) to `query`. It sees every append
         that was answered before the call. It is repeated until the time is up.
 
-        Raises `NotLeaderError`, `OutcomeUnknownError` if no leader answered in time, and
+        Raises `LeaderNotFoundError`, `OutcomeUnknownError` if the leader did not answer in time, and
         `RequestRefusedError` if its program answers no reads.
         """
         check_duration("timeout_ms", timeout_ms)

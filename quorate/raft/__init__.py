@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from quorate.raft.quorum_errors import (
         InvalidAppendError,
         InvalidArgumentError,
+        LeaderNotFoundError,
         NotLeaderError,
         OutcomeUnknownError,
         PeerProtocolError,
@@ -61,6 +62,7 @@ _HOMES = {
     "Role": "quorate.raft.core.effects",
     "InvalidAppendError": "quorate.raft.quorum_errors",
     "InvalidArgumentError": "quorate.raft.quorum_errors",
+    "LeaderNotFoundError": "quorate.raft.quorum_errors",
     "NotLeaderError": "quorate.raft.quorum_errors",
     "OutcomeUnknownError": "quorate.raft.quorum_errors",
     "PeerProtocolError": "quorate.raft.quorum_errors",
@@ -129,6 +131,7 @@ __all__ = [
     "InvalidAppendError",
     "InvalidArgumentError",
     "Knowledge",
+    "LeaderNotFoundError",
     "Leadership",
     "NoTelemetry",
     "NodeId",

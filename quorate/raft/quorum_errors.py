@@ -28,6 +28,15 @@ class NotLeaderError(QuorumError):
         super().__init__(f"this node does not lead; {who} in epoch {epoch}")
 
 
+class LeaderNotFoundError(NotLeaderError):
+    """Nothing happened: a client found no leader among its addresses in time. The message names each of them
+    and the reason."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(leader=None, epoch=Epoch(0))
+        self.args = (message,)
+
+
 class OutcomeUnknownError(QuorumError):
     """The operation may have happened, or may still happen: no answer came in time, or the leader changed or
     this node stopped before the commit. The message also names the case in which the append is committed but

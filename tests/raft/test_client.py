@@ -15,10 +15,11 @@ from quorate.client import Client
 from quorate.raft import (
     CommittedBatch,
     InvalidAppendError,
-    NotLeaderError,
+    LeaderNotFoundError,
     OutcomeUnknownError,
     PeerProtocolError,
     QuorumConfigError,
+    QuorumStoppedError,
     RequestRefusedError,
     Sessions,
 )
@@ -177,7 +178,7 @@ async def test_without_a_leader_the_error_names_each_address_and_its_reason(auto
         for call in (client.append, client.read):
             began = trio.current_time()
             with pytest.raises(
-                NotLeaderError, match="node-1:9099 follows None; node-2:9099 can't be reached"
+                LeaderNotFoundError, match="node-1:9099 knows no leader; node-2:9099 can't be reached"
             ):
                 await call([b"a"] if call == client.append else b"a", timeout_ms=3000)
             assert trio.current_time() - began == pytest.approx(3, abs=0.2)
@@ -253,6 +254,33 @@ async def test_an_answer_lost_without_sessions_is_unknown(autojump_clock, served
         with pytest.raises(OutcomeUnknownError):
             await client.append([b"a"], timeout_ms=30_000)
         served.network.heal()
+
+
+@pytest.mark.bug("kazoo issue 482")
+async def test_a_client_that_is_closed_answers_calls_at_once(autojump_clock, served):
+    await start(served, 1, 2, 3)
+    leader = (await served.leader()).node_id
+    ended: list[Exception] = []
+
+    async def call(method, argument) -> None:
+        try:
+            await method(argument)
+        except (OutcomeUnknownError, QuorumStoppedError) as error:
+            ended.append(error)
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery, client_of(served) as client:
+        await client.append([b"a"])
+        for node in {1, 2, 3} - {leader}:
+            await served.crash(node)
+        nursery.start_soon(call, client.append, [b"a"])
+        nursery.start_soon(call, client.read, b"a")
+        await trio.sleep(0.05)
+    for method, argument in ((client.append, [b"a"]), (client.read, b"a")):
+        with pytest.raises(QuorumStoppedError, match="the client is closed"):
+            await method(argument)
+    assert len(ended) == 2, "the calls in flight"
+    assert trio.current_time() - began < 2, "no call waited for its timeout"
 
 
 # Hostile clients
