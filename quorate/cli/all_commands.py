@@ -21,6 +21,7 @@ def every_command() -> typer.Typer:
     """Return `quorate` with everything that it can do."""
     from quorate.cli import demo as demonstration
     from quorate.cli.commands import broker_commands as brokers
+    from quorate.cli.commands import client_commands as client
     from quorate.cli.commands import cluster_commands as cluster
     from quorate.cli.commands import config_commands as configs
     from quorate.cli.commands import data_commands as data
@@ -52,6 +53,8 @@ def every_command() -> typer.Typer:
     app.add_typer(server.app, name="server")
     app.add_typer(storage.app, name="storage")
     app.add_typer(quorum.app, name="quorum")
+    app.command("append", epilog="Example: quorate append -l localhost:9099 '{\"set\": 1}'")(client.append)
+    app.command("read", epilog="Example: quorate read -l localhost:9099 set")(client.read)
     app.add_typer(topics.app, name="topics")
     app.add_typer(configs.app, name="configs")
     app.add_typer(quotas.app, name="quotas")

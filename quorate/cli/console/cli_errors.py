@@ -132,6 +132,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
     from quorate.log import LogError
     from quorate.quorum_state import QuorumStateError
     from quorate.raft import (
+        LeaderNotFoundError,
         OutcomeUnknownError,
         QuorumConfigError,
         QuorumError,
@@ -154,6 +155,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
             | MalformedError()
             | ControllerTimedOutError()
             | LogUnavailableError()
+            | LeaderNotFoundError()
             | OutcomeUnknownError()
         ):
             return ExitCode.UNAVAILABLE

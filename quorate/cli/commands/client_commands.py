@@ -1,0 +1,96 @@
+"""`quorate append` and `quorate read`: a client of an embedded quorum."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from quorate.cli.commands.options import JsonOption, TimeoutOption
+from quorate.cli.console.cli_errors import user_errors
+from quorate.cli.console.connections import parse_addresses
+from quorate.cli.console.output import print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from quorate.client import Client
+
+Answer = TypeVar("Answer")
+
+_OPTION = "--client-listener"
+ListenersOption = Annotated[
+    str,
+    typer.Option(
+        _OPTION,
+        "-l",
+        metavar="HOST:PORT",
+        help="Client listeners of the quorum's nodes, separated by commas. The command finds the leader "
+        "among them, so name all.",
+    ),
+]
+
+
+def append(
+    records: Annotated[list[str], typer.Argument(help="The records, as text. They are one atomic append.")],
+    listeners: ListenersOption,
+    sessions: Annotated[
+        bool,
+        typer.Option(
+            "--sessions/--no-sessions",
+            help="Append in a session, so that it can be repeated and is applied once. The quorum's state "
+            "machine must have sessions.",
+        ),
+    ] = True,
+    timeout_ms: TimeoutOption = 10_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Append records to an embedded quorum that listens for clients. Print each one's offset and result."""
+    values = [record.encode() for record in records]
+    appended = _ask(listeners, lambda client: client.append(values, timeout_ms=timeout_ms), sessions=sessions)
+    results = [_shown(result) for result in appended.results]
+    if as_json:
+        print_json({"baseOffset": appended.base_offset, "leaderEpoch": appended.epoch, "results": results})
+        return
+    for offset in range(appended.base_offset, appended.base_offset + len(records)):
+        position = offset - appended.base_offset
+        print(offset, *results[position : position + 1])
+
+
+def read(
+    query: Annotated[
+        str, typer.Argument(help="The query, as text. The quorum's program gives it a meaning.")
+    ],
+    listeners: ListenersOption,
+    timeout_ms: TimeoutOption = 10_000,
+) -> None:
+    """Ask the leader's program of an embedded quorum, and print its answer. It sees every append that was
+    answered before."""
+    answer = _ask(
+        listeners, lambda client: client.read(query.encode(), timeout_ms=timeout_ms), sessions=False
+    )
+    sys.stdout.buffer.write(answer + b"\n")
+    sys.stdout.flush()
+
+
+def _ask(listeners: str, action: "Callable[[Client], Awaitable[Answer]]", *, sessions: bool) -> Answer:
+    import trio
+
+    from quorate.client import Client
+
+    async def main() -> Answer:
+        async with Client.open(parse_addresses(listeners, option=_OPTION), sessions=sessions) as client:
+            return await action(client)
+
+    with user_errors():
+        return trio.run(main)
+
+
+def _shown(result: object) -> object:
+    """Return a result as JSON can have it."""
+    if isinstance(result, bytes):
+        return result.decode(errors="backslashreplace")
+    if isinstance(result, list):
+        return [_shown(each) for each in result]
+    if isinstance(result, dict):
+        return {str(_shown(key)): _shown(each) for key, each in result.items()}
+    return result
