@@ -37,7 +37,7 @@ def faulty(seed: int, limits: SessionLimits | None = None) -> QuorumRun:
             mean_interval_s=0.5,
             mean_duration_s=1.0,
         ),
-        faults_s=8.0,
+        faults_s=6.0,
     )
     return run
 
@@ -58,7 +58,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> Counter[Verdict | None]:
 
 
 def test_no_seed_applies_an_append_twice_in_sessions(verdicts: Counter[Verdict | None]) -> None:
-    for seed in range(1, 4):
+    for seed in (1, 2):
         faulty(seed).execute()
     assert verdicts[None] > 500, "nothing was appended"
     assert verdicts[Verdict.APPLIED] > 5, "nothing was repeated, so nothing was shown"
@@ -67,7 +67,7 @@ def test_no_seed_applies_an_append_twice_in_sessions(verdicts: Counter[Verdict |
 def test_sessions_that_are_lost_in_the_midst_of_their_appends_double_nothing(
     verdicts: Counter[Verdict | None],
 ) -> None:
-    for seed in range(1, 4):
+    for seed in (1, 2):
         faulty(seed, SessionLimits(sessions_max=2, window=1, idle_ms=4000)).execute()
     assert verdicts[None] > 100, "nothing was appended"
     assert verdicts[Verdict.LOST] > 10, "no session was lost"
