@@ -17,6 +17,7 @@ from quorate.raft import (
     Epoch,
     Knowledge,
     Leadership,
+    PlainStateMachine,
     QuorumConfig,
     QuorumError,
     QuorumThread,
@@ -186,7 +187,7 @@ class Quorum(Knowledge, Generic[Outcome]):
     async def open(
         cls,
         config: QuorumConfig,
-        state_machine: StateMachine[Opened],
+        state_machine: StateMachine[Opened] | PlainStateMachine[Opened],
         *,
         runtime: Runtime | None = None,
         telemetry: Telemetry | None = None,

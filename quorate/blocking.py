@@ -20,6 +20,7 @@ from quorate.raft import (
     Knowledge,
     Leadership,
     NotLeaderError,
+    PlainStateMachine,
     QuorumConfig,
     QuorumError,
     QuorumThread,
@@ -153,7 +154,7 @@ class Quorum(Knowledge, Generic[Outcome]):
     def open(
         cls,
         config: QuorumConfig,
-        state_machine: StateMachine[Opened],
+        state_machine: StateMachine[Opened] | PlainStateMachine[Opened],
         *,
         runtime: Runtime | None = None,
         telemetry: Telemetry | None = None,

@@ -27,8 +27,8 @@ from quorate.raft.quorum_errors import (
     QuorumStoppedError,
 )
 from quorate.raft.state_machine.append_queue import QueuedAppend
-from quorate.raft.state_machine.interface import Appended, StateMachine
-from quorate.raft.state_machine.shape import check_shape
+from quorate.raft.state_machine.interface import Appended, PlainStateMachine, StateMachine
+from quorate.raft.state_machine.plain import with_snapshots
 from quorate.raft.storage.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.raft.transport.append_frames import size_of
@@ -102,7 +102,7 @@ class Quorum(Knowledge, Generic[Outcome]):
     async def open(
         cls,
         config: QuorumConfig,
-        state_machine: StateMachine[Opened],
+        state_machine: StateMachine[Opened] | PlainStateMachine[Opened],
         *,
         runtime: Runtime | None = None,
         telemetry: Telemetry | None = None,
@@ -110,16 +110,16 @@ class Quorum(Knowledge, Generic[Outcome]):
         """Recover this node's folder, join the quorum, and stop in order at the end of the block. An orderly
         stop first lets appends in progress finish, for `drain_timeout_ms` at most. Then a leader resigns.
 
-        Raises at the start: `QuorumConfigError` for an invalid configuration or a state machine without a
-        required method, `QuorumStateError` or `LogError` for a folder that can't be used,
-        `AddressInUseError`, `DiskLockedError`.
+        Raises at the start: `QuorumConfigError` for an invalid configuration, or a state machine that lacks a
+        method or has a field that can't be in a snapshot, `QuorumStateError` or `LogError` for a folder that
+        can't be used, `AddressInUseError`, `DiskLockedError`.
 
         If an error stops the node inside the block, the block is cancelled and `QuorumStoppedError` is
         raised, with the error as its `__cause__`. Exceptions of the block itself pass through unchanged,
         except a `QuorumError` that this stop has caused. A cancelled block leaves as after a crash: at once,
         without loss of acknowledged records.
         """
-        check_shape(state_machine)
+        machine = with_snapshots(state_machine)
         runtime = runtime or real_runtime(sync=SyncStrategy.INLINE)
         storage = await open_storage(runtime, config)
         listener = client_listener = None
@@ -129,7 +129,7 @@ class Quorum(Knowledge, Generic[Outcome]):
                 listener = await runtime.network.listen(config.listen_address)
             if config.client_listen is not None:
                 client_listener = await runtime.network.listen(config.client_listen)
-            node = Node(config, storage, state_machine, runtime=runtime, telemetry=telemetry or NoTelemetry())
+            node = Node(config, storage, machine, runtime=runtime, telemetry=telemetry or NoTelemetry())
             await node.driver.snapshots.receiver.load_latest()
             quorum: Quorum[Opened] = Quorum(config, node)
             tell_forked(quorum)

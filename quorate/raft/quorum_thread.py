@@ -14,7 +14,7 @@ from quorate.raft.quorum_errors import (
     QuorumStoppedError,
     QuorumThreadError,
 )
-from quorate.raft.state_machine.interface import StateMachine
+from quorate.raft.state_machine.interface import PlainStateMachine, StateMachine
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import Runtime, tell_forked
 from quorate.runtime.real import LoopThread, PatchedThreadsError, ShortCall, TaskCall
@@ -32,7 +32,7 @@ class QuorumThread(Generic[Outcome]):
     def __init__(
         self,
         config: QuorumConfig,
-        state_machine: StateMachine[Outcome],
+        state_machine: StateMachine[Outcome] | PlainStateMachine[Outcome],
         *,
         runtime: Runtime | None,
         telemetry: Telemetry | None,

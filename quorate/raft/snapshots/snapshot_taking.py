@@ -18,7 +18,8 @@ from quorate.raft.quorum_errors import SnapshotNotTakenError
 from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.state_machine.applier import Applier
 from quorate.raft.state_machine.interface import StateMachine
-from quorate.runtime import get_logger
+from quorate.raft.state_machine.plain import PlainMachine
+from quorate.runtime import get_logger, in_slices
 from quorate.types import Epoch, Offset, SnapshotId, VoterSet
 
 log = get_logger(__name__)
@@ -111,7 +112,7 @@ class SnapshotTaker:
         end, applied_bytes = applier.applied_offset, applier.applied_bytes
         snapshot = SnapshotId(end, self._epoch_below(end))
         started = trio.current_time()
-        chunks = iter(self._state_machine.take_snapshot())
+        chunks = await self._state_chunks()
         try:
             writer = self._store.write(
                 snapshot,
@@ -136,6 +137,15 @@ class SnapshotTaker:
             seconds=round(trio.current_time() - started, 3),
         )
         self._taken(contents)
+
+    async def _state_chunks(self) -> Iterator[bytes]:
+        """Return the chunks of the applied state."""
+        if not isinstance(self._state_machine, PlainMachine):
+            return iter(self._state_machine.take_snapshot())
+        # Its values may change in place, so all of them are copied first. To copy a million takes longer than
+        # the event loop may be held, and shorter than commits may wait.
+        with self._applier.held():
+            return await in_slices(self._state_machine.freeze())
 
     async def _write_chunks(self, writer: SnapshotWriter, chunks: Iterator[bytes]) -> SnapshotContents | None:
         """Write the chunks and complete the snapshot. None: a later snapshot arrived meanwhile."""

@@ -5,7 +5,8 @@ committed them, for as long as a step may take. A follower applies what is in th
 answered. A task continues from there, and reads the records that are not in memory from the log.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import trio
 
@@ -43,6 +44,7 @@ class Applier:
         self._appends = appends
         self._on_applied = on_applied
         self._high_watermark = Offset(0)
+        self._is_held = False
         self._wake = trio.Event()
         self.applied_offset: Offset = log.log_start_offset
         """The exclusive end of the applied records: always the end of a batch, or of a snapshot."""
@@ -68,6 +70,16 @@ class Applier:
         if self.applied_offset < self._high_watermark:
             self._apply_from_tail()
             self._apply_from_memory()
+            self.leave_to_task()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Apply nothing during the block, so that the state stands still. One block at a time."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
             self.leave_to_task()
 
     def leave_to_task(self) -> None:
@@ -117,7 +129,7 @@ class Applier:
 
     def _next_in_memory(self) -> Proposal | None:
         proposals = self._appends.in_log
-        if not proposals:
+        if not proposals or self._is_held:
             return None
         proposal = proposals[0]
         is_next = proposal.base_offset == self.applied_offset and proposal.end_offset <= self._high_watermark
@@ -173,8 +185,8 @@ class Applier:
 
     def _apply_from_tail(self) -> None:
         """Apply one slice of the log's memory."""
-        if self.applied_offset < self._log.log_start_offset:
-            return  # a snapshot has taken the log's place
+        if self._is_held or self.applied_offset < self._log.log_start_offset:
+            return  # or a snapshot has taken the log's place
         records = self._log.read_tail(self.applied_offset, _READ_BYTES, end_offset=self._high_watermark)
         slice_end = trio.current_time() + SLICE_SECONDS
         for batch in read_batches(records or b""):
@@ -189,7 +201,7 @@ class Applier:
         `StateMachineError`."""
         while True:
             self._wake = trio.Event()
-            while self.applied_offset < self._high_watermark:
+            while self.applied_offset < self._high_watermark and not self._is_held:
                 applied_before = self.applied_offset
                 if self._next_in_memory() is None:
                     await self._apply_from_log()
@@ -215,7 +227,7 @@ class Applier:
         for number, batch in enumerate(read_batches(data)):
             if number:
                 await slices.pause()
-            if self._next_in_memory() is not None:
+            if self._is_held or self._next_in_memory() is not None:
                 break  # it is applied from there, for its waiters
             # Otherwise it was applied from memory meanwhile.
             if batch.header.base_offset == self.applied_offset:

@@ -1,8 +1,9 @@
 """The interface of the user's state machine."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from dataclasses import Field, dataclass
+from enum import Enum
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from quorate.types import Epoch, Offset, SnapshotId
 
@@ -38,12 +39,56 @@ class SnapshotLoader(Protocol):
         ...
 
 
-class StateMachine(Protocol[Result]):
-    """The replicated state of an application. The quorum calls one method at a time, on its own task.
+class SnapshotCodec(Enum):
+    """The encoding of a plain state machine's snapshots."""
 
-    `apply` must be deterministic: no clock, no randomness, no I/O. If it raises an error, every node stops at
-    that batch. So refuse unacceptable records with a `check` (see `CheckingStateMachine`), before they are
-    appended. Without one, `apply` must accept any bytes.
+    JSON = "json"
+    """The default. It has no `bytes`."""
+    CBOR = "cbor"
+    """It has `bytes`, but no strings with lone surrogates."""
+
+
+class PlainStateMachine(Protocol[Result]):
+    """The replicated state of an application: a dataclass with `apply`.
+
+    For a dictionary::
+
+        @dataclass
+        class Dictionary:
+            items: dict[str, str] = field(default_factory=dict)
+
+            def apply(self, batch: CommittedBatch) -> list[str | None]:
+                return [self.put(*json.loads(record)) for record in batch.records]
+
+            def put(self, key: str, value: str) -> str | None:
+                before, self.items[key] = self.items.get(key), value
+                return before
+
+    The quorum calls `apply` on its own task. It must be deterministic: no clock, no randomness, no I/O. If it
+    raises an error, every node stops at that batch. So refuse unacceptable records with a `check` (see
+    `CheckingStateMachine`), before they are appended. Without one, `apply` must accept any bytes.
+
+    The fields are the state. Snapshots have them in the codec that the class declares (`snapshot_codec:
+    ClassVar = SnapshotCodec.CBOR`; JSON if none). Their types must say what they hold: None, `bool`, `int`,
+    `float`, `str`, `bytes` (CBOR only), `Decimal`, `UUID`, enums, dataclasses, `list[...]`, `dict[...]`,
+    `tuple[...]`, and `... | None` of them. `Quorum.open` refuses a field with any other type, and a value
+    that differs from its type. Two fields must not hold the same object: after a restart they would hold
+    two.
+
+    A field with a default may be added later. The fields of an old snapshot must remain.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
+
+    def apply(self, batch: CommittedBatch) -> Sequence[Result]:
+        """Apply committed records. The quorum passes every record exactly once, in log order. Return one
+        result per record; the caller of `append` gets them."""
+        ...
+
+
+class StateMachine(Protocol[Result]):
+    """A state machine that makes its own snapshots. Most don't need to: see `PlainStateMachine`. The quorum
+    calls one method at a time, on its own task.
 
     A snapshot (KIP-630) replaces the records below its end: the log before it is removed, and a node that
     starts, or is far behind, loads it. For a dictionary::
@@ -74,8 +119,7 @@ class StateMachine(Protocol[Result]):
     """
 
     def apply(self, batch: CommittedBatch) -> Sequence[Result]:
-        """Apply committed records. The quorum passes every record exactly once, in log order. Return one
-        result per record; the caller of `append` gets them."""
+        """Apply committed records, as `PlainStateMachine.apply`."""
         ...
 
     def take_snapshot(self) -> Iterator[bytes]:
@@ -101,7 +145,7 @@ class StateMachine(Protocol[Result]):
 
 class CheckingStateMachine(StateMachine[Result], Protocol[Result]):
     """A state machine that may refuse records before they are appended. A committed record can't be
-    removed."""
+    removed. A plain state machine may have a `check` too."""
 
     def check(self, records: Sequence[bytes]) -> None:
         """Return if `apply` accepts these records. Raise if not: the append ends in `InvalidAppendError`,

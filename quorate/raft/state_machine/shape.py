@@ -1,5 +1,6 @@
 """The check that an object has the methods of a state machine, before a record depends on it."""
 
+import dataclasses
 import inspect
 from typing import Final
 
@@ -12,6 +13,14 @@ _METHODS: Final = (
     ("check", ("records",), False),
 )
 """The name, the arguments, and whether the method is required."""
+_SNAPSHOTS: Final = ("take_snapshot", "load_snapshot")
+
+
+def is_plain(state_machine: object) -> bool:
+    """True for a dataclass without snapshots of its own."""
+    return dataclasses.is_dataclass(state_machine) and not any(
+        hasattr(state_machine, each) for each in _SNAPSHOTS
+    )
 
 
 def check_shape(state_machine: object) -> None:
@@ -22,16 +31,20 @@ def check_shape(state_machine: object) -> None:
             f"the state machine is the class {state_machine.__name__}, not an instance; write "
             f"{state_machine.__name__}()"
         )
+    plain = is_plain(state_machine)
     for name, arguments, required in _METHODS:
         method = getattr(state_machine, name, None)
-        if method is not None or required:
+        if method is not None or (required and not (plain and name in _SNAPSHOTS)):
             _check_method(type(state_machine).__name__, name, method, arguments)
 
 
 def _check_method(owner: str, name: str, method: object, arguments: tuple[str, ...]) -> None:
     wanted = f"{name}({', '.join(arguments)})"
     if not callable(method):
-        raise QuorumConfigError(f"the state machine {owner} has no method {wanted}; see StateMachine")
+        remedy = "make it a @dataclass, whose fields are its snapshots" if name in _SNAPSHOTS else "write it"
+        raise QuorumConfigError(
+            f"the state machine {owner} has no method {wanted}; {remedy}, or see StateMachine"
+        )
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         raise QuorumConfigError(
             f"{owner}.{name} is async; it is called on the quorum's task, as {wanted}, and must be a plain "
