@@ -26,9 +26,15 @@ from quorate.raft.sessions.session_table import (
     Verdict,
     encode_results,
 )
-from quorate.raft.state_machine.interface import CommittedBatch, SnapshotLoader, StateMachine
+from quorate.raft.state_machine.interface import (
+    CommittedBatch,
+    PlainStateMachine,
+    SnapshotLoader,
+    StateMachine,
+)
+from quorate.raft.state_machine.plain import Freezing, with_snapshots
 from quorate.raft.state_machine.record_check import record_check
-from quorate.raft.state_machine.shape import check_shape
+from quorate.runtime import Steps, at_once
 from quorate.types import Offset, SnapshotId
 
 Result = TypeVar("Result")
@@ -36,7 +42,7 @@ SessionResult = SessionAnswer | SessionOpened
 """The result of a command of a session."""
 
 
-class Sessions(Generic[Result]):
+class Sessions(Freezing, Generic[Result]):
     """A state machine that applies each append of a `Session` once, however often it is repeated (Raft thesis
     6.3).
 
@@ -45,15 +51,14 @@ class Sessions(Generic[Result]):
     alone can be continued, but every node needs `Sessions` before the first session is opened, and from then
     on.
 
-    Raises `QuorumConfigError` if `state_machine` lacks a method.
+    Raises `QuorumConfigError` if `state_machine` lacks a method, or has a field that can't be in a snapshot.
     """
 
     __slots__ = ("_check", "_state_machine", "_table")
 
-    def __init__(self, state_machine: StateMachine[Result]) -> None:
-        check_shape(state_machine)
-        self._state_machine = state_machine
-        self._check = record_check(state_machine)
+    def __init__(self, state_machine: StateMachine[Result] | PlainStateMachine[Result]) -> None:
+        self._state_machine = with_snapshots(state_machine)
+        self._check = record_check(self._state_machine)
         self._table = SessionTable()
 
     @property
@@ -122,8 +127,12 @@ class Sessions(Generic[Result]):
 
     def take_snapshot(self) -> Iterator[bytes]:
         """Return the chunks of the sessions, then those of the state machine."""
-        own, theirs = self._table.take_snapshot(), self._state_machine.take_snapshot()
-        return _ChunksInTurn(own, theirs)
+        return at_once(self.freeze())
+
+    def freeze(self) -> Steps[Iterator[bytes]]:
+        machine = self._state_machine
+        theirs = (yield from machine.freeze()) if isinstance(machine, Freezing) else machine.take_snapshot()
+        return _ChunksInTurn(self._table.take_snapshot(), theirs)
 
     def load_snapshot(self, snapshot: SnapshotId) -> "SnapshotLoader":
         """Return a loader for a snapshot with sessions or without."""

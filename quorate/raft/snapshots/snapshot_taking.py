@@ -18,7 +18,7 @@ from quorate.raft.quorum_errors import SnapshotNotTakenError
 from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.state_machine.applier import Applier
 from quorate.raft.state_machine.interface import StateMachine
-from quorate.raft.state_machine.plain import PlainMachine
+from quorate.raft.state_machine.plain import Freezing
 from quorate.runtime import get_logger, in_slices
 from quorate.types import Epoch, Offset, SnapshotId, VoterSet
 
@@ -140,10 +140,10 @@ class SnapshotTaker:
 
     async def _state_chunks(self) -> Iterator[bytes]:
         """Return the chunks of the applied state."""
-        if not isinstance(self._state_machine, PlainMachine):
+        if not isinstance(self._state_machine, Freezing):
             return iter(self._state_machine.take_snapshot())
-        # Its values may change in place, so all of them are copied first. To copy a million takes longer than
-        # the event loop may be held, and shorter than commits may wait.
+        # To copy a million values takes longer than the event loop may be held, and shorter than commits may
+        # wait.
         with self._applier.held():
             return await in_slices(self._state_machine.freeze())
 

@@ -1,6 +1,7 @@
 """Snapshots of a state machine that is a dataclass: its fields, in JSON or CBOR."""
 
 import json
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import FrozenInstanceError, dataclass
@@ -77,7 +78,18 @@ def with_snapshots(
     return cast("StateMachine[Outcome]", state_machine)
 
 
-class PlainMachine(Generic[Outcome]):
+class Freezing(ABC):
+    """A state machine whose state must stand still while it is copied, because its values may change in
+    place."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def freeze(self) -> Steps[Iterator[bytes]]:
+        """Take a snapshot as `StateMachine.take_snapshot`, in steps, between which nothing may be applied."""
+
+
+class PlainMachine(Freezing, Generic[Outcome]):
     """A plain state machine, with the snapshots of its fields."""
 
     def __init__(self, machine: PlainStateMachine[Outcome]) -> None:
@@ -113,7 +125,6 @@ class PlainMachine(Generic[Outcome]):
         return at_once(self.freeze())
 
     def freeze(self) -> Steps[Iterator[bytes]]:
-        """Do the same as `take_snapshot`, in steps. The state must stand still until the last one."""
         self._check_attributes()
         tokens: deque[Token] = deque()
         for token in self._kind.write_fields(self._machine):
