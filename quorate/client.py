@@ -19,6 +19,7 @@ from quorate.raft import (
     PeerProtocolError,
     QuorumConfigError,
     QuorumError,
+    QuorumForkedError,
     QuorumStoppedError,
     Session,
     SessionLostError,
@@ -31,7 +32,7 @@ from quorate.raft.clients.client_messages import (
     encode_client_request,
 )
 from quorate.raft.transport.channel import Channel
-from quorate.runtime import Address, Network, NetworkError, Tasks
+from quorate.runtime import Address, Network, NetworkError, Tasks, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 
 __all__ = ["Client"]
@@ -173,6 +174,20 @@ class Client:
         self._sessions = sessions
         self._session: Session[object] | None = None
         self._opening = trio.Lock()
+        self._is_forked = False
+        tell_forked(self)
+
+    def forked(self) -> None:
+        """Mark this object as a copy in a forked process. Every later call raises `QuorumForkedError`."""
+        self._is_forked = True
+
+    def _check_call(self, *, timeout_ms: int) -> None:
+        if self._is_forked:
+            raise QuorumForkedError(
+                "this process was forked after the client was opened, and shares its connection; open "
+                "another client in this process"
+            )
+        check_duration("timeout_ms", timeout_ms)
 
     @classmethod
     @asynccontextmanager
@@ -203,7 +218,7 @@ class Client:
             except Exception as error:
                 # Kept out of the nursery, which would wrap it.
                 raised = error
-            if client._session is not None:
+            if client._session is not None and not client._is_forked:
                 await client._session.close()
             nursery.cancel_scope.cancel()
         if raised is not None:
@@ -217,7 +232,7 @@ class Client:
         `OutcomeUnknownError`: the time ended, or the session was lost, after an attempt whose outcome is
         unknown.
         """
-        check_duration("timeout_ms", timeout_ms)
+        self._check_call(timeout_ms=timeout_ms)
         if not self._sessions:
             return await self._leader.append(records, timeout_ms=timeout_ms)
         deadline = trio.current_time() + timeout_ms / 1000
@@ -253,7 +268,7 @@ class Client:
         Raises `LeaderNotFoundError`, `OutcomeUnknownError` if the leader did not answer in time, and
         `RequestRefusedError` if its program answers no reads.
         """
-        check_duration("timeout_ms", timeout_ms)
+        self._check_call(timeout_ms=timeout_ms)
         return await self._leader.ask(
             lambda left_ms: encode_client_request(ClientRead(left_ms, query)),
             timeout_ms=timeout_ms,

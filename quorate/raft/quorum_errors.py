@@ -70,8 +70,8 @@ class SessionWindowError(QuorumError):
 
 
 class QuorumForkedError(QuorumError):
-    """Nothing happened: this process is a fork of the one that opened the quorum. The tasks, threads and
-    connections of the quorum run only there."""
+    """Nothing happened: this process is a fork of the one that opened the quorum, or the client. Its tasks,
+    threads and connections run only there."""
 
 
 class QuorumThreadError(QuorumError):

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from quorate.client import Client
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.quorum_state.quorum_state_errors import ForeignStateError, MissingStateError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_errors import QuorumForkedError
+from quorate.runtime import Address
 from quorate.types import NodeId
 from tests.raft.conftest import Journal
 
@@ -54,6 +56,26 @@ async def test_a_forked_child_is_told_so_at_once(autojump_clock, world, name):
 
     assert "forked after the quorum was opened" in in_child(look)
     assert (await quorum.append([b"the parent goes on"])).results == (18,)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.bug("kazoo issue 554")
+async def test_a_forked_copy_of_a_client_is_told_so_at_once(autojump_clock, world):
+    where = Address("node-1", 9099)
+    await world.start_one(client_listen=where)
+    async with Client.open([where], sessions=False, network=world.network.for_node("outside")) as client:
+        await client.append([b"before"])
+
+        def look():
+            try:
+                client.append([b"in the child"]).send(None)
+            except QuorumForkedError as error:
+                return error
+            return "nothing"
+
+        assert "open another client in this process" in in_child(look)
+        await client.append([b"the parent goes on"])
+    assert world.journals[1].records == [b"before", b"the parent goes on"]
 
 
 async def test_messages_name_what_the_embedder_can_change(autojump_clock, world, log_lines):
