@@ -100,6 +100,7 @@ LONG = tuple(
         "simulation/test_quorum_faults",
         "simulation/test_quorum_scenarios",
         "simulation/test_quorum_seeds",
+        "simulation/test_session_seeds",
         "simulation/test_settled_cluster",
         "simulation/test_shrinking",
         "test_architecture",

@@ -64,6 +64,7 @@ def test_no_seed_applies_an_append_twice_in_sessions(verdicts: Counter[Verdict |
     assert verdicts[Verdict.APPLIED] > 5, "nothing was repeated, so nothing was shown"
 
 
+@pytest.mark.slow
 def test_sessions_that_are_lost_in_the_midst_of_their_appends_double_nothing(
     verdicts: Counter[Verdict | None],
 ) -> None:

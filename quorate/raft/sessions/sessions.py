@@ -81,7 +81,7 @@ class Sessions(Freezing, Generic[Result]):
 
     def apply(self, batch: CommittedBatch) -> Sequence[Result | SessionResult | None]:
         """Apply the records of a batch, except repeated ones. The result of a session's command is a
-        `SessionResult`. Records that were not applied have the result None."""
+        `SessionAnswer` or a `SessionOpened`. Records that were not applied have the result None."""
         self._table.pass_time(batch.timestamp_ms)
         if not any(map(looks_like_command, batch.records)):
             return self._state_machine.apply(batch)
