@@ -11,7 +11,8 @@ from functools import wraps
 from types import TracebackType
 from typing import Concatenate, Generic, Never, ParamSpec, TypeVar
 
-from quorate import blocking, raft
+from quorate import blocking, client, raft
+from quorate.client import ClientThread
 from quorate.raft import (
     Appended,
     Epoch,
@@ -24,7 +25,8 @@ from quorate.raft import (
     StateMachine,
     Telemetry,
 )
-from quorate.runtime import Runtime, tell_forked
+from quorate.raft.own_thread import OwnThread
+from quorate.runtime import Address, Runtime, tell_forked
 from quorate.runtime.real import Mailbox
 
 Outcome = TypeVar("Outcome")
@@ -32,7 +34,7 @@ Opened = TypeVar("Opened")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-__all__ = ["PendingAppend", "Quorum", "format_folder", "skip_batch"]
+__all__ = ["Client", "PendingAppend", "Quorum", "format_folder", "skip_batch"]
 
 
 class _Caller:
@@ -62,8 +64,8 @@ class _Caller:
             return
 
 
-class _Thread(QuorumThread[Outcome]):
-    """The quorum's thread, and the loop that called it last."""
+class _Called(OwnThread[Opened]):
+    """A thread, and the loop that called it last."""
 
     _caller: _Caller | None = None
 
@@ -76,8 +78,8 @@ class _Thread(QuorumThread[Outcome]):
             caller = self._caller = _Caller(loop)
         return caller
 
-    async def call(self, function: Callable[[raft.Quorum[Outcome]], Awaitable[T]]) -> T:
-        """Run a call on the quorum's thread. It is cancelled with its caller."""
+    async def call(self, function: Callable[[Opened], Awaitable[T]]) -> T:
+        """Run a call on the thread. It is cancelled with its caller."""
         future, done = self.caller().future()
         call = self.await_soon(function, done)
         try:
@@ -86,6 +88,14 @@ class _Thread(QuorumThread[Outcome]):
             self.cancel(call)
             raise
         return call.result()
+
+
+class _Thread(QuorumThread[Outcome], _Called[raft.Quorum[Outcome]]):
+    """The quorum's thread."""
+
+
+class _ClientThread(ClientThread, _Called[client.Client]):
+    """A client's thread."""
 
 
 class _CancelledWith:
@@ -206,9 +216,9 @@ class Quorum(Knowledge, Generic[Outcome]):
         in_order = False
         try:
             await opened
-            if thread.quorum is not None:
+            if thread.opened is not None:
                 async with _CancelledWith(ended):
-                    yield Quorum(thread, thread.quorum)
+                    yield Quorum(thread, thread.opened)
                 in_order = True
         except Exception as error:
             if thread.error is None or not isinstance(error, QuorumError):
@@ -280,6 +290,49 @@ class Quorum(Knowledge, Generic[Outcome]):
                 lost.exception()  # so that asyncio does not report it once more
         if lost.done():
             lost.result()
+
+
+class Client:
+    """A client of a quorum. Open it with `Client.open`. Any asyncio loop may use it."""
+
+    def __init__(self, thread: _ClientThread) -> None:
+        self._thread = thread
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, addresses: Sequence[Address], *, cluster_id: str | None = None, sessions: bool = True
+    ) -> AsyncGenerator["Client", None]:
+        """Open a client, as `quorate.client.Client.open`, on a thread of its own. It closes its session at
+        the end of the block, or if the interpreter exits inside of it."""
+        thread = _ClientThread(addresses, cluster_id=cluster_id, sessions=sessions)
+        caller = thread.caller()
+        (opened, set_opened), (ended, set_ended) = caller.future(), caller.future()
+        thread.start(opened=set_opened, ended=set_ended)
+        try:
+            await opened
+            if thread.opened is not None:
+                yield cls(thread)
+        finally:
+            if thread.stop(in_order=True):
+                try:
+                    await asyncio.shield(ended)
+                except asyncio.CancelledError:
+                    thread.stop(in_order=False)
+                    await asyncio.shield(ended)
+                    raise
+                finally:
+                    thread.join()
+        if thread.error is not None:
+            raise thread.error
+
+    async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[object]:
+        """Append records once, as `quorate.client.Client.append`, with the same errors."""
+        return await self._thread.call(lambda client: client.append(records, timeout_ms=timeout_ms))
+
+    async def read(self, query: bytes, *, timeout_ms: int = 10_000) -> bytes:
+        """Return the leader's answer to `query`, as `quorate.client.Client.read`, with the same errors."""
+        return await self._thread.call(lambda client: client.read(query, timeout_ms=timeout_ms))
 
 
 format_folder = _offline(blocking.format_folder)

@@ -14,6 +14,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 import trio
 
 from quorate import raft
+from quorate.client import ClientThread
 from quorate.raft import (
     Appended,
     Epoch,
@@ -27,7 +28,8 @@ from quorate.raft import (
     StateMachine,
     Telemetry,
 )
-from quorate.runtime import Runtime, tell_forked
+from quorate.raft.own_thread import OwnThread
+from quorate.runtime import Address, Runtime, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 
 Outcome = TypeVar("Outcome")
@@ -35,7 +37,7 @@ Opened = TypeVar("Opened")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-__all__ = ["Leading", "PendingAppend", "Quorum", "format_folder", "skip_batch"]
+__all__ = ["Client", "Leading", "PendingAppend", "Quorum", "format_folder", "skip_batch"]
 
 
 class _Latch:
@@ -52,8 +54,8 @@ class _Latch:
         self._lock.acquire()
 
 
-def _call(thread: QuorumThread[Outcome], function: Callable[[raft.Quorum[Outcome]], Awaitable[T]]) -> T:
-    """Run a call on the quorum's thread, and wait for its end."""
+def _call(thread: OwnThread[Opened], function: Callable[[Opened], Awaitable[T]]) -> T:
+    """Run a call on the thread, and wait for its end."""
     thread.check_caller()
     latch = _Latch()
     call = thread.await_soon(function, latch.set)
@@ -172,8 +174,8 @@ class Quorum(Knowledge, Generic[Outcome]):
         in_order = False
         try:
             opened.wait()
-            if thread.quorum is not None:
-                yield Quorum(thread, thread.quorum)
+            if thread.opened is not None:
+                yield Quorum(thread, thread.opened)
                 in_order = True
         except Exception as error:  # no global name: a forgotten block is closed when those are gone
             if thread.error is None or not isinstance(error, QuorumError):
@@ -242,6 +244,48 @@ class Quorum(Knowledge, Generic[Outcome]):
             yield leading
         finally:
             self._thread.cancel(waiting)
+
+
+class Client:
+    """A client of a quorum. Open it with `Client.open`. Any thread may use it, any number at once."""
+
+    def __init__(self, thread: ClientThread) -> None:
+        self._thread = thread
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, addresses: Sequence[Address], *, cluster_id: str | None = None, sessions: bool = True
+    ) -> Generator["Client", None, None]:
+        """Open a client, as `quorate.client.Client.open`, on a thread of its own. It closes its session at
+        the end of the block, or if the interpreter exits inside of it."""
+        thread = ClientThread(addresses, cluster_id=cluster_id, sessions=sessions)
+        opened, ended = _Latch(), _Latch()
+        thread.start(opened=opened.set, ended=ended.set)
+        try:
+            opened.wait()
+            if thread.opened is not None:
+                yield cls(thread)
+        finally:
+            if thread.stop(in_order=True):
+                try:
+                    ended.wait()
+                except BaseException:  # an interrupt
+                    thread.stop(in_order=False)
+                    ended.wait()
+                    raise
+                finally:
+                    thread.join()
+        if thread.error is not None:
+            raise thread.error
+
+    def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[object]:
+        """Append records once, as `quorate.client.Client.append`, with the same errors."""
+        return _call(self._thread, lambda client: client.append(records, timeout_ms=timeout_ms))
+
+    def read(self, query: bytes, *, timeout_ms: int = 10_000) -> bytes:
+        """Return the leader's answer to `query`, as `quorate.client.Client.read`, with the same errors."""
+        return _call(self._thread, lambda client: client.read(query, timeout_ms=timeout_ms))
 
 
 format_folder = _offline(raft.format_folder)

@@ -5,9 +5,9 @@ among them. It appends in a session, so what it repeats is applied once.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 import trio
 
@@ -31,17 +31,20 @@ from quorate.raft.clients.client_messages import (
     decode_appended,
     encode_client_request,
 )
+from quorate.raft.own_thread import OwnThread
 from quorate.raft.transport.channel import Channel
 from quorate.runtime import Address, Network, NetworkError, Tasks, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 
-__all__ = ["Client"]
+__all__ = ["Client", "ClientThread"]
 
 _BACKOFF_S: Final = 0.1
 """The time between two searches for a leader."""
 _CONNECT_TIMEOUT_MS: Final = 1000
 _ATTEMPT_TIMEOUT_MS: Final = 4000
 """The time after which a silent node is given up, and a request asked again."""
+_EXIT_S: Final = 5.0
+"""The maximum time to wait for a client's thread at its end."""
 _MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
 
 
@@ -183,10 +186,7 @@ class Client:
 
     def _check_call(self, *, timeout_ms: int) -> None:
         if self._is_forked:
-            raise QuorumForkedError(
-                "this process was forked after the client was opened, and shares its connection; open "
-                "another client in this process"
-            )
+            raise _forked_error()
         check_duration("timeout_ms", timeout_ms)
 
     @classmethod
@@ -274,6 +274,39 @@ class Client:
             timeout_ms=timeout_ms,
             repeatable=True,
         )
+
+
+def _forked_error() -> QuorumForkedError:
+    return QuorumForkedError(
+        "this process was forked after the client was opened, and shares its connection; open another client "
+        "in this process"
+    )
+
+
+class ClientThread(OwnThread[Client]):
+    """One client on a thread of its own, for `quorate.aio` and `quorate.blocking`."""
+
+    stopped_message: ClassVar[str] = "the client is closed"
+    lost_message: ClassVar[str] = "the client was closed during the call"
+    own_call_message: ClassVar[str] = (
+        "this call was made on the client's own thread, and would wait for itself; make it on another thread"
+    )
+
+    def __init__(self, addresses: Sequence[Address], *, cluster_id: str | None, sessions: bool) -> None:
+        super().__init__()
+        self._addresses = addresses
+        self._cluster_id = cluster_id
+        self._sessions = sessions
+
+    def _open(self) -> AbstractAsyncContextManager[Client]:
+        return Client.open(self._addresses, cluster_id=self._cluster_id, sessions=self._sessions)
+
+    @property
+    def _exit_s(self) -> float:
+        return _EXIT_S
+
+    def _forked_error(self) -> QuorumForkedError:
+        return _forked_error()
 
 
 def _left_ms(deadline: float) -> int:
