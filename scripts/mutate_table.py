@@ -874,8 +874,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "the window of a session is one too wide",
         "raft/sessions/session_table.py",
-        "append.sequence >= session.floor + self",
-        "append.sequence > session.floor + self",
+        "append.sequence >= session.floor + session.w",
+        "append.sequence > session.floor + session.w",
         "off by one",
         "tests/raft/test_sessions.py",
     ),

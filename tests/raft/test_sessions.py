@@ -217,6 +217,14 @@ def test_an_append_above_the_window_is_refused_and_not_applied(replica: Replica)
     assert replica.verdict(session, LIMITS.window, b"5", first_open=1) is Verdict.APPLIED
 
 
+def test_a_session_keeps_its_window_when_another_is_opened_with_a_smaller_one(replica: Replica) -> None:
+    session = replica.open()
+    replica.open(replace(LIMITS, window=1))
+    assert replica.copy().verdict(session, LIMITS.window - 1, b"5") is Verdict.APPLIED
+    assert replica.verdict(session, LIMITS.window - 1, b"5") is Verdict.APPLIED
+    assert replica.verdict(session, LIMITS.window, b"5") is Verdict.AHEAD
+
+
 # The end of a session
 
 

@@ -169,8 +169,8 @@ _PROBLEMS: Final = {
     "were too many; open another",
     Verdict.FORGOTTEN: "append {sequence} of session {session} is below its window, and its answer is "
     "forgotten; no two clients may use one session",
-    Verdict.AHEAD: "append {sequence} of session {session} is above its window: the limits of sessions were "
-    "lowered; open another session",
+    Verdict.AHEAD: "append {sequence} of session {session} is above its window; no two clients may use one "
+    "session",
 }
 
 

@@ -44,7 +44,8 @@ class SessionLimits:
     kept_max_bytes: int = 64 * 1024 * 1024
     """The size of all kept answers above which the least recently used sessions are lost."""
     window: int = 64
-    """The number of appends of a session that may wait for their answers at once."""
+    """The number of appends of a session that may wait for their answers at once. A session keeps the window
+    that it was opened with."""
     idle_ms: int = 60 * 60 * 1000
     """The time without an append after which a session is lost. It passes by the timestamps of the log's
     batches. Two batches are at most a tenth of it apart, so neither a clock that jumps nor a time without a

@@ -85,6 +85,8 @@ def decode_results(encoded: bytes) -> tuple[object, ...]:
 
 @dataclass(slots=True)
 class _Session:
+    window: int
+    """That of the limits at its opening, which its client goes by."""
     active_ms: int
     """The table's clock when it was last used."""
     floor: int = 0
@@ -122,7 +124,7 @@ class SessionTable:
 
     def open(self, session: SessionId, limits: SessionLimits | None) -> SessionOpened:
         self._limits = limits or self._limits
-        self._sessions[session] = _Session(self._clock_ms)
+        self._sessions[session] = _Session(self._limits.window, self._clock_ms)
         self._evict()
         return SessionOpened(self._limits)
 
@@ -144,7 +146,7 @@ class SessionTable:
             return SessionAnswer(Verdict.APPLIED, kept)
         if append.sequence < session.floor:
             return SessionAnswer(Verdict.FORGOTTEN)
-        if append.sequence >= session.floor + self._limits.window:
+        if append.sequence >= session.floor + session.window:
             return SessionAnswer(Verdict.AHEAD)
         return None
 
@@ -173,21 +175,21 @@ class SessionTable:
     def take_snapshot(self) -> Iterator[bytes]:
         """Return the table as it is now, as chunks of a snapshot."""
         rows = [
-            (each, session.active_ms, session.floor, list(session.kept.items()))
+            (each, session.window, session.active_ms, session.floor, list(session.kept.items()))
             for each, session in self._sessions.items()
         ]
         head: list[object] = [self._clock_ms, self._last_timestamp_ms, list(astuple(self._limits))]
         return _encode_chunks(head, rows)
 
 
-_Row = tuple[SessionId, int, int, list[tuple[int, KeptAnswer]]]
+_Row = tuple[SessionId, int, int, int, list[tuple[int, KeptAnswer]]]
 
 
 def _encode_chunks(head: list[object], rows: list[_Row]) -> Iterator[bytes]:
     chunk: list[object] = []
     size = 0
-    for session, active_ms, floor, kept in rows:
-        chunk.append([session, active_ms, floor, [[sequence, *answer] for sequence, answer in kept]])
+    for session, window, active_ms, floor, kept in rows:
+        chunk.append([session, window, active_ms, floor, [[sequence, *answer] for sequence, answer in kept]])
         size += sum(_size_of(answer) for _, answer in kept) + _KEPT_OVERHEAD_BYTES
         if size >= _CHUNK_BYTES:
             yield _CHUNK_MAGIC + _MORE + dump(chunk)
@@ -227,9 +229,9 @@ class SessionTableLoader:
             raise _unreadable(content)
         for row in content:
             match row:
-                case [int(session), int(active_ms), int(floor), list(kept)]:
+                case [int(session), int(window), int(active_ms), int(floor), list(kept)]:
                     answers = dict(map(_decode_kept, kept))
-                    self.table._sessions[SessionId(session)] = _Session(active_ms, floor, answers)
+                    self.table._sessions[SessionId(session)] = _Session(window, active_ms, floor, answers)
                     self.table._kept_bytes += sum(map(_size_of, answers.values()))
                 case _:
                     raise _unreadable(row)
