@@ -9,7 +9,7 @@ from typing import ClassVar, Generic, Self, TypeVar
 import trio
 
 from quorate.simulation.faults.faults import FaultSettings
-from quorate.simulation.faults.hosts import SimulatedCluster, SimulatedNode
+from quorate.simulation.faults.hosts import HostCluster, SimulatedNode
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace, logs_into
 
@@ -35,7 +35,7 @@ class ClusterRunSettings:
 
 Settings = TypeVar("Settings", bound=ClusterRunSettings)
 Node = TypeVar("Node", bound=SimulatedNode)
-Cluster = TypeVar("Cluster", bound=SimulatedCluster)  # type: ignore[type-arg]
+Cluster = TypeVar("Cluster", bound=HostCluster)  # type: ignore[type-arg]
 Result = TypeVar("Result")
 
 

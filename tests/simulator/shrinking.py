@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from quorate.simulation.shrinking import invariant_of, shrink_faults
 from tests.simulator.seeds import FAILURES, Show, Subject, run_of
 
 _NOISE: Final = (" bytes ", " synced ", "log debug ")
 """The lines that a trace does not need."""
-_SHARES: Final = (0.1, 0.25, 0.5, 0.75)
-"""The shares of the time under faults, tried in this order."""
 
 
 class Attempt(Protocol):
@@ -28,20 +27,13 @@ def shrink(seed: int, *, what: Subject, say: Callable[[str], None]) -> bool:
         say(f"seed {seed} --{what.value} passes: there is nothing to shrink")
         return False
     say(f"seed {seed} --{what.value} fails with {', '.join(kinds)}")
-    invariant = _invariant(failure)
+    invariant = invariant_of(failure)
 
     def still_fails(skipped: frozenset[str], share: float) -> bool:
         found = attempt(skipped, share)
-        return found is not None and _invariant(found) == invariant
+        return found is not None and invariant_of(found) == invariant
 
-    skipped: frozenset[str] = frozenset()
-    for kind in kinds:
-        if still_fails(skipped | {kind}, 1.0):
-            skipped |= {kind}
-            say(f"  and without {kind}")
-    share = next((share for share in _SHARES if still_fails(skipped, share)), 1.0)
-    if share < 1.0:
-        say(f"  and in {share:.0%} of the time")
+    skipped, share = shrink_faults(still_fails, kinds, say=say)
     needed = [kind for kind in kinds if kind not in skipped]
     say(f"needed: {', '.join(needed) or 'no faults at all'}")
 
@@ -67,8 +59,3 @@ def _attempts(seed: int, what: Subject) -> tuple[Attempt, list[str]]:
         return None
 
     return attempt, run_of(what, seed).settings.kind_names
-
-
-def _invariant(failure: Exception) -> str:
-    """Return the broken invariant, without the details."""
-    return f"{type(failure).__name__}: {str(failure).partition(':')[0]}"

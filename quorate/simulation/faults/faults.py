@@ -16,7 +16,7 @@ import trio
 
 from quorate.log import RECOVERY_POINTS, load_offsets, segment_bases
 from quorate.raft.storage.storage import LOG_FOLDER
-from quorate.simulation.faults.hosts import Node, SimulatedCluster
+from quorate.simulation.faults.hosts import HostCluster, Node
 from quorate.simulation.world.simulated_disk import DiskOperation
 from quorate.simulation.world.simulated_network import LinkQuality
 from quorate.simulation.world.simulated_runtime import DiskSpeed
@@ -120,9 +120,7 @@ class Faults(Generic[Node]):
 
     clock_jumps_ms: tuple[int, ...] = (-3_600_000, -1000, 1000, 86_400_000)
 
-    def __init__(
-        self, cluster: SimulatedCluster[Node], settings: FaultSettings, source: random.Random
-    ) -> None:
+    def __init__(self, cluster: HostCluster[Node], settings: FaultSettings, source: random.Random) -> None:
         self._cluster = cluster
         self._settings = settings
         self._random = source

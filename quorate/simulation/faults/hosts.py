@@ -63,7 +63,7 @@ class SimulatedNode:
 Node = TypeVar("Node", bound=SimulatedNode)
 
 
-class SimulatedCluster(ABC, Generic[Node]):
+class HostCluster(ABC, Generic[Node]):
     """Hosts are named node-1, node-2, and so on. Their processes run in `nursery`. `sync_at_once`: which of
     their disks do, in turn; empty for none.
 

@@ -9,7 +9,7 @@ import trio
 
 from quorate.log import Log
 from quorate.raft import QuorumError
-from quorate.simulation.faults.hosts import SimulatedCluster, SimulatedNode
+from quorate.simulation.faults.hosts import HostCluster, SimulatedNode
 from quorate.types import Endpoint, Offset, ReplicaKey, Voter, VoterSet
 
 _TIMEOUT_MS = 4000
@@ -63,7 +63,7 @@ class VotingNode(SimulatedNode):
 Host = TypeVar("Host", bound=VotingNode)
 
 
-async def adopt_voters(cluster: SimulatedCluster[Host]) -> None:
+async def adopt_voters(cluster: HostCluster[Host]) -> None:
     """Write the voters into the log. All nodes must be up."""
     while True:
         leader = cluster.leader()
@@ -82,7 +82,7 @@ class VoterFaults(Generic[Host]):
 
     def __init__(
         self,
-        cluster: SimulatedCluster[Host],
+        cluster: HostCluster[Host],
         source: random.Random,
         *,
         port: int,

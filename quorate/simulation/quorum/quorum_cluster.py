@@ -11,12 +11,12 @@ from quorate.present import present
 from quorate.raft import Quorum, QuorumConfig, Sessions
 from quorate.raft.core import CoreConfig
 from quorate.raft.sessions.sessions import SessionResult
-from quorate.raft.state_machine.interface import CommittedBatch, SnapshotLoader
+from quorate.raft.state_machine.interface import CommittedBatch, SnapshotLoader, StateMachine
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime import Address, uuid_text
 from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
 from quorate.simulation.checkers.node_view import NodeView, validate_quorum
-from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
+from quorate.simulation.faults.hosts import FOLDER, HostCluster
 from quorate.simulation.faults.voter_faults import VotingNode
 from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
@@ -140,7 +140,7 @@ class QuorumNode(VotingNode):
     def __init__(self, config: QuorumConfig, host: SimulatedRuntime) -> None:
         super().__init__(config.node_id, host)
         self.config = config
-        self.quorum: Quorum[JournalResult] | None = None
+        self.quorum: Quorum[object] | None = None
         self.state_machine: WatchedJournal | None = None
 
     @property
@@ -152,7 +152,7 @@ class QuorumNode(VotingNode):
         return self.quorum is not None
 
     @property
-    def electorate(self) -> Quorum[JournalResult] | None:
+    def electorate(self) -> Quorum[object] | None:
         return self.quorum
 
     @property
@@ -163,7 +163,7 @@ class QuorumNode(VotingNode):
         validate_quorum(self.serving)
 
     @property
-    def serving(self) -> Quorum[JournalResult]:
+    def serving(self) -> Quorum[object]:
         """Raises `ValueError` if there is none."""
         if self.quorum is None:
             raise ValueError(f"{self.name} is down")
@@ -174,7 +174,7 @@ class QuorumNode(VotingNode):
         return self.config.listen_address
 
 
-class QuorumCluster(SimulatedCluster[QuorumNode]):
+class QuorumCluster(HostCluster[QuorumNode]):
     """Voters first, then observers. `checker` watches every step of every node."""
 
     def __init__(
@@ -286,14 +286,18 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
         )
         self.trace.add(node.name, f"has a new disk, {node.directory_id}")
 
-    async def _process(self, node: QuorumNode) -> None:
+    def _state_machine(self, node: QuorumNode) -> StateMachine[object]:
+        """Return the state machine of a process that starts."""
         node.state_machine = WatchedJournal(
             applied=lambda batch: self._applied(node, batch),
             loaded=lambda end_offset: self._loaded(node, end_offset),
         )
-        async with Quorum[JournalResult].open(
+        return node.state_machine
+
+    async def _process(self, node: QuorumNode) -> None:
+        async with Quorum[object].open(
             node.config,
-            node.state_machine,
+            self._state_machine(node),
             runtime=node.host.runtime(),
             telemetry=WatchedTelemetry(node, self.checker),
         ) as quorum:

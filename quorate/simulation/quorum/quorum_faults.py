@@ -42,7 +42,7 @@ class QuorumFaults(Faults[QuorumNode]):
             with self._quorum.scheduler.process(node.name):
                 self._quorum.spawn(self._take, node, quorum)
 
-    async def _take(self, node: QuorumNode, quorum: Quorum[int]) -> None:
+    async def _take(self, node: QuorumNode, quorum: Quorum[object]) -> None:
         try:
             snapshot = await quorum.take_snapshot()
         except QuorumError as error:

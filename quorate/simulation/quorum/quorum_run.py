@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import trio
 
@@ -91,6 +92,45 @@ class QuorumRunSettings(ClusterRunSettings):
         )
         return replace(settings, cluster=cluster, clients=clients)
 
+    @property
+    def drawn_cluster(self) -> ClusterSettings:
+        """The composition of the cluster, without the clocks of a fault that is skipped."""
+        if Fault.CLOCK_RATE in self.faults.skipped:
+            return replace(self.cluster, clock_rates=())
+        return self.cluster
+
+    @property
+    def patience_s(self) -> float:
+        """The time in which a healed cluster must agree."""
+        core, rates = self.cluster.core, self.cluster.clock_rates
+        longest_ms = max(core.election_timeout_ms, core.fetch_timeout_ms, core.request_timeout_ms)
+        return _CONVERGE_TIMEOUTS * longest_ms * max(rates, default=1.0) / 1000
+
+
+class RunningClients(Protocol):
+    """Clients that call from `run` on, until some time after `finish`."""
+
+    async def run(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+async def break_and_heal(
+    cluster: QuorumCluster,
+    clients: RunningClients,
+    faults: QuorumFaults,
+    settings: QuorumRunSettings,
+) -> None:
+    """Put a cluster that clients use through its faults, and heal it. The calls of the clients still end."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(clients.run)
+        with trio.move_on_after(settings.faults_s):
+            await faults.run()
+        cluster.heal()
+        await cluster.start_all()
+        await trio.sleep(2 * settings.patience_s / _CONVERGE_TIMEOUTS)
+        clients.finish()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
@@ -120,7 +160,7 @@ class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
         self.history = History()
 
     def _cluster(self, source: random.Random, scheduler: Scheduler, nursery: trio.Nursery) -> QuorumCluster:
-        return QuorumCluster(self._cluster_settings, source, scheduler, nursery, self.trace)
+        return QuorumCluster(self.settings.drawn_cluster, source, scheduler, nursery, self.trace)
 
     async def _phases(self, cluster: QuorumCluster, source: random.Random) -> RunResult:
         await cluster.boot()
@@ -128,24 +168,17 @@ class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
             await adopt_voters(cluster)
         clients = AppendingClients(cluster, self.history, self.settings.clients, derived(source))
         faults = QuorumFaults(cluster, self.settings.faults, derived(source))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(clients.run)
-            with trio.move_on_after(self.settings.faults_s):
-                await faults.run()
-            cluster.heal()
-            await cluster.start_all()
-            await trio.sleep(2 * self._patience_s / _CONVERGE_TIMEOUTS)
-            clients.finish()
-        with must_end(self._patience_s, "ReconfigurationNotStuck: a lost voter is not removed"):
+        await break_and_heal(cluster, clients, faults, self.settings)
+        with must_end(self.settings.patience_s, "ReconfigurationNotStuck: a lost voter is not removed"):
             await faults.repair()
-        leader = await cluster.converge(within_s=self._patience_s)
+        leader = await cluster.converge(within_s=self.settings.patience_s)
         await self._append_through_every_node(cluster)
-        leader = await cluster.converge(within_s=self._patience_s)
+        leader = await cluster.converge(within_s=self.settings.patience_s)
         self._check(cluster, leader)
         if self.settings.blackout_at_end:
             await cluster.crash(*cluster.nodes, power_loss=True)
             await cluster.start_all()
-            leader = await cluster.converge(within_s=self._patience_s)
+            leader = await cluster.converge(within_s=self.settings.patience_s)
             self._check(cluster, leader)
         for node in list(cluster.running):
             await cluster.stop(node)
@@ -165,27 +198,14 @@ class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
             },
         )
 
-    @property
-    def _cluster_settings(self) -> ClusterSettings:
-        cluster = self.settings.cluster
-        if Fault.CLOCK_RATE in self.settings.faults.skipped:
-            return replace(cluster, clock_rates=())
-        return cluster
-
-    @property
-    def _patience_s(self) -> float:
-        core, rates = self.settings.cluster.core, self.settings.cluster.clock_rates
-        longest_ms = max(core.election_timeout_ms, core.fetch_timeout_ms, core.request_timeout_ms)
-        return _CONVERGE_TIMEOUTS * longest_ms * max(rates, default=1.0) / 1000
-
     async def _append_through_every_node(self, cluster: QuorumCluster) -> None:
         """A healed cluster takes appends, whichever node is asked."""
         for node in list(cluster.running):
-            with trio.move_on_after(self._patience_s):
+            with trio.move_on_after(self.settings.patience_s):
                 if await self._append_until_known(node):
                     continue
             raise LivenessViolation(
-                f"an append through {node.name} was not answered within {self._patience_s} s"
+                f"an append through {node.name} was not answered within {self.settings.patience_s} s"
             )
 
     async def _append_until_known(self, node: QuorumNode) -> bool:

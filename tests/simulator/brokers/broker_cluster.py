@@ -24,7 +24,7 @@ from quorate.raft.storage.storage import format_folder
 from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
 from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
 from quorate.simulation.checkers.node_view import LostReplica, NodeView, validate_quorum
-from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
+from quorate.simulation.faults.hosts import FOLDER, HostCluster
 from quorate.simulation.faults.voter_faults import VotersIn, VotingNode, adopt_voters
 from quorate.simulation.patience import holds_within
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
@@ -178,7 +178,7 @@ class _WatchedQuorum(WatchedTelemetry):
         self._host.quorum = quorum
 
 
-class BrokerCluster(SimulatedCluster[BrokerHost]):
+class BrokerCluster(HostCluster[BrokerHost]):
     """`checker` watches every step of every node's quorum."""
 
     disk_errors = (
