@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from quorate.simulation.histories.linearizability import (
     UNKNOWN,
+    Anomaly,
     Model,
     Operation,
     Report,
@@ -276,6 +277,53 @@ def test_the_search_agrees_with_trying_every_order(
 
 
 # At size
+
+
+ONE = done("a", Add(), 1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "suspect", "history"),
+    [
+        pytest.param(Anomaly.STALE_READ, None, [ONE, done("b", Read(), 0, 2, 3)], id="stale"),
+        pytest.param(
+            Anomaly.LOST_UPDATE,
+            ONE,
+            [ONE, done("b", Read(), 0, 2, 3), done("b", Add(), 1, 4, 5)],
+            id="a read of what was lost",
+        ),
+        pytest.param(Anomaly.LOST_UPDATE, ONE, [ONE, done("b", Add(), 1, 2, 3)], id="lost"),
+        pytest.param(Anomaly.APPLIED_TWICE, ONE, [ONE, done("b", Read(), 2, 2, 3)], id="read twice"),
+        pytest.param(
+            Anomaly.APPLIED_TWICE,
+            None,
+            [done("a", Add(1), None, 0, 3), done("b", Add(10), None, 0, 3), done("c", Read(), 22, 4, 5)],
+            id="two applied twice",
+        ),
+        pytest.param(None, None, [ONE, done("b", Read(), 7, 2, 3)], id="a read of what never was"),
+        pytest.param(None, None, [ONE, done("b", Add(), 7, 2, 3)], id="a wrong answer"),
+    ],
+)
+def test_the_kind_of_mistake_is_found_with_the_operation_that_it_is_about(
+    anomaly: Anomaly | None, suspect: AnyOperation | None, history: list[AnyOperation]
+) -> None:
+    report: Report[Any, Any] = check_history(Counter(), history)
+    assert (report.verdict, report.anomaly, report.suspect) == (Verdict.NOT_LINEARIZABLE, anomaly, suspect)
+    assert str(report).startswith(f"{anomaly.value}: no order" if anomaly else "no order")
+
+
+def test_a_verdict_alone_has_no_counterexample() -> None:
+    report: Report[Any, Any] = check_history(Counter(), [done("b", Read(), 7, 2, 3)], explain=False)
+    assert (report.verdict, report.counterexample) == (Verdict.NOT_LINEARIZABLE, ())
+    with pytest.raises(SafetyViolation, match="1 operations, not linearizable"):
+        report.require()
+
+
+def test_a_report_counts_the_operations_that_only_others_have_seen() -> None:
+    history = [done("a", Add(), number, 2 * number, 2 * number + 1) for number in range(1, 30)]
+    lines = str(check_history(Counter(), [*history, done("b", Read(), 27, 98, 99)])).splitlines()
+    assert lines[1] == "  25 operations, whatever they were answered"
+    assert len(lines) == 7, lines
 
 
 def concurrent_register(operations: int, clients: int, seed: int) -> list[AnyOperation]:

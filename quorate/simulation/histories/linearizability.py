@@ -2,8 +2,9 @@
 
 import enum
 import math
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final, Generic, Protocol, TypeVar
 
 from quorate.simulation.violations import SafetyViolation
@@ -22,6 +23,8 @@ class Unknown(enum.Enum):
 
     def __repr__(self) -> str:
         return "?"
+
+    __str__ = __repr__
 
 
 UNKNOWN: Final = Unknown.UNKNOWN
@@ -78,6 +81,21 @@ class Verdict(enum.Enum):
     """The search was given up: raise `configurations_max`, or cut the history by key."""
 
 
+class Anomaly(enum.Enum):
+    """A kind of mistake that would explain the answers of a history that no order explains."""
+
+    STALE_READ = "stale read"
+    """Reads were answered from states that were already past when they began."""
+    APPLIED_TWICE = "applied twice"
+    """An operation took effect once more than it was asked for, as after a retry."""
+    LOST_UPDATE = "lost update"
+    """An operation was answered as if it had taken effect, and left no trace in the state."""
+
+
+_BYSTANDERS_SHOWN: Final = 3
+"""The most that a report shows in a row."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Generic[Request, Answer]):
     """The result of `check_history`, with the smallest counterexample found."""
@@ -93,16 +111,32 @@ class Report(Generic[Request, Answer]):
     bystanders: tuple[Operation[Request, Answer], ...] = ()
     """The operations of `counterexample` whose own answer does not matter: others may have seen their
     effect."""
+    anomaly: Anomaly | None = None
+    """The first kind of mistake that would explain the answers, in the order of `Anomaly`. None: no kind
+    alone does."""
+    suspect: Operation[Request, Answer] | None = None
+    """The operation that was applied twice or lost, if one alone explains the answers."""
 
     def __str__(self) -> str:
         if self.verdict is not Verdict.NOT_LINEARIZABLE:
             effort = f"{self.configurations} configurations"
             return f"{self.operations} operations, {self.verdict.value} ({effort})"
         where = "" if self.key is None else f" of key {self.key!r}"
-        lines = [f"no order of these operations{where} explains their answers:"]
-        for operation in self.counterexample:
-            remark = ", whatever it was answered" if operation in self.bystanders else ""
-            lines.append(f"  {operation}{remark}")
+        kind = "" if self.anomaly is None else f"{self.anomaly.value}: "
+        if not self.counterexample:
+            return f"{self.operations} operations{where}, {self.verdict.value}"
+        lines = [f"{kind}no order of these operations{where} explains their answers:"]
+        for is_bystander, group in groupby(self.counterexample, key=lambda each: each in self.bystanders):
+            operations = list(group)
+            left_out = len(operations) - _BYSTANDERS_SHOWN if is_bystander else 0
+            if left_out > 1:
+                lines.append(f"  {left_out} operations, whatever they were answered")
+                operations = operations[left_out:]
+            remark = ", whatever it was answered" if is_bystander else ""
+            lines += [f"  {operation}{remark}" for operation in operations]
+        if self.suspect is not None:
+            how = "twice" if self.anomaly is Anomaly.APPLIED_TWICE else "not at all"
+            lines += [f"they are explained if this took effect {how}:", f"  {self.suspect}"]
         return "\n".join(lines)
 
     def require(self) -> None:
@@ -117,9 +151,10 @@ def check_history(
     *,
     key: Callable[[Request], Hashable] | None = None,
     configurations_max: int = 5_000_000,
+    explain: bool = True,
 ) -> Report[Request, Answer]:
     """Return whether some order of `operations` explains every answer and puts each between its call and its
-    return."""
+    return. `explain=False`: the verdict alone, without the counterexample, whose search takes longer."""
     parts: dict[Hashable, list[Operation[Request, Answer]]] = {}
     for operation in operations:
         parts.setdefault(None if key is None else key(operation.request), []).append(operation)
@@ -131,8 +166,12 @@ def check_history(
         search = Search(model, part, configurations_max=configurations_max)
         found = search.run()
         visited += search.configurations
+        if found is Verdict.NOT_LINEARIZABLE and not explain:
+            return Report(verdict=found, operations=total, configurations=visited, key=name)
         if found is Verdict.NOT_LINEARIZABLE:
-            smallest = Shrinker(model).smallest(search.prefix())
+            prefix = search.prefix()
+            smallest = Shrinker(model).smallest(prefix)
+            anomaly, suspect = _find_anomaly(model, part, prefix)
             return Report(
                 verdict=found,
                 operations=total,
@@ -140,6 +179,8 @@ def check_history(
                 key=name,
                 counterexample=tuple(part.operation for part in smallest),
                 bystanders=tuple(part.operation for part in smallest if part.is_bystander),
+                anomaly=anomaly,
+                suspect=suspect,
             )
         if found is Verdict.UNDECIDED:
             verdict = found
@@ -156,11 +197,15 @@ class Search(Generic[State, Request, Answer]):
         *,
         configurations_max: int,
         bystanders: Container[int] = (),
+        lost: Container[int] = (),
     ) -> None:
         self._model = model
         self._operations = operations
         self._configurations_max = configurations_max
         self._bystanders = [number in bystanders for number in range(len(operations))]
+        self._leaves_state = [
+            number in lost or model.is_read(operation.request) for number, operation in enumerate(operations)
+        ]
         self.configurations = 0
         self._returns: list[int] = []
         """Numbers of operations, in the order of their returns."""
@@ -241,7 +286,7 @@ class Search(Generic[State, Request, Answer]):
                 operation = operations[number]
                 answer = UNKNOWN if self._bystanders[number] else operation.answer
                 ok, after = step(state, operation.request, answer)
-                if ok and self._model.is_read(operation.request):
+                if ok and self._leaves_state[number]:
                     return self._reaches_the_end(at, done | bit, guessed, state)
                 if ok:
                     possible.append((bit, after))
@@ -270,6 +315,8 @@ class Part(Generic[Request, Answer]):
 
     operation: Operation[Request, Answer]
     is_bystander: bool
+    is_lost: bool = False
+    """Its answer is right, and it leaves the state as it is."""
 
 
 class Shrinker(Generic[State, Request, Answer]):
@@ -352,3 +399,55 @@ class Shrinker(Generic[State, Request, Answer]):
 
 def _matters(part: Part[Request, Answer]) -> bool:
     return part.operation.has_returned and not part.is_bystander
+
+
+_ANOMALY_CONFIGURATIONS: Final = 100_000
+"""The configurations visited for one question about the kind of an anomaly."""
+
+
+def _find_anomaly(
+    model: Model[State, Request, Answer],
+    history: Sequence[Operation[Request, Answer]],
+    prefix: Sequence[Operation[Request, Answer]],
+) -> tuple[Anomaly | None, Operation[Request, Answer] | None]:
+    """Return what would explain all answers of the history, if its reads may be stale; otherwise those of the
+    prefix that has no explanation. The second: the operation that it is about."""
+
+    def explains(parts: Iterable[Part[Request, Answer]]) -> bool:
+        ordered = sorted(parts, key=lambda part: part.operation.invoked_at)
+        search = Search(
+            model,
+            [part.operation for part in ordered],
+            bystanders={number for number, part in enumerate(ordered) if part.is_bystander},
+            lost={number for number, part in enumerate(ordered) if part.is_lost},
+            configurations_max=_ANOMALY_CONFIGURATIONS,
+        )
+        return search.run() is Verdict.LINEARIZABLE
+
+    if explains(Part(each, False) for each in _stale(model, history)):
+        return Anomaly.STALE_READ, None
+    whole = [Part(each, False) for each in prefix]
+    # The last ones first: what came before them has an explanation.
+    writes = [part for part in reversed(whole) if not model.is_read(part.operation.request)]
+    again = [Part(replace(write.operation, answer=UNKNOWN, returned_at=math.inf), False) for write in writes]
+    for write, once_more in zip(writes, again, strict=True):
+        if explains([*whole, once_more]):
+            return Anomaly.APPLIED_TWICE, write.operation
+    if explains([*whole, *again]):
+        return Anomaly.APPLIED_TWICE, None
+    for write in filter(_matters, writes):
+        lost = replace(write, is_lost=True)
+        if explains([*(part for part in whole if part is not write), lost]):
+            return Anomaly.LOST_UPDATE, write.operation
+    return None, None
+
+
+def _stale(
+    model: Model[State, Request, Answer], history: Sequence[Operation[Request, Answer]]
+) -> Iterator[Operation[Request, Answer]]:
+    """Return the history as if all reads had begun with it."""
+    begin = min(operation.invoked_at for operation in history)
+    return (
+        replace(operation, invoked_at=begin) if model.is_read(operation.request) else operation
+        for operation in history
+    )
