@@ -103,6 +103,7 @@ LONG = tuple(
         "simulation/test_session_seeds",
         "simulation/test_settled_cluster",
         "simulation/test_shrinking",
+        "simulation/test_simulated_cluster",
         "test_architecture",
         "test_error_code",
     )

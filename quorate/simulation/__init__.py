@@ -1,7 +1,8 @@
 """Simulation of quorums and of services on them, in one process and from one seed.
 
 The world: `run` replaces `trio.run`, in virtual time. A `SimulatedRuntime` is a host with its disk, on a
-`SimulatedNetwork`. `QuorumRun` puts a whole quorum into it, breaks it, heals it and checks its invariants.
+`SimulatedNetwork`. `SimulatedCluster` puts a quorum of your own state machine into it, breaks it, heals it,
+and checks replicas and answers. `QuorumRun` does so with quorate's own clients, and checks invariants alone.
 
 Histories: `check_history` decides whether one order explains all answers of a store, by one of the `models`
 or by a `Model` of your own. It needs neither the world nor a quorum.
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from quorate.simulation.histories import models
     from quorate.simulation.histories.linearizability import (
         UNKNOWN,
+        Anomaly,
         Model,
         Operation,
         Report,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
         check_history,
     )
     from quorate.simulation.quorum.quorum_run import QuorumRun, QuorumRunSettings
+    from quorate.simulation.service.service_cluster import ServiceNode
+    from quorate.simulation.service.simulated_cluster import SimulatedCluster
     from quorate.simulation.violations import LivenessViolation, SafetyViolation, StuckError
     from quorate.simulation.world.scheduler import Scheduler, run
     from quorate.simulation.world.simulated_disk import DiskOperation, SimulatedDisk
@@ -33,9 +37,11 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "faults.faults": "Fault FaultSettings",
-    "histories.linearizability": "UNKNOWN Model Operation Report Verdict check_history",
+    "histories.linearizability": "UNKNOWN Anomaly Model Operation Report Verdict check_history",
     "histories.models": "models",
     "quorum.quorum_run": "QuorumRun QuorumRunSettings",
+    "service.service_cluster": "ServiceNode",
+    "service.simulated_cluster": "SimulatedCluster",
     "violations": "LivenessViolation SafetyViolation StuckError",
     "world.scheduler": "Scheduler run",
     "world.simulated_disk": "DiskOperation SimulatedDisk",
@@ -49,6 +55,7 @@ __getattr__ = lazily(
 
 __all__ = [
     "UNKNOWN",
+    "Anomaly",
     "DiskOperation",
     "DiskSpeed",
     "Fault",
@@ -63,6 +70,8 @@ __all__ = [
     "Report",
     "SafetyViolation",
     "Scheduler",
+    "ServiceNode",
+    "SimulatedCluster",
     "SimulatedDisk",
     "SimulatedNetwork",
     "SimulatedRuntime",

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from documents import BLOCKS, run
+from documents import run, write_files_of
 
 from quorate.cli.node.free_ports import free_ports
 
@@ -25,9 +25,7 @@ pytestmark = pytest.mark.system
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for block in BLOCKS:
-        if block.file.name == PAGE and block.file_name:
-            (tmp_path / block.file_name).write_text(block.body)
+    write_files_of(PAGE, tmp_path)
     return tmp_path
 
 

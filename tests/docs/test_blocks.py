@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from documents import AGAIN, BLOCKS, ROOT, STORY, TUTORIAL, Block, run, text_after
+from documents import AGAIN, BLOCKS, ROOT, STORY, TUTORIAL, Block, run, text_after, write_files_of
 
 SECONDS = 300
 CAN_NOT_RUN_HERE = 77
@@ -62,6 +62,7 @@ def test_python_blocks_that_are_whole_programs_run(
 ) -> None:
     script = tmp_path / "block.py"
     script.write_text(live(block.body))
+    write_files_of(block.file.name, tmp_path)
     done = run(sys.executable, script, folder=tmp_path, seconds=SECONDS)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     if "prints what follows" in block.mark:

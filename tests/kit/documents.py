@@ -79,6 +79,13 @@ def text_after(block: Block) -> str:
     return next(each.body for each in after if each.file == block.file and each.language == "text")
 
 
+def write_files_of(page: str, folder: Path) -> None:
+    """Write the files that the Python blocks of a page are."""
+    for block in BLOCKS:
+        if block.file.name == page and block.file_name:
+            (folder / block.file_name).write_text(block.body)
+
+
 def run(*command: str | Path, folder: Path, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=seconds

@@ -7,11 +7,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kit.documents import ROOT
 from tests.kit.waiting import wait_until
 
 SECONDS = 300.0
-PAGE = ROOT / "docs" / "how-to" / "test-with-a-cluster.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "test-with-a-cluster.md"
 SLEEPS = """
 import os
 import time

@@ -162,7 +162,10 @@ def test_the_wheel_simulates_what_users_simulate(wheel: Path) -> None:
     simulation = "quorate/simulation"
     assert {each for each in folders if each.startswith(simulation)} == {
         simulation,
-        *(f"{simulation}/{part}" for part in ("checkers", "faults", "histories", "quorum", "world")),
+        *(
+            f"{simulation}/{part}"
+            for part in ("checkers", "faults", "histories", "quorum", "service", "world")
+        ),
     }
 
 
