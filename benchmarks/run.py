@@ -14,6 +14,7 @@
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
     spark      a metadata log in Spark: each view beside Spark's own transport, Parquet and Kafka source
     partitions 10,000 idle partitions beside Apache Kafka's: CPU, memory, start, failover
+    testing    clusters of quorate.testing: until they are ready, cold and warm, and cleaning after a test
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
 Each prints its figures; all but `profile` also write benchmarks/results/<suite>.json and .md. Systems take
@@ -36,13 +37,14 @@ import quick_table
 import record_bench
 import scale
 import snapshot_bench
+import testing_bench
 import topics_bench
 from report import WIDTH, Report
 from rich.console import Console
 
 SUITES = (
     "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "groups", "idle", "topics",
-    "scale", "spark", "partitions", "profile",
+    "scale", "spark", "partitions", "testing", "profile",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
@@ -126,6 +128,8 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
             )
         case "topics":
             return topics_bench.run(folder, topics=3 if quick else 24, megabytes=10 if quick else 100)
+        case "testing":
+            return testing_bench.run(rounds=options.rounds or (1 if quick else 5))
         case "scale":
             sizes = options.partitions or ([5_000, 20_000] if quick else [100, 100_000, 1_000_000, 2_000_000])
             return scale.run(folder, sizes=sizes, kills=options.rounds or (1 if quick else 3))

@@ -463,18 +463,35 @@ class KafkaCluster:
 
     async def _clean(self, admin: AdminClient) -> set[str] | None:
         """Return the topics that were deleted. None: there is more to clean."""
-        groups = [each.group_id for each in await list_groups(admin)]
-        if any(error.value for error in (await delete_groups(admin, groups)).values()):
-            return None
-        topics = [each for each in await describe_topics(admin, None) if not each.internal]
-        for topic in topics:
-            await delete_topic(admin, topic.name)
-        if await list_quotas(admin, QuotaOwner({})):
-            return None
-        for name in (*map(str, self.nodes), ""):
-            if await describe_configs(admin, Entity(EntityType.BROKERS, name), everything=False):
-                return None
-        return {topic.name for topic in topics}
+        topics: set[str] = set()
+        left: list[object] = []
+
+        async def delete_all_topics() -> None:
+            async with trio.open_nursery() as deletions:
+                for topic in await describe_topics(admin, None):
+                    if not topic.internal:
+                        topics.add(topic.name)
+                        deletions.start_soon(delete_topic, admin, topic.name)
+
+        async def delete_all_groups() -> None:
+            groups = [each.group_id for each in await list_groups(admin)]
+            left.extend(error for error in (await delete_groups(admin, groups)).values() if error.value)
+
+        async def find_quotas() -> None:
+            left.extend(await list_quotas(admin, QuotaOwner({})))
+
+        async def find_configs(broker: str) -> None:
+            left.extend(await describe_configs(admin, Entity(EntityType.BROKERS, broker), everything=False))
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for step in (delete_all_topics, delete_all_groups, find_quotas):
+                    nursery.start_soon(step)
+                for name in (*map(str, self.nodes), ""):
+                    nursery.start_soon(find_configs, name)
+        except* (KafkaError, NetworkError) as errors:
+            left.append(errors)
+        return None if left else topics
 
     def stop(self) -> None:
         """Kill all nodes, and remove their data."""

@@ -4,10 +4,14 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from kafka import KafkaConsumer
 
 from quorate.testing import ClusterError, ClusterPool, KafkaCluster, StartKafkaCluster
 
 pytestmark = pytest.mark.system
+
+SEGMENT_BYTES = ConfigEntry("log.segment.bytes", "1048576", incremental_operation=AlterConfigOpType.SET)
 
 
 def produce(cluster: KafkaCluster, topic: str, value: bytes, *, seconds: float = 60.0) -> None:
@@ -131,6 +135,40 @@ def test_a_used_cluster_is_as_new_for_the_next_test() -> None:
         third = pool.lend(1)
         assert third.cluster_id != identity, "a cluster that was disturbed is not used again"
     finally:
+        pool.close()
+
+
+def change_a_setting(cluster: KafkaCluster) -> None:
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[SEGMENT_BYTES])
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(timeout=60)
+
+
+@pytest.mark.parametrize("left", ["member", "setting"])
+def test_a_cluster_that_has_something_left_is_not_used_again(left: str) -> None:
+    pool = ClusterPool()
+    member: KafkaConsumer | None = None
+    try:
+        first = pool.lend(1)
+        first.create_topic("orders")
+        produce(first, "orders", b"record")
+        if left == "member":
+            member = KafkaConsumer(
+                "orders",
+                bootstrap_servers=first.bootstrap_servers,
+                group_id="readers",
+                auto_offset_reset="earliest",
+            )
+            assert member.poll(timeout_ms=60_000), "it is a member of its group now"
+        else:
+            change_a_setting(first)
+        identity = first.cluster_id
+        pool.take_back(first)
+        assert pool.lend(1).cluster_id != identity
+    finally:
+        if member is not None:
+            # Its cluster is gone, so it can't leave its group.
+            member.close(autocommit=False, timeout_ms=0)
         pool.close()
 
 
