@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
@@ -217,20 +218,15 @@ def test_every_event_is_shown_where_that_is_asked_for() -> None:
 
 
 def test_requests_are_drawn_by_a_function_and_keys_are_checked_each_by_itself() -> None:
-    class Store(Sum):
-        values: dict[str, int]
-
-        def __init__(self) -> None:
-            self.values = {}
+    @dataclass
+    class Store:
+        values: dict[str, int] = field(default_factory=dict)
 
         def apply(self, batch: CommittedBatch) -> Sequence[int]:
             for record in batch.records:
                 key, _, value = record.decode().partition("=")
                 self.values[key] = int(value)
             return [0] * len(batch.records)
-
-        def take_snapshot(self) -> Iterator[bytes]:
-            return iter([f"{key}={value};".encode() for key, value in self.values.items()])
 
     async def ask(node: ServiceNode[Store], request: models.Get | models.Put) -> int | None:
         match request:

@@ -2,13 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from quorate.raft import CommittedBatch, SnapshotId, SnapshotLoader, StateMachine
 from quorate.simulation.violations import SafetyViolation
 from quorate.simulation.world.step_costs import uncounted
-
-Machine = TypeVar("Machine", bound=StateMachine[object])
 
 _SHOWN_BYTES: Final = 100
 
@@ -44,17 +42,17 @@ def _shown(state: bytes) -> str:
     return f"{state[:_SHOWN_BYTES]!r}" + (f" and {rest} bytes more" if rest > 0 else "")
 
 
-class WatchedMachine(Generic[Machine]):
+class WatchedMachine:
     """A node's state machine. Its steps are reported when they are done."""
 
     def __init__(
         self,
-        machine: Machine,
+        machine: StateMachine[object],
         *,
         applied: Callable[[CommittedBatch], None],
         loaded: Callable[[SnapshotId], None],
     ) -> None:
-        self.machine: Final = machine
+        self._machine = machine
         self._applied = applied
         self._loaded = loaded
         check = getattr(machine, "check", None)
@@ -62,15 +60,15 @@ class WatchedMachine(Generic[Machine]):
             self.check = check
 
     def apply(self, batch: CommittedBatch) -> Sequence[object]:
-        results = self.machine.apply(batch)
+        results = self._machine.apply(batch)
         self._applied(batch)
         return results
 
     def take_snapshot(self) -> Iterator[bytes]:
-        return self.machine.take_snapshot()
+        return self._machine.take_snapshot()
 
     def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
-        return _WatchedLoader(self.machine.load_snapshot(snapshot), lambda: self._loaded(snapshot))
+        return _WatchedLoader(self._machine.load_snapshot(snapshot), lambda: self._loaded(snapshot))
 
 
 class _WatchedLoader:

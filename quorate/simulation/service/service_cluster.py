@@ -3,17 +3,20 @@
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, TypeVar
 
 import trio
 
-from quorate.raft import CommittedBatch, NodeId, Quorum, SnapshotId, StateMachine
+from quorate.raft import CommittedBatch, NodeId, PlainStateMachine, Quorum, SnapshotId, StateMachine
+from quorate.raft.state_machine.plain import with_snapshots
 from quorate.runtime import Runtime
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
-from quorate.simulation.service.replica_states import Machine, ReplicaStates, WatchedMachine
+from quorate.simulation.service.replica_states import ReplicaStates, WatchedMachine
 from quorate.simulation.violations import SafetyViolation
 from quorate.simulation.world.scheduler import Scheduler
 from quorate.simulation.world.trace import Trace
+
+Machine = TypeVar("Machine", bound=StateMachine[object] | PlainStateMachine[object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class _Life(Generic[Machine]):
     calls: trio.Nursery
     """The calls of clients at it. They end with it."""
     machine: Machine
+    with_snapshots: StateMachine[object]
+    """The same machine."""
     runtime: Runtime
 
 
@@ -57,25 +62,28 @@ class ServiceCluster(QuorumCluster, Generic[Machine]):
 
     async def _process(self, node: QuorumNode) -> None:
         async with trio.open_nursery() as calls:
-            self._lives[node.id] = _Life(calls, self._new_machine(), node.host.runtime())
+            machine = self._new_machine()
+            self._lives[node.id] = _Life(calls, machine, with_snapshots(machine), node.host.runtime())
             await super()._process(node)
             calls.cancel_scope.cancel()
 
     def _state_machine(self, node: QuorumNode) -> StateMachine[object]:
-        machine = self._lives[node.id].machine
+        machine = self._lives[node.id].with_snapshots
 
         def applied(batch: CommittedBatch) -> None:
             self._applied(node, batch)
             self._compare(node, machine, batch.base_offset + len(batch.records))
 
         def loaded(snapshot: SnapshotId) -> None:
-            self._loaded(node, [(snapshot.end_offset - 1, b"")])
+            self._loaded(node, snapshot.end_offset)
             self._compare(node, machine, snapshot.end_offset, ", which loaded a snapshot,")
 
         self._compare(node, machine, 0)
         return WatchedMachine(machine, applied=applied, loaded=loaded)
 
-    def _compare(self, node: QuorumNode, machine: Machine, end_offset: int, how: str = "") -> None:
+    def _compare(
+        self, node: QuorumNode, machine: StateMachine[object], end_offset: int, how: str = ""
+    ) -> None:
         if node.alive:
             try:
                 self._states.compare(node.name, machine, end_offset, how)
@@ -87,7 +95,7 @@ class ServiceCluster(QuorumCluster, Generic[Machine]):
         them."""
         for node in self.running:
             how = ", whose state was changed by something else than apply,"
-            self._compare(node, self._lives[node.id].machine, node.serving.applied_offset, how)
+            self._compare(node, self._lives[node.id].with_snapshots, node.serving.applied_offset, how)
 
     def serve(self, node: QuorumNode, call: Callable[[ServiceNode[Machine]], Awaitable[None]]) -> None:
         """Begin a client's call in the node's process, which must be open."""

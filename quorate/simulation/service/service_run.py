@@ -24,8 +24,7 @@ from quorate.simulation.patience import holds_within
 from quorate.simulation.quorum.quorum_cluster import QuorumNode
 from quorate.simulation.quorum.quorum_faults import QuorumFaults
 from quorate.simulation.quorum.quorum_run import QuorumRunSettings, break_and_heal
-from quorate.simulation.service.replica_states import Machine
-from quorate.simulation.service.service_cluster import ServiceCluster, ServiceNode
+from quorate.simulation.service.service_cluster import Machine, ServiceCluster, ServiceNode
 from quorate.simulation.violations import LivenessViolation
 from quorate.simulation.world.scheduler import Scheduler
 

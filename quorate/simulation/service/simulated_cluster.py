@@ -8,8 +8,7 @@ from typing import Final, Generic
 from quorate.simulation.faults.faults import Fault
 from quorate.simulation.histories.linearizability import Answer, Model, Request, State
 from quorate.simulation.quorum.quorum_run import QuorumRunSettings
-from quorate.simulation.service.replica_states import Machine
-from quorate.simulation.service.service_cluster import ServiceNode
+from quorate.simulation.service.service_cluster import Machine, ServiceNode
 from quorate.simulation.service.service_run import ServiceRun, Workload
 from quorate.simulation.shrinking import invariant_of, shrink_faults
 from quorate.simulation.violations import LivenessViolation, SafetyViolation, StuckError
