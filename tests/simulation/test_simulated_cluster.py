@@ -190,6 +190,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "call", "kind"), PLANTED)
 def test_a_planted_mistake_is_found_within_twenty_seeds_and_its_kind_is_named(
     machine: Callable[[], Sum], call: Call, kind: str
