@@ -235,13 +235,9 @@ class AppendingClients(Clients[QuorumCluster]):
         addresses = [Address(node.name, CLIENT_PORT) for node in self._cluster.voters]
         source.shuffle(addresses)
         network = self._cluster.network.for_node(client)
-        async with Client.open(addresses, network=network) as outside, trio.open_nursery() as nursery:
-            for lane in ("a", "b"):
-                nursery.start_soon(self._append_until_finish, outside, f"{client}{lane}", derived(source))
-
-    async def _append_until_finish(self, appender: Appender, client: str, source: random.Random) -> None:
-        while not self._finish.is_set():
-            await self._append_through(appender, client, source)
+        async with Client.open(addresses, network=network) as outside:
+            while not self._finish.is_set():
+                await self._append_through(outside, client, source)
 
     async def _send(self, client: str, source: random.Random) -> None:
         voters = self._cluster.voters
