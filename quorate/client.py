@@ -24,7 +24,7 @@ from quorate.raft import (
     Session,
     SessionLostError,
 )
-from quorate.raft.arguments import check_duration
+from quorate.raft.arguments import check_duration, check_records
 from quorate.raft.clients.client_messages import (
     ClientAppend,
     ClientRead,
@@ -233,6 +233,7 @@ class Client:
         unknown.
         """
         self._check_call(timeout_ms=timeout_ms)
+        check_records(records)
         if not self._sessions:
             return await self._leader.append(records, timeout_ms=timeout_ms)
         deadline = trio.current_time() + timeout_ms / 1000

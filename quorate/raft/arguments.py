@@ -1,8 +1,9 @@
 """Arguments of the quorum's calls, checked before anything is done."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from quorate.raft.quorum_errors import InvalidArgumentError
+from quorate.raft.quorum_errors import InvalidAppendError, InvalidArgumentError
 from quorate.types import Voter
 
 
@@ -10,6 +11,15 @@ def check_duration(name: str, milliseconds: int | None) -> None:
     """Raises `InvalidArgumentError`."""
     if milliseconds is not None and not milliseconds >= 0:
         raise InvalidArgumentError(f"{name} is {milliseconds}; it must be 0 or more, in ms")
+
+
+def check_records(records: Sequence[bytes]) -> None:
+    """Raises `InvalidAppendError`."""
+    if not records:
+        raise InvalidAppendError("an append needs at least one record")
+    for record in records:
+        if not isinstance(record, bytes):
+            raise InvalidAppendError(f"records must be bytes, not {type(record).__name__}")
 
 
 _MOST_HOST_CHARACTERS: Final = 255

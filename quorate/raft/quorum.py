@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import trio
 
 from quorate.log import Log
-from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter
+from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter, check_records
 from quorate.raft.assembly import Node
 from quorate.raft.clients.client_service import ClientService, ReadHandler
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, Role, UpdateVoter
@@ -439,11 +439,7 @@ class Quorum(Knowledge, Generic[Outcome]):
     def _check_records(self, records: Sequence[bytes]) -> int:
         self._check_running()
         self._check_staying()
-        if not records:
-            raise InvalidAppendError("an append needs at least one record")
-        for record in records:
-            if not isinstance(record, bytes):
-                raise InvalidAppendError(f"records must be bytes, not {type(record).__name__}")
+        check_records(records)
         size = size_of(records)
         if size > self._config.max_batch_bytes:
             raise InvalidAppendError(

@@ -198,6 +198,15 @@ async def test_a_client_without_addresses_is_refused(autojump_clock, served):
             raise AssertionError("it was opened")
 
 
+@pytest.mark.parametrize(
+    ("records", "problem"), [([], "at least one record"), (["text"], "must be bytes, not str")]
+)
+async def test_records_that_no_quorum_takes_are_refused_here(autojump_clock, served, records, problem):
+    async with client_of(served) as client:
+        with pytest.raises(InvalidAppendError, match=problem):
+            await client.append(records)
+
+
 async def test_an_error_in_the_block_comes_out_as_it_is(autojump_clock, served):
     await start(served, 1, 2, 3)
     with pytest.raises(KeyError):

@@ -225,6 +225,15 @@ async def test_a_timeout_longer_than_the_sessions_memory_is_refused(autojump_clo
             await session.append([b"one"], timeout_ms=5001)
 
 
+async def test_an_empty_append_is_refused_and_uses_no_number(autojump_clock):
+    replica = Replica()
+    async with Session.open(replica) as session:
+        with pytest.raises(InvalidAppendError, match="at least one record"):
+            await session.append([])
+        await session.append([b"one"])
+    assert [each.sequence for each in replica.headers] == [0]
+
+
 async def test_two_clients_with_one_session_get_an_error(autojump_clock):
     replica = Replica()
     async with Session.open(replica) as session:

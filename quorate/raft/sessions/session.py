@@ -7,7 +7,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import trio
 
-from quorate.raft.arguments import check_duration
+from quorate.raft.arguments import check_duration, check_records
 from quorate.raft.quorum_errors import (
     InvalidArgumentError,
     OutcomeUnknownError,
@@ -109,6 +109,7 @@ class Session(Generic[Outcome]):
         repeated later.
         """
         check_duration("timeout_ms", timeout_ms)
+        check_records(records)
         if timeout_ms > self._limits.idle_ms:
             raise InvalidArgumentError(
                 f"timeout_ms is {timeout_ms}, above the session's idle_ms of {self._limits.idle_ms}: the "
