@@ -8,7 +8,7 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,10 @@ from quorate.raft import CommittedBatch, NodeId, Quorum, QuorumConfig, QuorumErr
 VOTERS = "1@127.0.0.1:9191,2@127.0.0.1:9192,3@127.0.0.1:9193"
 
 
-class Dictionary(dict[str, str]):
+@dataclass
+class Dictionary:
+    items: dict[str, str] = field(default_factory=dict)
+
     def apply(self, batch: CommittedBatch) -> list[str]:  # committed records, in one order on every node
         return [self.put(*json.loads(record)) for record in batch.records]
 
@@ -29,29 +32,11 @@ class Dictionary(dict[str, str]):
         return json.dumps([key, value]).encode()
 
     def found(self, key: str) -> str:
-        return self.get(key, "")
+        return self.items.get(key, "")
 
     def put(self, key: str, value: str) -> str:
-        before, self[key] = self.get(key, "nothing"), value
+        before, self.items[key] = self.items.get(key, "nothing"), value
         return before
-
-    def take_snapshot(self) -> Iterator[bytes]:  # as it is now, whatever comes while it is written
-        return (json.dumps(item).encode() for item in list(self.items()))
-
-    def load_snapshot(self, snapshot: object) -> "Loader":
-        return Loader(self)
-
-
-class Loader:  # a dictionary beside the one that runs, so that nobody sees half a snapshot
-    def __init__(self, running: Dictionary) -> None:
-        self.running, self.loaded = running, Dictionary()
-
-    def add(self, chunk: bytes) -> None:
-        self.loaded.put(*json.loads(chunk))
-
-    def install(self) -> None:
-        self.running.clear()
-        self.running.update(self.loaded)
 
 
 async def answer(quorum: Quorum[str], dictionary: Dictionary, stream: trio.SocketStream) -> None:

@@ -16,7 +16,7 @@ import pytest
 from quorate.cli.node.free_ports import free_ports
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-LINES_MAX = {"dictionary.py": 90, "dictionary_asyncio.py": 60, "dictionary_threads.py": 60}
+LINES_MAX = {"dictionary.py": 75, "dictionary_asyncio.py": 60, "dictionary_threads.py": 60}
 """The same service on trio, on asyncio and with threads, each with the length that it stays below."""
 PATIENCE_S = 60
 

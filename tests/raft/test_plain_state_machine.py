@@ -1,8 +1,11 @@
 """State machines that are dataclasses: their snapshots, and what the quorum says where there can be none."""
 
 import enum
+import gc
+import time
 import uuid
 from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar, Literal, NewType
@@ -22,6 +25,7 @@ from quorate.raft import (
 )
 from quorate.raft.snapshots import snapshot_taking
 from quorate.raft.state_machine.plain import with_snapshots
+from quorate.runtime import at_once
 from quorate.types import Epoch, Offset, SnapshotId
 
 AT = SnapshotId(Offset(1), Epoch(1))
@@ -180,6 +184,18 @@ def machine(hint, value, codec=SnapshotCodec.JSON):
     return dataclass(type("Board", (), body))()
 
 
+def test_a_snapshot_that_is_installed_while_the_state_is_copied_changes_nothing_of_the_copy():
+    machine = with_snapshots(market := Market(name="before", sides=(Side.BUY,)))
+    copying = machine.freeze()
+    next(copying)
+    market.name, market.sides = "behind", ()
+    loader = with_snapshots(back := Market()).load_snapshot(AT)
+    for chunk in at_once(copying):
+        loader.add(chunk)
+    loader.install()
+    assert (back.name, back.sides) == ("before", (Side.BUY,))
+
+
 REFUSED: dict[str, tuple[object, object, str]] = {
     "a set": (set[str], set(), r"Board\.held: set\[str\] .* its order differs between nodes; use dict"),
     "a frozenset in a value": (
@@ -198,6 +214,7 @@ REFUSED: dict[str, tuple[object, object, str]] = {
     "a boolean for a number": (dict[str, int], {"a": True}, r"Board\.held: expected int, not bool"),
     "a subclass": (dict[str, int], defaultdict(int), r"Board\.held: expected dict, not defaultdict"),
     "a value within a dataclass": (list[Plain], [Plain("x")], r"Board\.held: Plain\.number: expected int"),
+    "a tuple for a list": (list[int], (1, 2), r"Board\.held: expected list, not tuple"),
     "a tuple that is too long": (tuple[int, int], (1, 2, 3), r"Board\.held: expected tuples of 2"),
 }
 
@@ -321,6 +338,54 @@ def test_a_value_longer_than_a_chunk_may_be_is_written_in_parts():
     assert restored(Market(name=text), Market()).name == text
 
 
+@contextmanager
+def without_the_collector():
+    """What it does at some step is about the whole process."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+LARGE = {
+    "many pairs": lambda: Market(tables={"one": {f"{n}": {n: ""} for n in range(50_000)}}),
+    "a long list": lambda: Market(history=[Order(Side.BUY, Price(Decimal(1)))] * 100_000),
+    "lists within": lambda: Market(by_price={Price(Decimal(n)): [OrderId(n)] * 40 for n in range(10_000)}),
+    "one long list within": lambda: Market(best=(Price(Decimal(1)), [0] * 1_000_000)),
+    "long texts": lambda: Market(tables={"one": {"two": dict.fromkeys(range(300), "x" * 100000)}}),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_no_step_of_a_large_snapshot_takes_the_event_loop_longer_than_it_may(case):
+    market = LARGE[case]()
+    taken: list[float] = []
+
+    def timed(steps):
+        """Yield the steps, as long as each took."""
+        while True:
+            started = time.thread_time()
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return end.value
+            finally:
+                taken.append(time.thread_time() - started)
+            yield step
+
+    machine = with_snapshots(Market())
+    vars(machine)["_machine"] = market
+    with without_the_collector():
+        chunks = [*timed(at_once(timed(machine.freeze())))]
+        loader = with_snapshots(back := Market()).load_snapshot(AT)
+        for _ in timed(loader.add(chunk) for chunk in chunks):
+            pass
+        loader.install()
+    assert max(taken) < 0.01, f"a step of {max(taken) * 1000:.1f} ms among {len(taken)}"
+    assert vars(back) == vars(market)
+
+
 @dataclass
 class Counts:
     """Counts words. `record` may be `broken` with a value that is not of its type."""
@@ -340,14 +405,14 @@ class Counts:
 
 
 async def test_a_quorum_restarts_from_the_snapshot_of_a_dataclass(autojump_clock, world):
-    for time in range(1, 4):
+    for life in range(1, 4):
         quorum = await world.start_one(journal=Counts)
         counts = world.journals[1]
-        assert (await quorum.append([b"a", b"b", b"a"])).results == (2 * time - 1, time, 2 * time)
+        assert (await quorum.append([b"a", b"b", b"a"])).results == (2 * life - 1, life, 2 * life)
         with pytest.raises(InvalidAppendError, match="no such word"):
             await quorum.append([b"refused"])
         await quorum.take_snapshot()
-        assert counts.words == {"a": [1] * 2 * time, "b": [1] * time}
+        assert counts.words == {"a": [1] * 2 * life, "b": [1] * life}
         await world.stop(1)
 
 
