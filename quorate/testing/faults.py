@@ -26,6 +26,8 @@ from quorate.runtime.real import (
 
 MESSAGE_MAX_BYTES: Final = 64 * 1024
 """The size of a message to a node, or from one."""
+READY: Final = b"ready"
+"""The message of a node that serves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

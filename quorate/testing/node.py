@@ -3,7 +3,7 @@
 import socket
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -15,12 +15,10 @@ from quorate.cli.node.node_process import (
     run_server,
     run_until_ended,
 )
-from quorate.testing.faults import MESSAGE_MAX_BYTES, FaultyRuntime, NodeFaults
+from quorate.testing.faults import MESSAGE_MAX_BYTES, READY, FaultyRuntime, NodeFaults
 
 if TYPE_CHECKING:
     from quorate.broker.server import BrokerServer
-
-READY: Final = b"ready"
 
 
 def run(config_file: Path, control: socket.socket) -> int:

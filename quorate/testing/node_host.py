@@ -11,13 +11,14 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from quorate.cli.node.local_cluster import NodePlan
 from quorate.testing.cluster_error import ClusterError
-from quorate.testing.faults import MESSAGE_MAX_BYTES, NodeFaults
+from quorate.testing.faults import MESSAGE_MAX_BYTES, READY, NodeFaults
 from quorate.testing.forked_nodes import remove_abandoned
-from quorate.testing.node import READY
+
+if TYPE_CHECKING:
+    from quorate.cli.node.local_cluster import NodePlan
 
 _END_SECONDS: Final = 5.0
 _PREFIX: Final = f"quorate-test-{os.getuid()}-"
@@ -47,7 +48,7 @@ class NodeHost:
                 start_new_session=True,
             )
 
-    def start(self, node: NodePlan, faults: NodeFaults) -> "ForkedNode":
+    def start(self, node: "NodePlan", faults: NodeFaults) -> "ForkedNode":
         """Start a node that has these faults from its first step on."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:

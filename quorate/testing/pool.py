@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from quorate.testing.kafka_cluster import KafkaCluster
 from quorate.testing.node_host import NodeHost
+
+if TYPE_CHECKING:
+    from quorate.testing.kafka_cluster import KafkaCluster
 
 _IDLE_MAX: Final = 2
 """The most clusters that are kept for later tests. Each node takes some 60 MiB."""
@@ -15,7 +17,7 @@ _IDLE_MAX: Final = 2
 class StartKafkaCluster(Protocol):
     """The type of the fixture `kafka_cluster`."""
 
-    def __call__(self, nodes: int = 3, *, config: Mapping[str, str] | None = None) -> KafkaCluster:
+    def __call__(self, nodes: int = 3, *, config: Mapping[str, str] | None = None) -> "KafkaCluster":
         """Return a cluster of `nodes` brokers that serve, without topics. `config`: keys of server.properties
         for all of them. Raises `ClusterError`."""
         ...
@@ -31,12 +33,12 @@ class _Shape:
 class ClusterPool:
     """Lends clusters. Close it, or end the process: no node and no file is left behind."""
 
-    _idle: list[tuple[_Shape, KafkaCluster]] = field(default_factory=list)
-    _lent: dict[KafkaCluster, _Shape] = field(default_factory=dict)
+    _idle: "list[tuple[_Shape, KafkaCluster]]" = field(default_factory=list)
+    _lent: "dict[KafkaCluster, _Shape]" = field(default_factory=dict)
     _host: NodeHost | None = None
     _numbers: "count[int]" = field(default_factory=count)
 
-    def lend(self, nodes: int = 3, *, config: Mapping[str, str] | None = None) -> KafkaCluster:
+    def lend(self, nodes: int = 3, *, config: Mapping[str, str] | None = None) -> "KafkaCluster":
         """Return a cluster that is as new, one that was used before if there is one of this shape."""
         shape = _Shape(nodes, tuple(sorted((config or {}).items())))
         kept = next((each for each in self._idle if each[0] == shape), None)
@@ -47,13 +49,16 @@ class ClusterPool:
         cluster.begin_test()
         return cluster
 
-    def _start(self, shape: _Shape) -> KafkaCluster:
+    def _start(self, shape: _Shape) -> "KafkaCluster":
         if self._host is None:
             self._host = NodeHost()
+        # While the host imports what nodes need: that takes as long.
+        from quorate.testing.kafka_cluster import KafkaCluster
+
         folder = self._host.folder / str(next(self._numbers))
         return KafkaCluster(self._host, folder, nodes=shape.nodes, config=dict(shape.config))
 
-    def take_back(self, cluster: KafkaCluster) -> None:
+    def take_back(self, cluster: "KafkaCluster") -> None:
         """Clean a cluster for the next test, or stop one that can't be cleaned."""
         shape = self._lent.pop(cluster)
         if not cluster.try_clean():

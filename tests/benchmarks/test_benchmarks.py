@@ -172,6 +172,18 @@ def test_the_scale_suite_measures_each_part_of_a_small_cluster(tmp_path: Path) -
 
 
 @pytest.mark.system
+@pytest.mark.slow
+def test_the_testing_suite_times_clusters_and_their_cleaning(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    run = [sys.executable, str(RUN), "testing", "--quick", "--json", str(figures)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (times,) = json.loads(figures.read_text())["rounds"]
+    assert 0 < times["used_again"] < times["clean"], times
+    assert 0 < times["warm"] < times["cold"], times
+
+
+@pytest.mark.system
 def test_the_floor_is_its_parts_together(tmp_path: Path) -> None:
     measured = floor.measure(tmp_path, trials=10)
     parts = (measured.client_round_trip_ms, measured.member_round_trip_ms, measured.sync_ms)

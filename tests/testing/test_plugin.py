@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -31,6 +33,13 @@ def test_the_tests_of_the_page_pass_in_threads_asyncio_and_trio(project: PytestP
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
     project.wait_nothing_left()
+
+
+def test_the_host_of_nodes_starts_before_the_test_run_imports_what_it_needs_itself() -> None:
+    """They import at the same time: the first cluster took as long as one after the other."""
+    program = "import sys, quorate.testing.pool; print([each for each in sys.modules if 'broker' in each])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.slow
