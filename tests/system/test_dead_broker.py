@@ -44,7 +44,7 @@ def test_kill_9_of_a_leader_costs_a_producer_far_less_than_a_session(
     producer.produce(TOPIC, b"after")
     assert producer.flush(30) == 0
     assert time.monotonic() - killed_at < FAR_BELOW_THE_SESSION_S
-    assert cluster.leader(TOPIC, seconds=1) != victim
+    cluster.leader(TOPIC, seconds=1)  # raises while the killed one is said to lead
     assert says(cluster, "fencing a broker whose process is gone") == 1
     # Nobody waits for the session of the life before, either.
     started_at = time.monotonic()
@@ -61,7 +61,7 @@ def test_a_leader_that_is_stopped_leads_until_its_session_has_run_out(
     make_lead(cluster, victim)
     cluster.pause(victim)
     stopped_at = time.monotonic()
-    assert cluster.leader(TOPIC, seconds=60) != victim
+    cluster.leader(TOPIC, seconds=60)  # returns when another one leads
     assert time.monotonic() - stopped_at > SESSION_S - HEARTBEAT_S - 0.5
     assert says(cluster, "fencing a broker that went silent") == 1
     assert says(cluster, "fencing a broker whose process is gone") == 0

@@ -17,35 +17,35 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.cli.console.connections import parse_addresses
-from quorate.cli.node.local_cluster import LocalCluster
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
-from tests.kit.clusters import wait_in_sync
-from tests.system.loads import make_topic
+from quorate.testing import KafkaCluster, StartKafkaCluster
 
 pytestmark = pytest.mark.system
 
 ROUNDS = 4
 RECORDS = 100
+OFFSETS_PARTITIONS = 3
+SAFE = {"min.insync.replicas": "2"}
 
 
-def fill(cluster: LocalCluster, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0})
+def wait_offsets_in_sync(cluster: KafkaCluster) -> None:
+    for partition in range(OFFSETS_PARTITIONS):
+        cluster.wait_isr("__consumer_offsets", partition, seconds=60)
+
+
+def fill(cluster: KafkaCluster, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 0})
     for number in range(RECORDS):
         producer.produce(topic, b"%d" % number, partition=0)
     assert producer.flush(60) == 0
 
 
-def leader_of(cluster: LocalCluster, topic: str) -> int:
-    partitions: Any = cluster.describe_topic(topic)["partitions"]
-    return int(partitions[0]["leader"])
-
-
-def range_of(cluster: LocalCluster, topic: str, *, seconds: float = 60) -> tuple[int, int]:
+def range_of(cluster: KafkaCluster, topic: str, *, seconds: float = 60) -> tuple[int, int]:
     """Return the log start and the high watermark, as the leader of the moment answers them."""
     deadline = time.monotonic() + seconds
     while True:
-        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none"})
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none"})
         try:
             start, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)
             return int(start), int(end)
@@ -57,33 +57,30 @@ def range_of(cluster: LocalCluster, topic: str, *, seconds: float = 60) -> tuple
 
 @pytest.mark.slow
 def test_deleted_records_stay_deleted_when_the_leader_is_killed_after_the_answer(
-    make_cluster: Callable[..., LocalCluster],
+    kafka_cluster: StartKafkaCluster,
 ) -> None:
     draw = random.Random(7)
-    cluster = make_cluster(3, min_insync_replicas="2")
-    make_topic(cluster.bootstrap, "deleted")
+    cluster = kafka_cluster(3, config=SAFE)
+    cluster.create_topic("deleted")
     answered = 0
     for number in range(1, ROUNDS + 1):
-        wait_in_sync(cluster, "deleted")
+        cluster.wait_isr("deleted")
         fill(cluster, "deleted")
         offset = draw.randint(answered, number * RECORDS)
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        leader = leader_of(cluster, "deleted")
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        leader = cluster.leader("deleted")
         (future,) = admin.delete_records([TopicPartition("deleted", 0, offset)]).values()
         answered = int(future.result(timeout=60).low_watermark)
         cluster.kill(leader)
         assert answered >= offset
         start, end = range_of(cluster, "deleted")
-        assert leader_of(cluster, "deleted") != leader
+        cluster.leader("deleted", seconds=1)  # raises while the killed one is said to lead
         assert (start, end) == (answered, number * RECORDS), f"round {number}, node {leader} killed"
-        cluster.start(leader)
-        cluster.wait_ready(seconds=60)
-    wait_in_sync(cluster, "deleted")
-    for node in (1, 2, 3):
-        cluster.kill(node)
-    cluster.start()
-    cluster.wait_ready(seconds=60)
-    wait_in_sync(cluster, "deleted")
+        cluster.restart(leader)
+    cluster.wait_isr("deleted")
+    cluster.kill(*cluster.nodes)
+    cluster.restart(*cluster.nodes)
+    cluster.wait_isr("deleted")
     assert range_of(cluster, "deleted") == (answered, ROUNDS * RECORDS)
 
 
@@ -91,17 +88,17 @@ GROUPS = 12
 
 
 def test_deleted_groups_and_offsets_stay_deleted_when_the_coordinator_is_killed_after_the_answer(
-    make_cluster: Callable[..., LocalCluster],
+    kafka_cluster: StartKafkaCluster,
 ) -> None:
     """One round uses DeleteGroups, the next OffsetDelete. Half of the groups are left alone."""
-    cluster = make_cluster(3, min_insync_replicas="2", offsets_topic_num_partitions="3")
-    make_topic(cluster.bootstrap, "t")
-    wait_in_sync(cluster, "t")
+    cluster = kafka_cluster(3, config=SAFE | {"offsets.topic.num.partitions": str(OFFSETS_PARTITIONS)})
+    cluster.create_topic("t")
+    cluster.wait_isr("t")
     for number, delete in enumerate((delete_group, delete_offset)):
         names = [f"{delete.__name__}-{each}" for each in range(GROUPS)]
         for name in names:
             at_coordinator(cluster, name, commit)
-        wait_in_sync(cluster, "__consumer_offsets")
+        wait_offsets_in_sync(cluster)
         victim = coordinator_of(cluster, names[0])
         gone = [name for name in names[::2] if coordinator_of(cluster, name) == victim]
         assert gone
@@ -111,9 +108,8 @@ def test_deleted_groups_and_offsets_stay_deleted_when_the_coordinator_is_killed_
         for name in names:
             held = at_coordinator(cluster, name, committed)
             assert held == (-1 if name in gone else 7), f"round {number}, node {victim} killed: {name}"
-        cluster.start(victim)
-        cluster.wait_ready(seconds=60)
-        wait_in_sync(cluster, "__consumer_offsets")
+        cluster.restart(victim)
+        wait_offsets_in_sync(cluster)
 
 
 Asked = Callable[[WireClient, str], Awaitable[tuple[ErrorCode, int]]]
@@ -149,11 +145,11 @@ async def delete_offset(client: WireClient, group: str) -> tuple[ErrorCode, int]
     return answer.error_code, -1
 
 
-def coordinator_of(cluster: LocalCluster, group: str) -> int:
+def coordinator_of(cluster: KafkaCluster, group: str) -> int:
     return trio.run(_find, cluster, group)[0]
 
 
-def at_coordinator(cluster: LocalCluster, group: str, ask: Asked) -> int:
+def at_coordinator(cluster: KafkaCluster, group: str, ask: Asked) -> int:
     """Return the answer of the group's coordinator, once one has it."""
 
     async def main() -> int:
@@ -173,11 +169,11 @@ def at_coordinator(cluster: LocalCluster, group: str, ask: Asked) -> int:
     return trio.run(limited)
 
 
-async def _find(cluster: LocalCluster, group: str) -> tuple[int, Address]:
+async def _find(cluster: KafkaCluster, group: str) -> tuple[int, Address]:
     with trio.fail_after(60):
         while True:
             with suppress(NetworkError, KafkaError):
-                async with open_admin(RealNetwork(), parse_addresses(cluster.bootstrap)) as admin:
+                async with open_admin(RealNetwork(), parse_addresses(cluster.bootstrap_servers)) as admin:
                     found: Any = await admin.call(ApiKey.FIND_COORDINATOR, coordinator_keys=(group,))
                 (one,) = found.coordinators
                 if one.error_code is ErrorCode.none:
