@@ -16,7 +16,9 @@ def shrink_faults(
     """Return the kinds that may be skipped, and the share of the time that is enough. `still_fails` runs the
     seed so. `say` hears of each step."""
     skipped = frozenset(kinds)
-    if not kinds or not still_fails(skipped, 1.0):
+    if kinds and still_fails(skipped, 1.0):
+        say(f"  and without {', '.join(kinds)}")
+    else:
         skipped = frozenset()
     for kind in kinds:
         if kind not in skipped and still_fails(skipped | {kind}, 1.0):

@@ -1,5 +1,6 @@
 """`quorate log skip` at the folder of a node whose state machine can't apply a batch."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,16 +22,18 @@ from quorate.simulation.quorum.quorum_cluster import Journal
 from tests.cli.command import Quorate
 
 
-def refuse_bad(batch: CommittedBatch) -> None:
-    if b"bad" in batch.records:
-        raise ValueError("bad")
+class RefusingBad(Journal):
+    def apply(self, batch: CommittedBatch) -> Sequence[int]:
+        if b"bad" in batch.records:
+            raise ValueError("bad")
+        return super().apply(batch)
 
 
 async def stopped_at_a_batch(config: QuorumConfig) -> tuple[int, int]:
     runtime = real_runtime(sync=SyncStrategy.INLINE)
     await format_folder(runtime, config.folder, cluster_id="c", node_id=NodeId(1))
     with pytest.raises(QuorumError) as stopped:
-        async with Quorum.open(config, Journal(refuse_bad), runtime=runtime) as quorum:
+        async with Quorum.open(config, RefusingBad(), runtime=runtime) as quorum:
             await quorum.append([b"good"])
             await quorum.append([b"bad"])
     cause = stopped.value.__cause__
@@ -52,7 +55,7 @@ def test_a_node_goes_on_past_a_batch_that_the_command_leaves_out(quorate: Quorat
     assert f"leaves out: offset {offset} of epoch {epoch}." in quorate(*skip, epoch).stdout
 
     async def start() -> list[bytes]:
-        journal = Journal(refuse_bad)
+        journal = RefusingBad()
         async with Quorum.open(config, journal, runtime=real_runtime(sync=SyncStrategy.INLINE)) as quorum:
             await quorum.append([b"after"])
         return [record for _, record in journal.entries]

@@ -280,7 +280,7 @@ async def append_what_no_broker_reads(node: Node, record: bytes) -> int:
         voters=parse_voters(f"1@127.0.0.1:{free_ports(1)[0]}"),
     )
     runtime = real_runtime(sync=SyncStrategy.INLINE)
-    async with Quorum.open(config, Journal(lambda batch: None), runtime=runtime) as quorum:
+    async with Quorum.open(config, Journal(), runtime=runtime) as quorum:
         return (await quorum.append([record])).base_offset
 
 
