@@ -1,1 +1,1 @@
-"""The interface of the user's state machine, and the task that applies committed records to it."""
+"""The interface of the user's state machine, snapshots of a plain one, and the task that applies records."""
