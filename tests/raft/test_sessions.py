@@ -376,6 +376,13 @@ def test_many_answers_are_several_chunks(replica: Replica) -> None:
     assert replica.copy().state == replica.state
 
 
+def test_the_table_is_copied_one_session_after_another(replica: Replica) -> None:
+    """Ten thousand at once would hold the event loop for 36 ms."""
+    for _ in range(20):
+        replica.open(replace(LIMITS, sessions_max=100))
+    assert sum(1 for _ in replica.machine.freeze()) >= 20
+
+
 def test_a_snapshot_of_the_state_machine_alone_can_be_loaded(replica: Replica) -> None:
     alone = with_snapshots(type(replica.sums)(5, [0]))
     loader = replica.machine.load_snapshot(SnapshotId(Offset(1), Epoch(1)))

@@ -12,6 +12,7 @@ from planted import Plant, shown_by_a_seed
 from quorate.raft import SessionLimits
 from quorate.raft.sessions.session_records import SessionAppend
 from quorate.raft.sessions.session_table import KeptAnswer, SessionAnswer, SessionTable, Verdict
+from quorate.runtime import Steps
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.quorum.quorum_clients import ClientSettings
 from quorate.simulation.quorum.quorum_run import QuorumRun
@@ -85,17 +86,17 @@ def sessions_are_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_are_not_in_the_snapshot(patch: pytest.MonkeyPatch) -> None:
-    take = SessionTable.take_snapshot
+    freeze = SessionTable.freeze
 
-    def without(self: SessionTable) -> Iterator[bytes]:
+    def without(self: SessionTable) -> Steps[Iterator[bytes]]:
         empty = SessionTable()
         empty._limits, empty._clock_ms = self._limits, self._clock_ms
         empty._last_timestamp_ms = self._last_timestamp_ms
         for session in self._sessions:
             empty.open(session, self._limits)
-        return take(empty)
+        return freeze(empty)
 
-    patch.setattr(SessionTable, "take_snapshot", without)
+    patch.setattr(SessionTable, "freeze", without)
 
 
 def a_session_ends_by_the_replicas_own_clock(patch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from quorate.raft.sessions.session_records import (
     SessionId,
     SessionLimits,
 )
+from quorate.runtime import Steps
 from quorate.types import Epoch, Offset
 
 _KEPT_OVERHEAD_BYTES: Final = 100
@@ -172,12 +173,12 @@ class SessionTable:
         ):
             self.close(next(iter(self._sessions)))
 
-    def take_snapshot(self) -> Iterator[bytes]:
-        """Return the table as it is now, as chunks of a snapshot."""
-        rows = [
-            (each, session.window, session.active_ms, session.floor, list(session.kept.items()))
-            for each, session in self._sessions.items()
-        ]
+    def freeze(self) -> Steps[Iterator[bytes]]:
+        """Return the table as it is now, as chunks of a snapshot. It must stand still until the last step."""
+        rows: list[_Row] = []
+        for each, session in self._sessions.items():
+            rows.append((each, session.window, session.active_ms, session.floor, list(session.kept.items())))
+            yield
         head: list[object] = [self._clock_ms, self._last_timestamp_ms, list(astuple(self._limits))]
         return _encode_chunks(head, rows)
 

@@ -131,8 +131,9 @@ class Sessions(Freezing, Generic[Result]):
 
     def freeze(self) -> Steps[Iterator[bytes]]:
         machine = self._state_machine
+        own = yield from self._table.freeze()
         theirs = (yield from machine.freeze()) if isinstance(machine, Freezing) else machine.take_snapshot()
-        return _ChunksInTurn(self._table.take_snapshot(), theirs)
+        return _ChunksInTurn(own, theirs)
 
     def load_snapshot(self, snapshot: SnapshotId) -> "SnapshotLoader":
         """Return a loader for a snapshot with sessions or without."""
