@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Concatenate, Generic, Never, ParamSpec, TypeVar
 
 from quorate import blocking, client, raft
-from quorate.client import ClientThread
 from quorate.raft import (
     Appended,
     Epoch,
@@ -21,11 +20,12 @@ from quorate.raft import (
     PlainStateMachine,
     QuorumConfig,
     QuorumError,
-    QuorumThread,
     StateMachine,
     Telemetry,
 )
-from quorate.raft.own_thread import OwnThread
+from quorate.raft.doors.client_thread import ClientThread
+from quorate.raft.doors.own_thread import OwnThread
+from quorate.raft.doors.quorum_thread import QuorumThread
 from quorate.runtime import Address, Runtime, tell_forked
 from quorate.runtime.real import Mailbox
 

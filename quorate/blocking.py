@@ -14,7 +14,6 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 import trio
 
 from quorate import raft
-from quorate.client import ClientThread
 from quorate.raft import (
     Appended,
     Epoch,
@@ -24,11 +23,12 @@ from quorate.raft import (
     PlainStateMachine,
     QuorumConfig,
     QuorumError,
-    QuorumThread,
     StateMachine,
     Telemetry,
 )
-from quorate.raft.own_thread import OwnThread
+from quorate.raft.doors.client_thread import ClientThread
+from quorate.raft.doors.own_thread import OwnThread
+from quorate.raft.doors.quorum_thread import QuorumThread
 from quorate.runtime import Address, Runtime, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         SnapshotNotTakenError,
         StateMachineError,
     )
-    from quorate.raft.quorum_thread import QuorumThread
     from quorate.raft.sessions.session import Session
     from quorate.raft.sessions.session_records import SessionLimits
     from quorate.raft.sessions.sessions import Sessions
@@ -84,7 +83,6 @@ _HOMES = {
     "Leadership": "quorate.raft.leadership",
     "PendingAppend": "quorate.raft.quorum",
     "Quorum": "quorate.raft.quorum",
-    "QuorumThread": "quorate.raft.quorum_thread",
     "HIGH_WATERMARK_WAIT_MS": "quorate.raft.quorum_config",
     "QuorumConfig": "quorate.raft.quorum_config",
     "parse_voters": "quorate.raft.quorum_config",
@@ -153,7 +151,6 @@ __all__ = [
     "QuorumError",
     "QuorumForkedError",
     "QuorumStoppedError",
-    "QuorumThread",
     "QuorumThreadError",
     "ReplicaKey",
     "ReplicaStatus",

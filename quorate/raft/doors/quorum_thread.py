@@ -3,8 +3,8 @@
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar, Final, TypeVar
 
+from quorate.raft.doors.own_thread import OwnThread
 from quorate.raft.knowledge import forked_error
-from quorate.raft.own_thread import OwnThread
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_errors import QuorumForkedError

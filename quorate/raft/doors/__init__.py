@@ -1,0 +1,1 @@
+"""Threads with a quorum or a client each, for the doors of asyncio and of threads."""
