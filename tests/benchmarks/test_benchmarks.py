@@ -179,8 +179,22 @@ def test_the_testing_suite_times_clusters_and_their_cleaning(tmp_path: Path) -> 
     done = subprocess.run(run, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     (times,) = json.loads(figures.read_text())["rounds"]
-    assert 0 < times["used_again"] < times["clean"], times
     assert 0 < times["warm"] < times["cold"], times
+    assert all(each > 0 for each in times.values()), times
+
+
+@pytest.mark.system
+def test_a_hop_is_measured_through_every_door_and_beside_a_bare_portal(tmp_path: Path) -> None:
+    run = [sys.executable, str(RUN), "hops", "--quick", "--seconds", "0.1"]
+    subprocess.run(
+        [*run, "--json", str(tmp_path / "hops.json")], check=True, capture_output=True, timeout=120
+    )
+    measures = json.loads((tmp_path / "hops.json").read_text())["measures"]
+    values = {measure["name"]: measure["values"] for measure in measures}
+    empty = values["an empty call, 1 in flight, CPU"]
+    assert 0 < empty["trio"] < min(empty["aio"], empty["blocking"], empty["anyio portal"])
+    many, ratios = values["commits, 256 in flight"], values["the same, of trio's"]
+    assert ratios == {door: pytest.approx(many[door] / many["trio"]) for door in ("trio", "aio", "blocking")}
 
 
 @pytest.mark.system
