@@ -87,10 +87,12 @@ class WatchedJournal(Sessions[int]):
         return super().apply(batch)
 
     def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
-        return _WatchedLoader(super().load_snapshot(snapshot), lambda: self._loaded(snapshot.end_offset))
+        return WatchedLoader(super().load_snapshot(snapshot), lambda: self._loaded(snapshot.end_offset))
 
 
-class _WatchedLoader:
+class WatchedLoader:
+    """A `SnapshotLoader`. `installed` is called when its snapshot is installed."""
+
     __slots__ = ("_installed", "_loader", "add")
 
     def __init__(self, loader: SnapshotLoader, installed: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from quorate.raft import CommittedBatch, SnapshotId, SnapshotLoader, StateMachine
+from quorate.simulation.quorum.quorum_cluster import WatchedLoader
 from quorate.simulation.violations import SafetyViolation
 from quorate.simulation.world.step_costs import uncounted
 
@@ -68,15 +69,4 @@ class WatchedMachine:
         return self._machine.take_snapshot()
 
     def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
-        return _WatchedLoader(self._machine.load_snapshot(snapshot), lambda: self._loaded(snapshot))
-
-
-class _WatchedLoader:
-    def __init__(self, loader: SnapshotLoader, installed: Callable[[], None]) -> None:
-        self._installed = installed
-        self._loader = loader
-        self.add = loader.add
-
-    def install(self) -> None:
-        self._loader.install()
-        self._installed()
+        return WatchedLoader(self._machine.load_snapshot(snapshot), lambda: self._loaded(snapshot))
