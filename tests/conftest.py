@@ -1,6 +1,7 @@
 """The marks, the order, the options and the fixtures of all tests."""
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -224,6 +225,9 @@ class SkippedTests:
 
 def pytest_configure(config: pytest.Config) -> None:
     trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts its background jobs so, and whatever they start.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     file = config.getoption("skipped_to")
     if file is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkippedTests(file))
