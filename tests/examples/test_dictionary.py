@@ -99,7 +99,10 @@ class Cluster:
             process.wait()
 
 
-@pytest.fixture(params=LINES_MAX)
+OTHER_DOORS = [pytest.param(each, marks=pytest.mark.slow) for each in LINES_MAX if each != "dictionary.py"]
+
+
+@pytest.fixture(params=["dictionary.py", *OTHER_DOORS])
 def cluster(tmp_path, request):
     cluster = Cluster(tmp_path, request.param)
     try:

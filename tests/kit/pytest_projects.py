@@ -42,7 +42,9 @@ class PytestProject:
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "TMPDIR": str(self.folder)}
+        """That of a user: the options of this test run are not the project's."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        return ours | {"TMPDIR": str(self.folder)}
 
     def _command(self, *arguments: str) -> list[str]:
         self.write("pytest.ini", "[pytest]\n")

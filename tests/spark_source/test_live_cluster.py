@@ -89,6 +89,7 @@ def topic_of(row: dict[str, Any]) -> tuple[str, str]:
     return row["topic"]["name"], row["topic"]["topic_id"]
 
 
+@pytest.mark.slow
 def test_all_tell_the_same_through_a_leader_change(make_cluster: Callable[..., LocalCluster]) -> None:
     cluster = make_cluster()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

@@ -92,6 +92,7 @@ def test_the_change_feed_shows_each_leader_in_order(spark: SparkSession, session
     ]
 
 
+@pytest.mark.slow
 def test_filters_that_are_pushed_change_no_result(spark: SparkSession, session_sample: Any) -> None:
     for view, column, condition in [
         ("records", "offset", "offset > 14 and recordType <> 'NoOp'"),
@@ -112,6 +113,7 @@ def test_a_wrong_option_fails_with_its_message(spark: SparkSession, session_samp
         spark.read.format("quorate").option("startingOffset", 1).load(str(session_sample.folder)).count()
 
 
+@pytest.mark.slow
 def test_a_live_cluster_is_read_in_the_workers(spark: SparkSession, sample: Any, new_broker: Any) -> None:
     brokers = [new_broker(sample), new_broker(sample)]
     frame = (
@@ -123,6 +125,7 @@ def test_a_live_cluster_is_read_in_the_workers(spark: SparkSession, sample: Any,
     assert offsets(frame) == [offset for offset, *_ in sample.records]
 
 
+@pytest.mark.slow
 def test_a_stream_that_was_killed_goes_on_exactly_once(
     spark: SparkSession, sample: Any, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def test_an_ephemeral_cluster_ends_with_its_program(tmp_path: Path, number: sign
         wait_until(lambda: not left_in(tmp_path), "the folder is removed")
 
 
+@pytest.mark.slow
 def test_an_ephemeral_cluster_ends_with_its_parent(tmp_path: Path) -> None:
     """The parent is killed, and had given no input that could end."""
     code = (
@@ -122,6 +123,7 @@ def test_an_ephemeral_cluster_ends_with_its_parent(tmp_path: Path) -> None:
         wait_until(lambda: not left_in(tmp_path), "the folder is removed")
 
 
+@pytest.mark.slow
 def test_an_ephemeral_cluster_chooses_its_own_folder_and_ports(tmp_path: Path) -> None:
     done = subprocess.run(
         [*EPHEMERAL, "--data", str(tmp_path / "data")], capture_output=True, text=True, timeout=300

@@ -385,6 +385,7 @@ async def trickle(stream, head, *, more=10**9):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.long
 async def test_large_requests_pass_while_others_claim_much_and_hardly_send(autojump_clock):
     """Three that claim 100 MB each, and send 1.2 MB and then a byte a second."""
