@@ -319,6 +319,11 @@ class Leaders:
         await trio.lowlevel.checkpoint()
 
 
+class Quorum:
+    async def wait_read_index(self, *, timeout_ms: int) -> None:
+        await trio.lowlevel.checkpoint()
+
+
 @pytest.fixture(scope="module")
 def metadata() -> MetadataCache:
     return MetadataCache(large_image())
@@ -335,6 +340,7 @@ def loaded_broker(
 ) -> Broker:
     return broker_of(
         metadata=metadata,
+        quorum=Quorum(),
         channel=Channel(),
         replicas=Replicas(),
         groups=Groups(administration),
