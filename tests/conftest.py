@@ -148,7 +148,8 @@ TURNS = (
     ),
     ("tests/pipelines/test_clusters.py",),
     ("tests/pipelines/test_scripted_incident.py",),
-    ("tests/pipelines/test_outage_stream.py", "tests/pipelines/test_pipeline_run.py"),
+    ("tests/pipelines/test_outage_stream.py",),
+    ("tests/pipelines/test_pipeline_run.py",),
     ("tests/docs/test_topics_in_spark.py",),
     ("tests/docs/test_stories.py::test_a_page_does_what_it_says[pipelines.md]",),
     (
