@@ -184,6 +184,19 @@ class PendingAppend(Generic[Outcome]):
         return await self._thread.call(lambda _: self._pending.wait())
 
 
+async def _stop(thread: OwnThread[Opened], ended: asyncio.Future[None], *, in_order: bool) -> None:
+    """Stop what runs on the thread, and wait for its end: of an orderly stop until this is cancelled."""
+    if thread.stop(in_order=in_order):
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            thread.stop(in_order=False)
+            await asyncio.shield(ended)
+            raise
+        finally:
+            thread.join()
+
+
 class Quorum(Knowledge, Generic[Outcome]):
     """One node of a Raft quorum. Open it with `Quorum.open`. Any asyncio loop may use it."""
 
@@ -224,15 +237,7 @@ class Quorum(Knowledge, Generic[Outcome]):
             if thread.error is None or not isinstance(error, QuorumError):
                 raise
         finally:
-            if thread.stop(in_order=in_order):
-                try:
-                    await asyncio.shield(ended)
-                except asyncio.CancelledError:
-                    thread.stop(in_order=False)
-                    await asyncio.shield(ended)
-                    raise
-                finally:
-                    thread.join()
+            await _stop(thread, ended, in_order=in_order)
         if thread.error is not None:
             raise thread.error
 
@@ -314,15 +319,7 @@ class Client:
             if thread.opened is not None:
                 yield cls(thread)
         finally:
-            if thread.stop(in_order=True):
-                try:
-                    await asyncio.shield(ended)
-                except asyncio.CancelledError:
-                    thread.stop(in_order=False)
-                    await asyncio.shield(ended)
-                    raise
-                finally:
-                    thread.join()
+            await _stop(thread, ended, in_order=True)
         if thread.error is not None:
             raise thread.error
 
