@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from own_thread import thread_count
 
 from quorate.blocking import Quorum, format_folder
 from quorate.raft import (
@@ -280,7 +281,7 @@ def test_patched_threads_are_refused_when_the_quorum_is_opened(config, monkeypat
 @pytest.mark.bug("python-etcd3 issue 291")
 def test_a_quorum_that_is_closed_leaves_no_thread_and_no_file_behind(config) -> None:
     def count() -> tuple[int, int]:
-        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+        return thread_count(), len(os.listdir("/proc/self/fd"))
 
     counts = []
     for _ in range(8):

@@ -5,12 +5,12 @@ import inspect
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from own_thread import thread_count
 
 from quorate import aio, blocking
 from quorate.cli.node.free_ports import free_ports
@@ -96,12 +96,12 @@ def test_nobody_at_the_address_and_no_address_are_errors_of_the_call_and_of_the_
 
 
 def test_a_closed_client_of_threads_is_refused_at_once_and_leaves_no_thread(listener) -> None:
-    before = threading.active_count()
+    before = thread_count()
     with blocking.Client.open([listener]) as client:
         client.append([b"1"])
     with pytest.raises(QuorumStoppedError, match="the client is closed"):
         client.append([b"1"])
-    assert threading.active_count() == before
+    assert thread_count() == before
 
 
 def test_a_closed_client_of_asyncio_is_refused_at_once(listener) -> None:

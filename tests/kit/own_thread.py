@@ -1,4 +1,4 @@
-"""Clients that go on asking while a test does something else."""
+"""Clients that go on asking while a test does something else, and the threads that are left behind."""
 
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -6,6 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import trio
+
+
+def thread_count() -> int:
+    """Return the number of threads, without those that trio keeps idle for ten seconds for its next work: how
+    many these are is a matter of luck."""
+    return sum(not each.name.startswith("Trio thread") for each in threading.enumerate())
 
 
 @contextmanager
