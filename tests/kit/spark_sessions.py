@@ -25,5 +25,6 @@ def tests_session(config: Mapping[str, str] | None = None) -> Iterator["SparkSes
         # then, by a map that had lost a key, and said that it had not.
         patch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
         session = spark_session("quorate tests", config=config)
-        yield session
-        session.stop()
+    # Without the option from here on: each Java that another test starts would say that it was picked up.
+    yield session
+    session.stop()
