@@ -23,6 +23,7 @@ from quorate.raft import (
     StateMachine,
     Telemetry,
 )
+from quorate.raft.doors.append_call import declared_as_append
 from quorate.raft.doors.client_thread import ClientThread
 from quorate.raft.doors.own_thread import OwnThread
 from quorate.raft.doors.quorum_thread import QuorumThread
@@ -40,10 +41,14 @@ __all__ = ["Client", "PendingAppend", "Quorum", "format_folder", "skip_batch"]
 class _Caller:
     """The way back to one asyncio loop."""
 
-    __slots__ = ("_mailbox", "loop")
+    __slots__ = ("_at_pass_end", "_mailbox", "loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, at_pass_end: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """`at_pass_end`: as of `LoopThread`. The loop is woken once for all calls that end in one pass."""
         self.loop = loop
+        self._at_pass_end = at_pass_end
         self._mailbox = Mailbox(self._wake)
 
     def future(self) -> tuple[asyncio.Future[None], Callable[[], None]]:
@@ -57,6 +62,9 @@ class _Caller:
         return future, lambda: self._mailbox.post(complete)
 
     def _wake(self, drain: Callable[[], None]) -> None:
+        self._at_pass_end(lambda: self._wake_now(drain))
+
+    def _wake_now(self, drain: Callable[[], None]) -> None:
         try:
             self.loop.call_soon_threadsafe(drain)
         except RuntimeError:
@@ -75,7 +83,7 @@ class _Called(OwnThread[Opened]):
         loop = asyncio.get_running_loop()
         caller = self._caller
         if caller is None or caller.loop is not loop:
-            caller = self._caller = _Caller(loop)
+            caller = self._caller = _Caller(loop, at_pass_end=self._loop.at_pass_end)
         return caller
 
     async def call(self, function: Callable[[Opened], Awaitable[T]]) -> T:
@@ -92,6 +100,21 @@ class _Called(OwnThread[Opened]):
 
 class _Thread(QuorumThread[Outcome], _Called[raft.Quorum[Outcome]]):
     """The quorum's thread."""
+
+    async def append(self, records: Sequence[bytes], *, timeout_ms: int) -> Appended[Outcome]:
+        """Run an append. It is cancelled with its caller."""
+        caller = self.caller()
+        future, done = caller.future()
+        call = self.append_soon(records, done, timeout_ms=timeout_ms)
+        timer = caller.loop.call_later(timeout_ms / 1000, self.expire, call)
+        try:
+            await future
+        except asyncio.CancelledError:
+            self.cancel(call)
+            raise
+        finally:
+            timer.cancel()
+        return call.result()
 
 
 class _ClientThread(ClientThread, _Called[client.Client]):
@@ -250,7 +273,6 @@ class Quorum(Knowledge, Generic[Outcome]):
     read = _awaited(raft.Quorum[Outcome].read)
     wait_leading = _awaited(raft.Quorum[Outcome].wait_leading)
     wait_leadership_lost = _awaited(raft.Quorum[Outcome].wait_leadership_lost)
-    append = _awaited(raft.Quorum[Outcome].append)
     ask_description = _awaited(raft.Quorum[Outcome].ask_description)
     add_voter = _awaited(raft.Quorum[Outcome].add_voter)
     remove_voter = _awaited(raft.Quorum[Outcome].remove_voter)
@@ -264,6 +286,10 @@ class Quorum(Knowledge, Generic[Outcome]):
     resign = _at_once(raft.Quorum[Outcome].resign)
     serve_reads = _at_once(raft.Quorum[Outcome].serve_reads)
     _append_nowait = _at_once(raft.Quorum[Outcome].append_nowait)
+
+    @declared_as_append
+    async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[Outcome]:
+        return await self._thread.append(records, timeout_ms=timeout_ms)
 
     async def append_nowait(
         self, records: Sequence[bytes], *, epoch: Epoch | None = None

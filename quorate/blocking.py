@@ -26,6 +26,7 @@ from quorate.raft import (
     StateMachine,
     Telemetry,
 )
+from quorate.raft.doors.append_call import declared_as_append
 from quorate.raft.doors.client_thread import ClientThread
 from quorate.raft.doors.own_thread import OwnThread
 from quorate.raft.doors.quorum_thread import QuorumThread
@@ -50,8 +51,9 @@ class _Latch:
         self._lock.acquire()
         self.set: Callable[[], None] = self._lock.release
 
-    def wait(self) -> None:
-        self._lock.acquire()
+    def wait(self, timeout_s: float = -1) -> bool:
+        """Return True when it is set, or False after `timeout_s`, in seconds. -1: never."""
+        return self._lock.acquire(timeout=timeout_s)
 
 
 def _call(thread: OwnThread[Opened], function: Callable[[Opened], Awaitable[T]]) -> T:
@@ -202,7 +204,6 @@ class Quorum(Knowledge, Generic[Outcome]):
     read = _waiting(raft.Quorum[Outcome].read)
     wait_leading = _waiting(raft.Quorum[Outcome].wait_leading)
     wait_leadership_lost = _waiting(raft.Quorum[Outcome].wait_leadership_lost)
-    append = _waiting(raft.Quorum[Outcome].append)
     ask_description = _waiting(raft.Quorum[Outcome].ask_description)
     add_voter = _waiting(raft.Quorum[Outcome].add_voter)
     remove_voter = _waiting(raft.Quorum[Outcome].remove_voter)
@@ -216,6 +217,21 @@ class Quorum(Knowledge, Generic[Outcome]):
     resign = _at_once(raft.Quorum[Outcome].resign)
     serve_reads = _at_once(raft.Quorum[Outcome].serve_reads)
     _append_nowait = _at_once(raft.Quorum[Outcome].append_nowait)
+
+    @declared_as_append
+    def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[Outcome]:
+        thread = self._thread
+        thread.check_caller()
+        latch = _Latch()
+        call = thread.append_soon(records, latch.set, timeout_ms=timeout_ms)
+        try:
+            if not latch.wait(min(timeout_ms / 1000, threading.TIMEOUT_MAX)):
+                thread.expire(call)
+                latch.wait()
+        except BaseException:  # an interrupt
+            thread.cancel(call)
+            raise
+        return call.result()
 
     def append_nowait(
         self, records: Sequence[bytes], *, epoch: Epoch | None = None

@@ -33,6 +33,7 @@ from quorate.raft.storage.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.raft.transport.append_frames import size_of
 from quorate.raft.transport.caller import ApplicationHandler, Caller, CallerHandler, KafkaHandler, LocalCaller
+from quorate.raft.waiters import AppendWaiter
 from quorate.runtime import Address, Runtime, get_logger, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter
@@ -362,8 +363,14 @@ class Quorum(Knowledge, Generic[Outcome]):
         """
         self._check_call(timeout_ms=timeout_ms)
         self._check_records(records)
+        return await self._append_until(trio.current_time() + timeout_ms / 1000, records, timeout_ms)
+
+    async def _append_until(
+        self, deadline: float, records: Sequence[bytes], timeout_ms: int
+    ) -> Appended[Outcome]:
+        """Append until `deadline`, in trio's time. `timeout_ms`: the whole time, for messages."""
         sent = waits_for_room = False
-        with trio.move_on_after(timeout_ms / 1000):
+        with trio.move_on_at(deadline):
             while True:
                 seen = self._node.leadership.current
                 try:
@@ -390,7 +397,7 @@ class Quorum(Knowledge, Generic[Outcome]):
                     while self._node.leadership.current == seen:
                         await self._node.leadership.wait_change()
         if sent:
-            raise OutcomeUnknownError(f"the append was not answered within {timeout_ms} ms")
+            raise unanswered_error(timeout_ms)
         if waits_for_room:
             raise QuorumBusyError(
                 f"appends of {self._config.max_pending_bytes} bytes waited for their commit for {timeout_ms} "
@@ -419,9 +426,22 @@ class Quorum(Knowledge, Generic[Outcome]):
         if core.role is not Role.LEADER or epoch not in (None, core.epoch):
             raise self._not_leader()
         waiter = _LocalAppendWaiter()
-        driver.propose(QueuedAppend(records, size, waiter))
-        driver.commit_soon()
+        self._queue(QueuedAppend(records, size, waiter))
         return PendingAppend(waiter)
+
+    def _append_at_once(self, records: Sequence[bytes], waiter: AppendWaiter) -> bool:
+        """Queue records if this node leads and has room for them, and return True: `waiter` hears how the
+        append ends. Otherwise nothing happens. Raises `InvalidAppendError`, `QuorumStoppedError`."""
+        size = self._check_records(records)
+        driver = self._node.driver
+        if driver.core.role is not Role.LEADER or not driver.has_room:
+            return False
+        self._queue(QueuedAppend(records, size, waiter))
+        return True
+
+    def _queue(self, append: QueuedAppend) -> None:
+        self._node.driver.propose(append)
+        self._node.driver.commit_soon()
 
     def _check_staying(self) -> None:
         if self._node.leaving:
@@ -503,6 +523,11 @@ class Quorum(Knowledge, Generic[Outcome]):
     def resign(self) -> None:
         """Resign as leader, so that another voter is elected. No effect on other nodes."""
         self._node.driver.resign()
+
+
+def unanswered_error(timeout_ms: int) -> OutcomeUnknownError:
+    """Return the error of an append that was sent, and has no answer after `timeout_ms`."""
+    return OutcomeUnknownError(f"the append was not answered within {timeout_ms} ms")
 
 
 @asynccontextmanager

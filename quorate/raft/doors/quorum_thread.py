@@ -1,8 +1,11 @@
 """A quorum on a thread of its own, with its own trio loop, for `quorate.aio` and `quorate.blocking`."""
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar, Final, TypeVar
 
+from quorate.raft.arguments import check_duration
+from quorate.raft.doors.append_call import AppendCall
 from quorate.raft.doors.own_thread import OwnThread
 from quorate.raft.knowledge import forked_error
 from quorate.raft.quorum import Quorum
@@ -41,6 +44,20 @@ class QuorumThread(OwnThread[Quorum[Outcome]]):
         self._state_machine = state_machine
         self._runtime = runtime
         self._telemetry = telemetry
+
+    def append_soon(
+        self, records: Sequence[bytes], done: Callable[[], None], *, timeout_ms: int
+    ) -> AppendCall[Outcome]:
+        """Begin an append, as `await_soon`. The caller must `expire` it when the time is up. Raises
+        `InvalidArgumentError`."""
+        check_duration("timeout_ms", timeout_ms)
+        call = AppendCall(self._checked, records, done, timeout_ms=timeout_ms, lost=self._lost)
+        self._loop.post(call)
+        return call
+
+    def expire(self, call: AppendCall[Outcome]) -> None:
+        """End an append whose time is up."""
+        self._loop.soon(call.expire)
 
     def _open(self) -> AbstractAsyncContextManager[Quorum[Outcome]]:
         return Quorum.open(

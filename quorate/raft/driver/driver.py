@@ -433,11 +433,19 @@ class Driver:
         while self._blocked:
             await self._unblocked.wait()
 
+    @property
+    def _has_room_for_events(self) -> bool:
+        return not self._blocked or len(self._events) <= _EVENTS_MAX
+
+    @property
+    def has_room(self) -> bool:
+        """True if not too many appends wait for their commit, and not too many events behind a barrier."""
+        return self.appends.has_room and self._has_room_for_events
+
     async def wait_room(self) -> None:
-        """Return when requests of other nodes may be delivered: not too many appends wait for their commit,
-        and not too many events behind a barrier. No checkpoint if that is so."""
+        """Return when there is room for appends and requests of other nodes. No checkpoint if that is so."""
         await self.appends.wait_room()
-        while len(self._events) > _EVENTS_MAX and self._blocked:
+        while not self._has_room_for_events:
             await self._unblocked.wait()
 
     async def make_durable(self, end_offset: Offset) -> None:

@@ -86,14 +86,19 @@ class AppendQueue:
         """The proposals in the log, in offset order and contiguous, all of the epoch that this node leads."""
 
     def add(self, append: QueuedAppend) -> None:
-        """Queue an append. The caller must check by `wait_room` that there is room."""
+        """Queue an append. The caller must check that there is room."""
         self._waiting.append(append)
         self._waiting_records += len(append.records)
         self._pending_bytes += append.size
 
+    @property
+    def has_room(self) -> bool:
+        """True if less than `max_pending_bytes` wait for their commit."""
+        return self._pending_bytes < self._max_pending_bytes
+
     async def wait_room(self) -> None:
-        """Return when less than `max_pending_bytes` wait for their commit. No checkpoint if that is so."""
-        while self._pending_bytes >= self._max_pending_bytes:
+        """Return when there is room. No checkpoint if that is so."""
+        while not self.has_room:
             await self._room.wait()
 
     async def wait_empty(self) -> None:
@@ -103,11 +108,11 @@ class AppendQueue:
             await self._emptied.wait()
 
     def _release_bytes(self, size: int) -> None:
-        full = self._pending_bytes >= self._max_pending_bytes
+        full = not self.has_room
         self._pending_bytes -= size
         if not self._pending_bytes:
             self._emptied.set()
-        if full and self._pending_bytes < self._max_pending_bytes:
+        if full and self.has_room:
             self._room.set()
             self._room = trio.Event()
 

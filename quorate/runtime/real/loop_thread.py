@@ -63,7 +63,7 @@ class Job(Protocol):
 
 
 class _Call(Generic[T]):
-    __slots__ = ("_done", "_error", "_lost", "_value")
+    __slots__ = ("_done", "_error", "_value")
 
     def __init__(self, done: Callable[[], None]) -> None:
         self._done = done
@@ -102,7 +102,7 @@ class TaskCall(_Call[T]):
     """A call in a task of its own. `done` is called on the loop's thread. `lost` makes the error of a call
     that the end of the loop has cut off."""
 
-    __slots__ = ("_function", "_scope")
+    __slots__ = ("_function", "_lost", "_scope")
 
     def __init__(
         self, function: Callable[[], Awaitable[T]], done: Callable[[], None], *, lost: Callable[[], Exception]
@@ -110,20 +110,23 @@ class TaskCall(_Call[T]):
         super().__init__(done)
         self._function = function
         self._lost = lost
-        self._scope = trio.CancelScope()
+        self._scope: trio.CancelScope | None = None
+        """That of its task, once it has begun."""
 
     def begin(self, nursery: trio.Nursery) -> None:
-        nursery.start_soon(self._run)
+        self._scope = trio.CancelScope()
+        nursery.start_soon(self._run, self._scope)
 
     def cancel(self) -> None:
-        """Cancel it. Call this on the loop's thread."""
-        self._scope.cancel()
+        """Cancel it. Call this on the loop's thread, after the job was posted."""
+        if self._scope is not None:
+            self._scope.cancel()
 
-    async def _run(self) -> None:
+    async def _run(self, scope: trio.CancelScope) -> None:
         try:
-            with self._scope:
+            with scope:
                 self._value = await self._function()
-            if self._scope.cancelled_caught:
+            if scope.cancelled_caught:
                 self._error = self._lost()
         except trio.Cancelled:
             self._error = self._lost()
@@ -132,6 +135,25 @@ class TaskCall(_Call[T]):
             self._error = error
         finally:
             self._done()
+
+
+class _PassEnd(trio.abc.Instrument):
+    """Runs functions when the tasks of a pass of trio's loop have run, before it waits for more."""
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[[], None]] = []
+
+    def add(self, function: Callable[[], None]) -> None:
+        self._functions.append(function)
+
+    def before_io_wait(self, timeout: float) -> None:
+        if self._functions:
+            self.run()
+
+    def run(self) -> None:
+        functions, self._functions = self._functions, []
+        for function in functions:
+            function()
 
 
 class LoopThread:
@@ -147,6 +169,7 @@ class LoopThread:
         self.is_over = False
         """True once no job runs any more."""
         self._mailbox = Mailbox(self._wake)
+        self._pass_end = _PassEnd()
         self._thread = threading.Thread(target=self._run, name="quorate", daemon=True)
         self._on_end: Callable[[], None]
         self._at_exit: Callable[[], None]
@@ -172,6 +195,15 @@ class LoopThread:
     def soon(self, function: Callable[[], None]) -> None:
         """Call a function on the thread, unless it has ended. It must not raise."""
         self._mailbox.post(lambda: None if self.is_over else function())
+
+    def at_pass_end(self, function: Callable[[], None]) -> None:
+        """Call a function when the tasks that are ready on the thread have run. After the end of the loop it
+        is called at once. It must not raise, nor wake a task of the thread. Call this on the thread itself,
+        and, when it has ended, on any other."""
+        if self.is_over:
+            function()
+        else:
+            self._pass_end.add(function)
 
     def cancel(self) -> None:
         """Cancel `main`."""
@@ -205,10 +237,11 @@ class LoopThread:
 
     def _run(self) -> None:
         try:
-            trio.run(self._host)
+            trio.run(self._host, instruments=[self._pass_end])
         finally:
             self._nursery = None
             self.is_over = True
+            self._pass_end.run()
             self._mailbox.drain()
             atexit.unregister(self._at_exit)
             self._on_end()
