@@ -4,26 +4,27 @@ import asyncio
 import logging
 import sys
 from functools import partial
+from http import HTTPStatus
 
-from dictionary import Dictionary, configured
+from dictionary_state import Dictionary, status_of
+from three_nodes import configured
 
 from quorate.aio import Quorum
 from quorate.raft import QuorumConfig, QuorumError
 
 
-async def answer(quorum: Quorum[str], dictionary: Dictionary, line: str) -> str:
+async def answer(quorum: Quorum[str], dictionary: Dictionary, line: str) -> tuple[HTTPStatus, str]:
     try:
         match line.replace("/", " ").split():
             case ["PUT", key, value, "HTTP", _]:
                 appended = await quorum.append([dictionary.entry(key, value)])
-                return f"HTTP/1.0 200 OK\r\n\r\nwas {appended.results[0]}"
+                return HTTPStatus.OK, f"was {appended.results[0]}"
             case ["GET", key, "HTTP", _]:
-                found = await quorum.read(partial(dictionary.found, key))
-                return f"HTTP/1.0 200 OK\r\n\r\n{found}"
+                return HTTPStatus.OK, await quorum.read(partial(dictionary.found, key))
             case _:
-                return "HTTP/1.0 400 Bad Request\r\n\r\nGET /key, or PUT /key/value"
-    except QuorumError as error:  # it may say that the outcome is unknown: put again
-        return f"HTTP/1.0 503 Service Unavailable\r\n\r\n{error}"
+                return HTTPStatus.BAD_REQUEST, "GET /key, or PUT /key/value"
+    except QuorumError as error:
+        return status_of(error), str(error)
 
 
 async def main(config: QuorumConfig, port: int) -> None:
@@ -33,8 +34,8 @@ async def main(config: QuorumConfig, port: int) -> None:
         try:
             async with asyncio.timeout(30):
                 request = (await reader.read(8192)).decode(errors="replace")
-                text = await answer(quorum, dictionary, request.partition("\r\n")[0])
-                writer.write(text.encode())
+                status, text = await answer(quorum, dictionary, request.partition("\r\n")[0])
+                writer.write(f"HTTP/1.0 {status.value} {status.phrase}\r\n\r\n{text}".encode())
                 await writer.drain()
         except (ConnectionError, TimeoutError):
             pass

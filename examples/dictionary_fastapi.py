@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import uvicorn
-from dictionary import Dictionary, configured
+from dictionary_state import Dictionary, status_of
 from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse
+from three_nodes import configured
 
 from quorate.aio import Quorum
 from quorate.raft import QuorumError
@@ -40,8 +41,8 @@ async def get(key: str) -> str:
 
 
 @app.exception_handler(QuorumError)
-async def refuse(request: Request, error: Exception) -> PlainTextResponse:
-    return PlainTextResponse(str(error), status_code=503)  # it may say that the outcome is unknown: put again
+async def refuse(request: Request, error: QuorumError) -> PlainTextResponse:
+    return PlainTextResponse(str(error), status_code=status_of(error))
 
 
 logging.basicConfig(level=logging.INFO)

@@ -3,9 +3,11 @@
 import logging
 import sys
 from functools import partial
+from http import HTTPStatus
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
-from dictionary import Dictionary, configured
+from dictionary_state import Dictionary, status_of
+from three_nodes import configured
 
 from quorate.blocking import Quorum
 from quorate.raft import QuorumError
@@ -14,19 +16,18 @@ dictionary = Dictionary()
 quorum: Quorum[str]
 
 
-def answer(line: str) -> str:
+def answer(line: str) -> tuple[HTTPStatus, str]:
     try:
         match line.replace("/", " ").split():
             case ["PUT", key, value, "HTTP", _]:
                 was = quorum.append([dictionary.entry(key, value)]).results[0]
-                return f"HTTP/1.0 200 OK\r\n\r\nwas {was}"
+                return HTTPStatus.OK, f"was {was}"
             case ["GET", key, "HTTP", _]:
-                found = quorum.read(partial(dictionary.found, key))
-                return f"HTTP/1.0 200 OK\r\n\r\n{found}"
+                return HTTPStatus.OK, quorum.read(partial(dictionary.found, key))
             case _:
-                return "HTTP/1.0 400 Bad Request\r\n\r\nGET /key, or PUT /key/value"
-    except QuorumError as error:  # it may say that the outcome is unknown: put again
-        return f"HTTP/1.0 503 Service Unavailable\r\n\r\n{error}"
+                return HTTPStatus.BAD_REQUEST, "GET /key, or PUT /key/value"
+    except QuorumError as error:
+        return status_of(error), str(error)
 
 
 class Handler(StreamRequestHandler):
@@ -35,7 +36,8 @@ class Handler(StreamRequestHandler):
     def handle(self) -> None:
         try:
             request = self.request.recv(8192).decode(errors="replace")
-            self.request.sendall(answer(request.partition("\r\n")[0]).encode())
+            status, text = answer(request.partition("\r\n")[0])
+            self.request.sendall(f"HTTP/1.0 {status.value} {status.phrase}\r\n\r\n{text}".encode())
         except (ConnectionError, TimeoutError):
             pass
 
