@@ -125,6 +125,17 @@ class SnapshotId:
 
 
 @value(frozen=True, slots=True)
+class StateDigest:
+    """A digest of the state that a snapshot holds. Two nodes that took a snapshot of one id have the same
+    state if their digests are equal. Digests of different forms can't be compared."""
+
+    form: str
+    """The way in which the state was written: the version of quorate, and of the state machine."""
+    digest: str
+    """In hexadecimal digits, over all chunks of the state."""
+
+
+@value(frozen=True, slots=True)
 class VotersAt:
     """The voter set from a KRaftVoters control record on (KIP-853): it counts as soon as it is in the log."""
 

@@ -73,3 +73,7 @@ class BothTelemetry:
     def snapshot_taken(self, size_bytes: int) -> None:
         self._first.snapshot_taken(size_bytes)
         self._second.snapshot_taken(size_bytes)
+
+    def states_compared(self, *, equal: int, different: int, unchecked: int) -> None:
+        for each in (self._first, self._second):
+            each.states_compared(equal=equal, different=different, unchecked=unchecked)

@@ -18,7 +18,7 @@ import threading  # noqa: TID251 (another thread may scrape)
 from collections.abc import Callable, Iterable, Iterator
 
 import trio
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from quorate.metrics.declarations import RAFT, SNAPSHOTS, Declaration, MetricKind, counter, families
@@ -72,6 +72,7 @@ class RaftMetrics(Collector):
         self._snapshots_loaded = 0
         self._snapshot_bytes = 0
         self._snapshot_taken = False
+        self._states = {"equal": 0, "different": 0, "unchecked": 0}
         # trio.current_time would raise in the thread of a scrape.
         self._takes_trios = monotonic is None or monotonic is trio.current_time
         self._begin(_stopped if monotonic is None or self._takes_trios else monotonic)
@@ -162,6 +163,9 @@ class RaftMetrics(Collector):
         self._snapshot_bytes = size_bytes
         self._snapshot_at = self._monotonic()
 
+    def states_compared(self, *, equal: int, different: int, unchecked: int) -> None:
+        self._states = {"equal": equal, "different": different, "unchecked": unchecked}
+
     # Showing
 
     def values(self) -> dict[str, float]:
@@ -206,6 +210,15 @@ class RaftMetrics(Collector):
         yield counter(
             "raft_manager_append_records", "Records appended as leader.", self._appended_total, self._labels
         )
+        states = GaugeMetricFamily(
+            "raft_manager_state_check",
+            "Other voters by the outcome of the last comparison of states after the same records: equal, "
+            "different, or unchecked.",
+            labels=[*self._labels, "outcome"],
+        )
+        for outcome, count in self._states.items():
+            states.add_metric([*self._labels.values(), outcome], count)
+        yield states
 
     def _state_families(self, declaration: Declaration) -> Iterator[Metric]:
         ours = Metric(declaration.ours, declaration.help, "stateset")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         SkipRefusedError,
         SnapshotNotTakenError,
         StateMachineError,
+        StatesDifferError,
     )
     from quorate.raft.sessions.session import Session
     from quorate.raft.sessions.session_records import SessionLimits
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from quorate.raft.transport.caller import Caller
     from quorate.raft.watch.health import Health
     from quorate.raft.watch.hearing import HeardLeader
+    from quorate.raft.watch.state_comparison import StateCheck
     from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 _HOMES = {
@@ -79,6 +81,7 @@ _HOMES = {
     "SkipRefusedError": "quorate.raft.quorum_errors",
     "SnapshotNotTakenError": "quorate.raft.quorum_errors",
     "StateMachineError": "quorate.raft.quorum_errors",
+    "StatesDifferError": "quorate.raft.quorum_errors",
     "Knowledge": "quorate.raft.knowledge",
     "Leadership": "quorate.raft.leadership",
     "PendingAppend": "quorate.raft.quorum",
@@ -106,6 +109,7 @@ _HOMES = {
     "Caller": "quorate.raft.transport.caller",
     "Health": "quorate.raft.watch.health",
     "HeardLeader": "quorate.raft.watch.hearing",
+    "StateCheck": "quorate.raft.watch.state_comparison",
     "Endpoint": "quorate.types",
     "Epoch": "quorate.types",
     "NodeId": "quorate.types",
@@ -167,8 +171,10 @@ __all__ = [
     "SnapshotId",
     "SnapshotLoader",
     "SnapshotNotTakenError",
+    "StateCheck",
     "StateMachine",
     "StateMachineError",
+    "StatesDifferError",
     "Telemetry",
     "Voter",
     "VoterSet",

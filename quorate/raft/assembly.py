@@ -49,11 +49,13 @@ from quorate.raft.transport.peer_set import PeerSet
 from quorate.raft.transport.peers import Peer
 from quorate.raft.transport.quorum_server import CLIENT_KINDS, Server
 from quorate.raft.transport.snapshot_frames import ListedSnapshot, SnapshotRead
+from quorate.raft.transport.view_asking import ask_view
 from quorate.raft.waiters import IndexWaiter
 from quorate.raft.watch.freshness import Freshness
 from quorate.raft.watch.health import Health
 from quorate.raft.watch.hearing import Hearing
 from quorate.raft.watch.misconfiguration import Misconfiguration
+from quorate.raft.watch.state_comparison import StateComparison
 from quorate.runtime import DiskError, Listener, Runtime, Tasks, get_logger, loop_clock, uuid_text
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
 
@@ -148,6 +150,19 @@ class Node:
             max_append_bytes=config.max_batch_bytes,
             kinds=CLIENT_KINDS,
         )
+        self.states = StateComparison(
+            self.key,
+            voters=lambda: self.driver.core.voters,
+            ask=partial(
+                ask_view,
+                runtime.network,
+                cluster_id=config.cluster_id,
+                connect_timeout_ms=config.connect_timeout_ms,
+                timeout_ms=config.core.request_timeout_ms,
+            ),
+            telemetry=telemetry,
+            pause_ms=config.core.fetch_timeout_ms,
+        )
         self.driver = Driver(
             core=core,
             storage=storage,
@@ -162,6 +177,7 @@ class Node:
                 max_interval_ms=config.snapshot_max_interval_ms,
             ),
             retention=Retention(max_bytes=config.retention_bytes, max_ms=config.retention_ms),
+            compare_state=self.states.note if config.compare_states else None,
             announcer=announcer,
             forwarder=self.forwarder,
             routes=Routes(self._send_request, self.server.send_response, self._flush_all),
@@ -194,6 +210,7 @@ class Node:
             async with self._tasks.running() as nursery:
                 nursery.start_soon(self.forwarder.run)
                 nursery.start_soon(self.hearing.run)
+                nursery.start_soon(self.states.run)
                 if listener is not None:
                     nursery.start_soon(self.server.run, listener)
                 if client_listener is not None:
@@ -416,4 +433,5 @@ class Node:
             leader_endpoint=None if leader is None else core.endpoint_of(leader),
             description=self.describe() if core.role is Role.LEADER and leader == core.node_id else None,
             node=self.key,
+            states=self.states.states,
         )

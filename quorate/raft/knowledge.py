@@ -7,6 +7,7 @@ from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_errors import QuorumForkedError
 from quorate.raft.watch.health import Health
 from quorate.raft.watch.hearing import HeardLeader
+from quorate.raft.watch.state_comparison import StateCheck
 from quorate.types import Epoch, NodeId, Offset, VoterSet
 
 
@@ -94,6 +95,12 @@ class Knowledge:
         assumes that the clocks of all nodes run at about the same rate.
         """
         return self._node.staleness_ms
+
+    @property
+    def state_check(self) -> StateCheck | None:
+        """The last comparison of this node's state with those of the voters (`compare_states`). None: there
+        was none since the start, as no snapshot was taken."""
+        return self._node.states.last_check
 
     @property
     def skipped(self) -> tuple[SkippedBatch, ...]:

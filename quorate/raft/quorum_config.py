@@ -67,7 +67,12 @@ class QuorumConfig:
     `metadata.log.max.record.bytes.between.snapshots`)."""
     snapshot_max_interval_ms: int = 60 * 60 * 1000
     """The maximum time between two snapshots while new records are applied. 0: no limit (Kafka's
-    `metadata.log.max.snapshot.interval.ms`)."""
+    `metadata.log.max.snapshot.interval.ms`). By the timestamps of the log there is also a snapshot in each
+    interval of this length, the same on every node with this value."""
+    compare_states: bool = True
+    """True: snapshots have a digest, and a node stops if its state differs from that of a majority of the
+    voters after the same records. False only for a `take_snapshot` of one's own that writes equal states as
+    different bytes, such as a set in its own order."""
     retention_bytes: int = 100 * 1024 * 1024
     """The maximum size of log and snapshots together. Above it, the oldest of several snapshots is deleted,
     and the log below the next one (Kafka's `metadata.max.retention.bytes`)."""

@@ -4,7 +4,7 @@ records it."""
 from dataclasses import dataclass
 
 from quorate.raft.core import Core, FetchRequest, Role
-from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
 
 _OBSERVER_SILENCE_MS = 300_000
 """After this long an observer is forgotten (KIP-836)."""
@@ -34,6 +34,15 @@ class QuorumDescription:
     high_watermark: Offset | None
     voters: tuple[ReplicaStatus, ...]
     observers: tuple[ReplicaStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateAt:
+    """The digest of a node's state below the end of a snapshot (see `StateDigest`)."""
+
+    snapshot: SnapshotId
+    form: str
+    digest: str
 
 
 @dataclass(slots=True)

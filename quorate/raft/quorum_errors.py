@@ -1,7 +1,7 @@
 """The errors of a quorum, grouped by the action that their user can take."""
 
 from quorate.error_code import ErrorCode
-from quorate.types import Endpoint, Epoch, NodeId
+from quorate.types import Endpoint, Epoch, NodeId, SnapshotId
 
 
 class QuorumError(Exception):
@@ -102,6 +102,16 @@ class StateMachineError(QuorumError):
         """The base offset of the batch that was being applied, or the end offset of the snapshot."""
         self.epoch = epoch
         """The epoch of that batch, or of the last record in the snapshot."""
+
+
+class StatesDifferError(QuorumError):
+    """The state of this node differs from the one that a majority of the voters has after the same records.
+    The node stops, because it would answer reads with what never was."""
+
+    def __init__(self, message: str, *, snapshot: SnapshotId) -> None:
+        super().__init__(message)
+        self.snapshot = snapshot
+        """The snapshot whose states differ: those after the records below its end offset."""
 
 
 class SkipRefusedError(QuorumError):

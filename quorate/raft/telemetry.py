@@ -60,6 +60,11 @@ class Telemetry(Protocol):
         """This node took a snapshot. Its file is durable and has `size_bytes`."""
         ...
 
+    def states_compared(self, *, equal: int, different: int, unchecked: int) -> None:
+        """The state at the latest snapshot was compared with those of the other voters: so many have an equal
+        one, a different one, and none to compare with."""
+        ...
+
 
 class NoTelemetry:
     """A telemetry that ignores every call."""
@@ -102,4 +107,7 @@ class NoTelemetry:
         pass
 
     def snapshot_taken(self, size_bytes: int) -> None:
+        pass
+
+    def states_compared(self, *, equal: int, different: int, unchecked: int) -> None:
         pass

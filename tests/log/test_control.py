@@ -24,7 +24,7 @@ from quorate.log.batches.control import ControlType, control_records_of, voters_
 from quorate.log.batches.records import RecordContent, build_batch, build_keyed_batch
 from quorate.log.log_errors import InvalidBatchError
 from quorate.runtime.entropy import parse_uuid, uuid_text
-from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
+from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, StateDigest, Voter, VotersAt, VoterSet
 
 PLACE = {"base_offset": 40, "epoch": 3, "timestamp_ms": 1234}
 DIRECTORY = uuid.UUID(int=0x0102030405060708090A0B0C0D0E0F10)
@@ -157,6 +157,19 @@ def test_a_snapshots_header_and_footer_are_kafkas() -> None:
     [(_, kind, value)] = records_in(control.snapshot_footer_batch(base_offset=9, epoch=1, timestamp_ms=0))
     assert kind is ControlType.SNAPSHOT_FOOTER
     assert entity_reader(SnapshotFooterRecord)(value, 0) == (SnapshotFooterRecord(version=i16(0)), len(value))
+    assert control.read_snapshot_footer(value) is None
+
+
+def test_a_footers_digest_is_a_tagged_field_that_kafka_skips() -> None:
+    """By KIP-482: the number of tagged fields, then of each its tag, size and bytes."""
+    state = StateDigest("0.3 own 0", "ab12")
+    [(_, _, value)] = records_in(
+        control.snapshot_footer_batch(base_offset=9, epoch=1, timestamp_ms=0, state=state)
+    )
+    assert control.read_snapshot_footer(value) == state
+    assert value == b"\x00\x00" + b"\x01\x90\x4e\x10" + b"\x0a0.3 own 0" + b"\x05ab12" + b"\x00"
+    newer = value[:2] + b"\x02\x00\x01z" + value[3:]  # with a tag of Kafka's before ours
+    assert control.read_snapshot_footer(newer) == state
 
 
 def test_kafkas_further_endpoints_and_unknown_tags_are_skipped() -> None:

@@ -23,7 +23,7 @@ from quorate.raft.core import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus, StateAt
 from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -138,6 +138,10 @@ VIEWS = {
     "view, leader of none": QuorumView(
         cluster_id="", leader=3, epoch=1, leader_endpoint=None,
         description=QuorumDescription(leader=3, epoch=1, high_watermark=None, voters=(), observers=()),
+    ),
+    "view, states": QuorumView(
+        cluster_id="c", leader=2, epoch=4, leader_endpoint=None, description=None, node=KEY,
+        states=(StateAt(SNAPSHOT, "own 0", "ab12"),),
     ),
 }  # fmt: skip
 OTHERS = {

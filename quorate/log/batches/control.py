@@ -1,7 +1,8 @@
 """Control records: what Raft itself writes into the log and into snapshots, in Kafka's bytes.
 
 LeaderChange (KIP-595), SnapshotHeader and SnapshotFooter (KIP-630), KRaftVersion and KRaftVoters (KIP-853).
-A value begins with its version; what a newer version appends as tagged fields is skipped.
+A value begins with its version; what a newer version appends as tagged fields is skipped. A SnapshotFooter of
+ours has one: the digest of the state.
 """
 
 import enum
@@ -16,12 +17,14 @@ from quorate.log.batches.batch import Batch
 from quorate.log.batches.records import Record, RecordContent, build_keyed_batch, records_of
 from quorate.log.log_errors import NEWER_WROTE_IT, InvalidBatchError
 from quorate.runtime import parse_uuid, uuid_text
-from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
+from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, StateDigest, Voter, VotersAt, VoterSet
 
 LISTENER_NAME = "CONTROLLER"
 """The listener name of the one endpoint of a voter."""
 KRAFT_VERSION = 1
 """The `kraft.version` that voters in the log mean (KIP-853); 0 is a static set."""
+_STATE_TAG = 10_000
+"""The tagged field of a SnapshotFooter with the digest of the state. KIP-630 has none; Kafka skips it."""
 _KEY = struct.Struct(">hh")
 _Value = TypeVar("_Value")
 
@@ -109,14 +112,21 @@ def snapshot_header_batch(
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
-def snapshot_footer_batch(*, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    """A control batch with a SnapshotFooter."""
-    records = [_control(ControlType.SNAPSHOT_FOOTER, Pieces().int16(0))]
+def snapshot_footer_batch(
+    *, base_offset: int, epoch: int, timestamp_ms: int, state: StateDigest | None = None
+) -> bytes:
+    """A control batch with a SnapshotFooter. `state`: the digest of the snapshot's state."""
+    tags = [] if state is None else [(_STATE_TAG, _encode_state(state))]
+    records = [_control(ControlType.SNAPSHOT_FOOTER, Pieces().int16(0), tags)]
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
-def _control(kind: ControlType, value: Pieces) -> RecordContent:
-    return RecordContent(_KEY.pack(0, kind), value.tags().joined())
+def _encode_state(state: StateDigest) -> bytes:
+    return Pieces().string(state.form).string(state.digest).tags().joined()
+
+
+def _control(kind: ControlType, value: Pieces, tags: Sequence[tuple[int, bytes]] = ()) -> RecordContent:
+    return RecordContent(_KEY.pack(0, kind), value.tags(tags).joined())
 
 
 def _batch(records: Sequence[RecordContent], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
@@ -176,6 +186,11 @@ def read_snapshot_header(value: bytes) -> int:
     return _read("SnapshotHeader", value, lambda reader, _: reader.int64(), newest=0)
 
 
+def read_snapshot_footer(value: bytes) -> StateDigest | None:
+    """The digest of the snapshot's state. None: its writer made none. Raises `ValueError`."""
+    return _read("SnapshotFooter", value, _read_footer, newest=0)
+
+
 def control_records_of(batch: Batch) -> list[tuple[Record, ControlType | None]]:
     """The records of a control batch and what they are. Raises `InvalidBatchError`."""
     try:
@@ -230,6 +245,14 @@ def _read_leader_change(reader: Cursor, version: int) -> LeaderChange:
         granting_voters=tuple(voter for voter, _ in granting),
         directory_ids=tuple(directory for _, directory in voters) if version else (),
     )
+
+
+def _read_footer(reader: Cursor, _version: int) -> StateDigest | None:
+    for tag, data in reader.tags():
+        if tag == _STATE_TAG:
+            fields = Cursor(data, flexible=True)
+            return StateDigest(fields.string(), fields.string())
+    return None
 
 
 def _directory(reader: Cursor) -> str | None:

@@ -2,8 +2,8 @@
 
 A SnapshotHeader, the LeaderChange of the snapshot's epoch (KIP-630 has none: who leads would be lost with the
 log), the voters if they are in the log (KRaftVersion and KRaftVoters), the state in data batches, one record
-to each chunk that the state machine gave, and a SnapshotFooter. Offsets count from 0 in the file,
-and every batch is of the snapshot's epoch.
+to each chunk that the state machine gave, and a SnapshotFooter with the digest of the state. Offsets count
+from 0 in the file, and every batch is of the snapshot's epoch.
 """
 
 import re
@@ -17,6 +17,7 @@ from quorate.log.batches.control import (
     ControlType,
     control_records_of,
     read_kraft_version,
+    read_snapshot_footer,
     read_snapshot_header,
     read_voters,
 )
@@ -24,7 +25,7 @@ from quorate.log.batches.records import Record, records_of
 from quorate.log.log_errors import DamagedSnapshotError, InvalidBatchError
 from quorate.log.segments.walk import ReadRequest, Steps, read_now
 from quorate.runtime import ReadableFile
-from quorate.types import Epoch, Offset, SnapshotId, VoterSet
+from quorate.types import Epoch, Offset, SnapshotId, StateDigest, VoterSet
 
 SUFFIX = ".checkpoint"
 MAX_CHUNK_BYTES = 8 * 1024 * 1024
@@ -59,6 +60,8 @@ class SnapshotContents:
     """The value of its epoch's LeaderChange record. None: it is of quorate 0.2 or older."""
     voters: VoterSet | None
     """The voters. None: they are not in the log (kraft.version 0)."""
+    state: StateDigest | None = None
+    """The digest of the state, which stands at the end. None: the end was not read, or has none."""
 
 
 class SnapshotScan:
@@ -74,6 +77,7 @@ class SnapshotScan:
         "_position",
         "_size",
         "_snapshot",
+        "_state",
         "_timestamp",
         "_voters",
     )
@@ -87,6 +91,7 @@ class SnapshotScan:
         self._timestamp: int | None = None
         self._leader_change: bytes | None = None
         self._voters: VoterSet | None = None
+        self._state: StateDigest | None = None
         self._ended = False
 
     @property
@@ -96,7 +101,7 @@ class SnapshotScan:
 
     @property
     def contents(self) -> SnapshotContents:
-        """The contents as far as they were read, after the first `next`. Voters may follow."""
+        """The contents as far as they were read, after the first `next`. Voters and digest may follow."""
         if self._timestamp is None:
             raise self.damaged("no SnapshotHeader")
         return SnapshotContents(
@@ -105,6 +110,7 @@ class SnapshotScan:
             last_timestamp_ms=self._timestamp,
             leader_change=self._leader_change,
             voters=self._voters,
+            state=self._state,
         )
 
     def next(self) -> Steps[Batch | None]:
@@ -178,6 +184,7 @@ class SnapshotScan:
                     case ControlType.KRAFT_VERSION:
                         read_kraft_version(record.value or b"")
                     case ControlType.SNAPSHOT_FOOTER:
+                        self._state = read_snapshot_footer(record.value or b"")
                         self._ended = True
                     case _:
                         pass  # newer types are skipped

@@ -52,9 +52,12 @@ async def survey(disk: Disk, folder: str) -> Survey:
             whole.append(found)
         elif found is not None:
             damaged.append(found)
-    while whole and (problem := await _check_whole(disk, folder, whole[-1].snapshot)) is not None:
-        whole.pop()
-        damaged.append(problem)
+    while whole:
+        checked = await _check_whole(disk, folder, whole.pop().snapshot)
+        if isinstance(checked, SnapshotContents):
+            whole.append(checked)
+            break
+        damaged.append(checked)
     newest = whole[-1].snapshot if whole else None
     older = [error for error in damaged if newest is not None and error.snapshot < newest]
     set_aside(disk, older)
@@ -82,13 +85,14 @@ def _read_head(
         return error
 
 
-async def _check_whole(disk: Disk, folder: str, snapshot: SnapshotId) -> DamagedSnapshotError | None:
+async def _check_whole(
+    disk: Disk, folder: str, snapshot: SnapshotId
+) -> SnapshotContents | DamagedSnapshotError:
     try:
         with contextlib.closing(disk.open(f"{folder}/{name_of(snapshot)}")) as file:
-            await verify(file, snapshot)
+            return await verify(file, snapshot)
     except DamagedSnapshotError as error:
         return error
-    return None
 
 
 async def verify(file: File, snapshot: SnapshotId) -> SnapshotContents:

@@ -1,19 +1,22 @@
 """A snapshot in the making: a `.part` file that gets its name when all of it is on the device."""
 
+import hashlib
 from collections.abc import Callable
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from quorate.log.batches.control import snapshot_footer_batch, snapshot_header_batch, voters_batch
 from quorate.log.batches.records import build_batch
 from quorate.log.snapshots.snapshot_file import MAX_CHUNK_BYTES, SnapshotContents, name_of
 from quorate.runtime import Disk, DiskError, File
-from quorate.types import SnapshotId, VoterSet
+from quorate.types import SnapshotId, StateDigest, VoterSet
 
 PART_SUFFIX = ".part"
 _BATCH_BYTES = 1024 * 1024
 _BATCH_RECORDS = 1024
 """A batch is built, and later read, in one piece: small chunks must not add up to many milliseconds."""
 _SYNC_BYTES = 8 * 1024 * 1024
+_DIGEST_BYTES: Final = 16
+"""Enough that no two states of a cluster ever have one digest by chance."""
 
 
 class _Place(TypedDict):
@@ -34,15 +37,19 @@ class SnapshotWriter:
         last_timestamp_ms: int,
         leader_change: bytes | None,
         voters: VoterSet | None,
+        form: str | None,
         frozen: Callable[[SnapshotContents], None],
     ) -> None:
-        """`frozen`: called when the snapshot is complete and durable. Raises `DiskError`."""
+        """`form`: that of the state's digest. None: no digest is made. `frozen`: called when the snapshot is
+        complete and durable. Raises `DiskError`."""
         self._disk = disk
         self._folder = folder
         self.snapshot = snapshot
         self._last_timestamp_ms = last_timestamp_ms
         self._leader_change = leader_change
         self._voters = voters
+        self._form = form
+        self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         self._frozen = frozen
         self._path = f"{folder}/{name_of(snapshot)}"
         self._chunks: list[bytes] = []
@@ -73,6 +80,8 @@ class SnapshotWriter:
             )
         if self._chunks and self._buffered_bytes + len(chunk) > _BATCH_BYTES:
             self._flush()
+        if self._form is not None:
+            self._digest.update(chunk)
         self._chunks.append(chunk)
         self._buffered_bytes += len(chunk)
         if self._buffered_bytes >= _BATCH_BYTES or len(self._chunks) >= _BATCH_RECORDS:
@@ -92,13 +101,15 @@ class SnapshotWriter:
         self._check_open()
         if self._chunks:
             self._flush()
-        self._append(snapshot_footer_batch(**self._next_place()), records=1)
+        state = None if self._form is None else StateDigest(self._form, self._digest.hexdigest())
+        self._append(snapshot_footer_batch(**self._next_place(), state=state), records=1)
         contents = SnapshotContents(
             snapshot=self.snapshot,
             size_bytes=self._file.size,
             last_timestamp_ms=self._last_timestamp_ms,
             leader_change=self._leader_change,
             voters=self._voters,
+            state=state,
         )
         # Never named before it is on the device (KAFKA-15312).
         await self._sync()

@@ -102,24 +102,31 @@ class SnapshotStore:
         last_timestamp_ms: int,
         voters: VoterSet | None,
         leader_change: bytes | None = None,
+        form: str | None = None,
     ) -> SnapshotWriter:
-        """Begin a snapshot (see `SnapshotContents`). It must end at the end of a batch, at or below the high
+        """Begin a snapshot (see `SnapshotContents`). `form`: that of the state's digest. None: there will be
+        none. It must end at the end of a batch, at or below the high
         watermark and the durable end. Raises `ValueError` at offset 0, where there is no state (nats-server
         3844); `DiskError`."""
         if snapshot.end_offset <= 0:
             raise ValueError(f"a snapshot of nothing: {snapshot}")
-        return self._writer(snapshot, last_timestamp_ms, voters, leader_change)
+        return self._writer(snapshot, last_timestamp_ms, voters, leader_change, form)
 
     async def write_bootstrap(self, voters: VoterSet) -> None:
         """Write the first voters of a new cluster. They are durable when this returns. Raises `DiskError`."""
-        writer = self._writer(BOOTSTRAP, 0, voters, None)
+        writer = self._writer(BOOTSTRAP, 0, voters, None, None)
         try:
             await writer.freeze()
         finally:
             writer.abandon()
 
     def _writer(
-        self, snapshot: SnapshotId, timestamp_ms: int, voters: VoterSet | None, leader_change: bytes | None
+        self,
+        snapshot: SnapshotId,
+        timestamp_ms: int,
+        voters: VoterSet | None,
+        leader_change: bytes | None,
+        form: str | None,
     ) -> SnapshotWriter:
         return SnapshotWriter(
             self._disk,
@@ -128,6 +135,7 @@ class SnapshotStore:
             last_timestamp_ms=timestamp_ms,
             leader_change=leader_change,
             voters=voters,
+            form=form,
             frozen=self._add,
         )
 

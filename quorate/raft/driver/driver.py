@@ -13,6 +13,7 @@ from typing import assert_never
 
 import trio
 
+from quorate.log.snapshots.snapshot_file import SnapshotContents
 from quorate.present import present
 from quorate.raft.core import (
     ChangeVoters,
@@ -117,6 +118,7 @@ class Driver:
         fetch_max_bytes: int,
         snapshot_triggers: SnapshotTriggers,
         retention: Retention,
+        compare_state: Callable[[SnapshotContents], None] | None,
         announcer: Announcer,
         forwarder: Forwarder,
         routes: Routes,
@@ -142,6 +144,7 @@ class Driver:
             self.appends,
             on_applied=self._report_applied,
             skipped=storage.skipped,
+            interval_ms=snapshot_triggers.max_interval_ms,
         )
         self.snapshots = Snapshots(
             self,
@@ -151,6 +154,7 @@ class Driver:
             telemetry,
             triggers=snapshot_triggers,
             retention=retention,
+            compare=compare_state,
         )
         self._timers: Timers[Timer] = Timers(lambda timer: self.deliver(TimerFired(timer)))
         self._routes = routes

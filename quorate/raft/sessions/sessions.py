@@ -32,7 +32,7 @@ from quorate.raft.state_machine.interface import (
     SnapshotLoader,
     StateMachine,
 )
-from quorate.raft.state_machine.plain import Freezing, with_snapshots
+from quorate.raft.state_machine.plain import Freezing, form_of, with_snapshots
 from quorate.raft.state_machine.record_check import record_check
 from quorate.runtime import Steps, at_once
 from quorate.types import Offset, SnapshotId
@@ -124,6 +124,11 @@ class Sessions(Freezing, Generic[Result]):
                 f"{len(results)} results for {len(records)} records; return one result per record"
             )
         return results
+
+    @property
+    def form(self) -> str:
+        """The form of its snapshots, for digests of states."""
+        return f"sessions, {form_of(self._state_machine)}"
 
     def take_snapshot(self) -> Iterator[bytes]:
         """Return the chunks of the sessions, then those of the state machine."""

@@ -1,5 +1,6 @@
 """One node's snapshots: taken, fetched, served and cleaned up, beside the driver that steps the core."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -19,6 +20,7 @@ from quorate.raft.snapshots.snapshot_serving import CHUNK_BYTES, SnapshotSender
 from quorate.raft.snapshots.snapshot_taking import SnapshotTaker, SnapshotTriggers
 from quorate.raft.state_machine.applier import Applier
 from quorate.raft.state_machine.interface import StateMachine
+from quorate.raft.state_machine.plain import form_of
 from quorate.raft.storage.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import WallClock
@@ -63,11 +65,14 @@ class Snapshots:
         *,
         triggers: SnapshotTriggers,
         retention: Retention,
+        compare: Callable[[SnapshotContents], None] | None,
     ) -> None:
+        """`compare`: gets each snapshot that this node took or loaded. None: states are not compared."""
         self._driver = driver
         self._log = storage.log
         self._store = storage.snapshots
         self._telemetry = telemetry
+        self._compare = compare
         core, applier = driver.core, driver.applier
         self.taker = SnapshotTaker(
             state_machine,
@@ -75,6 +80,7 @@ class Snapshots:
             storage.log,
             storage.snapshots,
             triggers=triggers,
+            form=None if compare is None else form_of(state_machine),
             voters_at=core.voters_at,
             make_durable=driver.make_durable,
             taken=self._report_taken,
@@ -127,13 +133,19 @@ class Snapshots:
     def _report_taken(self, contents: SnapshotContents) -> None:
         self._driver.deliver(SnapshotTaken(contents.snapshot))
         self._telemetry.snapshot_taken(contents.size_bytes)
+        self._note_state(contents)
         self._cleaner.clean_soon()
 
     def _report_replaced(self, contents: SnapshotContents) -> None:
         self.taker.replace_state(contents.snapshot)
         self._telemetry.snapshot_loaded(contents.size_bytes)
         self._telemetry.log_end_offset(self._log.end_offset, self._log.last_epoch)
+        self._note_state(contents)
         self._cleaner.clean_soon()
+
+    def _note_state(self, contents: SnapshotContents) -> None:
+        if self._compare is not None:
+            self._compare(contents)
 
     def _latest_of_log(self) -> SnapshotId | None:
         core = self._driver.core

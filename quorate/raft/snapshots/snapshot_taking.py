@@ -2,8 +2,12 @@
 
 A snapshot is taken between two batches, ends at the applied offset, and is written while further batches are
 applied. It counts when it is durable, has its name, and the local log is durable up to its end.
+
+Its digest is compared with that of other nodes' snapshots of the same id (`StateComparison`). So both
+triggers stop the applier at a batch that the log alone determines, until the state is copied.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
@@ -34,7 +38,8 @@ class SnapshotTriggers:
     max_new_bytes: int
     """The size of the log that was applied since the last snapshot."""
     max_interval_ms: int
-    """The time since the last snapshot, if a record was applied meanwhile. 0: no limit."""
+    """The time since the last snapshot, if a record was applied meanwhile. By the timestamps of the batches
+    there is also one in each interval of this length. 0: no limit."""
 
 
 class SnapshotTaker:
@@ -48,18 +53,20 @@ class SnapshotTaker:
         store: SnapshotStore,
         *,
         triggers: SnapshotTriggers,
+        form: str | None,
         voters_at: Callable[[Offset], VoterSet | None],
         make_durable: Callable[[Offset], Awaitable[None]],
         taken: Callable[[SnapshotContents], None],
     ) -> None:
-        """`voters_at`: returns the voter set in the log as of an end offset. None: it is static.
-        `make_durable`: returns when the core knows that the log is durable below an offset. `taken`: gets
-        each snapshot that is complete and durable."""
+        """`form`: that of the state's digests. None: there are none. `voters_at`: returns the voter set in
+        the log as of an end offset. None: it is static. `make_durable`: returns when the core knows that the
+        log is durable below an offset. `taken`: gets each snapshot that is complete and durable."""
         self._state_machine = state_machine
         self._applier = applier
         self._log = source
         self._store = store
         self._triggers = triggers
+        self._form = form
         self._voters_at = voters_at
         self._make_durable = make_durable
         self._taken = taken
@@ -72,16 +79,21 @@ class SnapshotTaker:
     async def run(self) -> None:
         """Take a snapshot whenever one is due. Runs until cancelled."""
         while True:
-            await self._wait_due()
             try:
+                await self._wait_due()
+                if self._one_at_a_time.locked():
+                    self._applier.go_on()  # commits must not wait until the other one is written
                 await self.take()
             except SnapshotNotTakenError as error:
+                self._applier.go_on()
                 log.error(
                     "no snapshot was taken; the log grows on until one is",
                     problem=str(error),
                     again_in_seconds=_RETRY_SECONDS,
                 )
                 await trio.sleep(_RETRY_SECONDS)
+            finally:
+                self._applier.go_on()
 
     def replace_state(self, snapshot: SnapshotId) -> None:
         """Note that the state was loaded from `snapshot`. A snapshot of an older state is abandoned."""
@@ -109,16 +121,19 @@ class SnapshotTaker:
 
     async def _take_snapshot(self) -> None:
         applier = self._applier
-        end, applied_bytes = applier.applied_offset, applier.applied_bytes
-        snapshot = SnapshotId(end, self._epoch_below(end))
         started = trio.current_time()
-        chunks = await self._state_chunks()
+        with applier.held():
+            end, applied_bytes = applier.applied_offset, applier.applied_bytes
+            last_timestamp_ms, leader_change = applier.last_timestamp_ms, applier.leader_change
+            snapshot = SnapshotId(end, self._epoch_below(end))
+            chunks = await self._state_chunks()
         try:
             writer = self._store.write(
                 snapshot,
-                last_timestamp_ms=applier.last_timestamp_ms,
-                leader_change=applier.leader_change,
+                last_timestamp_ms=last_timestamp_ms,
+                leader_change=leader_change,
                 voters=self._voters_at(end),
+                form=self._form,
             )
             try:
                 contents = await self._write_chunks(writer, chunks)
@@ -139,13 +154,12 @@ class SnapshotTaker:
         self._taken(contents)
 
     async def _state_chunks(self) -> Iterator[bytes]:
-        """Return the chunks of the applied state."""
+        """Return the chunks of the applied state, which stands still meanwhile."""
         if not isinstance(self._state_machine, Freezing):
             return iter(self._state_machine.take_snapshot())
         # To copy a million values takes longer than the event loop may be held, and shorter than commits may
         # wait.
-        with self._applier.held():
-            return await in_slices(self._state_machine.freeze())
+        return await in_slices(self._state_machine.freeze())
 
     async def _write_chunks(self, writer: SnapshotWriter, chunks: Iterator[bytes]) -> SnapshotContents | None:
         """Write the chunks and complete the snapshot. None: a later snapshot arrived meanwhile."""
@@ -175,17 +189,21 @@ class SnapshotTaker:
         self._last, self._last_bytes, self._last_at = snapshot, applied_bytes, trio.current_time()
 
     async def _wait_due(self) -> None:
+        """Return when a snapshot is due. The applier may be stopped then, at the batch that made it due."""
         triggers, applier = self._triggers, self._applier
-        interval = triggers.max_interval_ms / 1000 or float("inf")
+        interval = triggers.max_interval_ms / 1000 or math.inf
+        begins_interval = False
         while True:
-            with trio.move_on_at(self._last_at + interval):
-                await applier.wait_bytes(self._last_bytes + triggers.max_new_bytes)
             # A snapshot may have been requested, or loaded, during the wait.
-            if applier.applied_bytes - self._last_bytes >= triggers.max_new_bytes:
+            new_bytes = applier.applied_bytes - self._last_bytes
+            is_old = trio.current_time() >= self._last_at + interval
+            if new_bytes >= triggers.max_new_bytes or (new_bytes and (is_old or begins_interval)):
                 return
-            await applier.wait_bytes(self._last_bytes + 1)
-            if trio.current_time() >= self._last_at + interval:
-                return
+            applier.go_on()
+            begins_interval = False
+            wanted = self._last_bytes + (1 if is_old else triggers.max_new_bytes)
+            with trio.move_on_at(math.inf if is_old else self._last_at + interval):
+                begins_interval = await applier.stop_at(wanted)
 
 
 def _close_iterator(chunks: Iterator[bytes]) -> None:

@@ -37,7 +37,10 @@ class Applier:
         *,
         on_applied: Callable[[Offset, Sequence[object], Offset], None],
         skipped: SkippedBatches = _NONE_SKIPPED,
+        interval_ms: int = 0,
     ) -> None:
+        """`interval_ms`: the length of the intervals of the log's own time (see `stop_at`). 0: there are
+        none."""
         self._skipped = skipped or None
         self._state_machine = state_machine
         self._log = log
@@ -45,6 +48,9 @@ class Applier:
         self._on_applied = on_applied
         self._high_watermark = Offset(0)
         self._is_held = False
+        """Either of the next two: nothing is applied."""
+        self._is_frozen = False
+        self._is_stopped = False
         self._wake = trio.Event()
         self.applied_offset: Offset = log.log_start_offset
         """The exclusive end of the applied records: always the end of a batch, or of a snapshot."""
@@ -55,8 +61,12 @@ class Applier:
         self.leader_change: bytes | None = None
         """The value of the last LeaderChange record that was applied. None: there is none, or it is not
         known."""
-        self._awaited_bytes = _NEVER
-        self._bytes_wake = trio.Event()
+        self._interval_ms = interval_ms
+        self._interval_start_ms, self._interval_end_ms = (0, 0) if interval_ms else (-_NEVER, _NEVER)
+        """The interval of the last batch's timestamp. Empty: there is none."""
+        self._stop_bytes = _NEVER
+        self._stop: trio.Event | None = None
+        self._begins_interval = False
 
     def advance(self, high_watermark: Offset) -> None:
         """Apply the proposals that are committed. `catch_up` or `leave_to_task` has to follow. Raises
@@ -74,12 +84,37 @@ class Applier:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Apply nothing during the block, so that the state stands still. One block at a time."""
-        self._is_held = True
+        """Apply nothing during the block, so that the state stands still. One block at a time. Its end also
+        ends a stop (`stop_at`)."""
+        self._is_frozen = self._is_held = True
         try:
             yield
         finally:
-            self._is_held = False
+            self._is_frozen = self._is_stopped = self._is_held = False
+            self.leave_to_task()
+
+    async def stop_at(self, count: int) -> bool:
+        """Stop behind the first batch that brings `applied_bytes` to `count`, or whose timestamp is not in
+        the interval of the batch before. Return True if it is the latter. One caller at a time, who must let
+        the applier `go_on`, also if it is cancelled.
+
+        Which batch that is depends on the log alone. So the nodes whose last snapshots have one end stop
+        behind the same batch, and the beginning of an interval is the same batch on all of them. A batch that
+        was applied before this call does not count.
+        """
+        stop = self._stop = trio.Event()
+        self._stop_bytes = count
+        try:
+            await stop.wait()
+        finally:
+            self._stop, self._stop_bytes = None, _NEVER
+        return self._begins_interval
+
+    def go_on(self) -> None:
+        """Apply again, after a stop. No effect if there is none."""
+        if self._is_stopped:
+            self._is_stopped = False
+            self._is_held = self._is_frozen
             self.leave_to_task()
 
     def leave_to_task(self) -> None:
@@ -93,25 +128,32 @@ class Applier:
         """Note that the state is that of a snapshot ending at `end_offset`, above the applied offset."""
         self.applied_offset = end_offset
         self.last_timestamp_ms = last_timestamp_ms
+        if self._interval_ms:
+            self._set_interval(last_timestamp_ms)
         self.leader_change = leader_change
         self._on_applied(end_offset, (), end_offset)
-
-    async def wait_bytes(self, count: int) -> None:
-        """Return when `applied_bytes` is at least `count`. No checkpoint if it is. One caller at a time."""
-        while self.applied_bytes < count:
-            self._awaited_bytes = count
-            self._bytes_wake = trio.Event()
-            try:
-                await self._bytes_wake.wait()
-            finally:
-                self._awaited_bytes = _NEVER
 
     def _advance_to(self, end: Offset, *, batch_bytes: int, timestamp_ms: int) -> None:
         self.applied_offset = end
         self.last_timestamp_ms = timestamp_ms
         self.applied_bytes += batch_bytes
-        if self.applied_bytes >= self._awaited_bytes:
-            self._bytes_wake.set()
+        if not self._interval_start_ms <= timestamp_ms < self._interval_end_ms:
+            is_first = not self._interval_end_ms
+            self._set_interval(timestamp_ms)
+            if not is_first:
+                self._reach_stop(begins_interval=True)
+        if self.applied_bytes >= self._stop_bytes:
+            self._reach_stop(begins_interval=False)
+
+    def _set_interval(self, timestamp_ms: int) -> None:
+        self._interval_start_ms = timestamp_ms - timestamp_ms % self._interval_ms
+        self._interval_end_ms = self._interval_start_ms + self._interval_ms
+
+    def _reach_stop(self, *, begins_interval: bool) -> None:
+        if self._stop is not None and not self._is_stopped:
+            self._begins_interval = begins_interval
+            self._is_stopped = self._is_held = True
+            self._stop.set()
 
     def _apply_from_memory(self) -> None:
         """Apply one slice of the proposals in memory."""
@@ -193,7 +235,7 @@ class Applier:
             if self._next_in_memory() is not None:
                 return  # it is applied from there, for its waiters
             self._apply_batch(batch)
-            if trio.current_time() >= slice_end:
+            if self._is_stopped or trio.current_time() >= slice_end:
                 return
 
     async def run(self) -> None:

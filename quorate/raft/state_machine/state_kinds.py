@@ -61,6 +61,10 @@ class Kind:
         """Return the `count` values that `pack` got."""
         raise NotImplementedError
 
+    def shape(self, above: "list[Struct]") -> str:
+        """Return the names and types that the bytes depend on. `above`: the dataclasses that were met."""
+        raise NotImplementedError
+
     def write(self, value: object) -> Writing:
         """Yield the tokens of one value."""
         try:
@@ -111,6 +115,9 @@ class Scalar(Kind):
         self.types = frozenset(types)
         self._is_sized = self.types <= {str, bytes}
 
+    def shape(self, above: "list[Struct]") -> str:
+        return _names(self.types)
+
     def pack(self, values: Sequence[object]) -> object:
         _check_types(values, self.types)
         if (
@@ -133,6 +140,9 @@ class Text(Kind):
     def __init__(self, of: type[object], to: Callable[..., str], back: Callable[[str], object]) -> None:
         self._of, self._to, self._back = of, to, back
 
+    def shape(self, above: "list[Struct]") -> str:
+        return "text"
+
     def pack(self, values: Sequence[object]) -> object:
         _check_types(values, {self._of})
         return [self._to(value) for value in values]
@@ -149,6 +159,9 @@ class Nullable(Kind):
 
     def __init__(self, inner: Kind) -> None:
         self._inner = inner
+
+    def shape(self, above: "list[Struct]") -> str:
+        return f"{self._inner.shape(above)}?"
 
     def pack(self, values: Sequence[object]) -> object:
         present = [value is not None for value in values]
@@ -172,6 +185,9 @@ class Row(Kind):
 
     def __init__(self, items: Sequence[Kind]) -> None:
         self._items = items
+
+    def shape(self, above: "list[Struct]") -> str:
+        return f"({', '.join(item.shape(above) for item in self._items)})"
 
     def pack(self, values: Sequence[object]) -> object:
         _check_types(values, {tuple})
@@ -200,6 +216,9 @@ class Series(Kind):
 
     def __init__(self, of: type[list[object] | tuple[object, ...]], item: Kind) -> None:
         self._of, self._item = of, item
+
+    def shape(self, above: "list[Struct]") -> str:
+        return f"[{self._item.shape(above)}]"
 
     def pack(self, values: Sequence[object]) -> object:
         _check_types(values, {self._of})
@@ -231,6 +250,9 @@ class Table(Kind):
 
     def __init__(self, key: Kind, value: Kind) -> None:
         self._key, self._value = key, value
+
+    def shape(self, above: "list[Struct]") -> str:
+        return f"{{{self._key.shape(above)}: {self._value.shape(above)}}}"
 
     def pack(self, values: Sequence[object]) -> object:
         _check_types(values, {dict})
@@ -275,6 +297,12 @@ class Struct(Kind):
         self.of = of
         self.fields: dict[str, Kind] = {}
         self.defaults: dict[str, Callable[[], object]] = {}
+
+    def shape(self, above: "list[Struct]") -> str:
+        if self in above:
+            return f"#{above.index(self)}"
+        above.append(self)
+        return f"<{', '.join(f'{name}: {kind.shape(above)}' for name, kind in self.fields.items())}>"
 
     def pack(self, values: Sequence[object]) -> object:
         _check_types(values, {self.of})

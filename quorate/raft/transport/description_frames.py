@@ -2,15 +2,15 @@
 
 The request names the cluster, or leaves its id empty to learn it. The response's payload is a CBOR array, as
 its fields would not fit a header: cluster id, leader, epoch, the leader's endpoint, whether the node that
-answers is the leader, if so the high watermark, the voters and the observers, and last the key of the
-node that answers.
+answers is the leader, if so the high watermark, the voters and the observers, the key of the node that
+answers, and last the digests of its states, if it has any.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from quorate.cbor import dump, optional, sequence
-from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus, StateAt
 from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.append_frames import decode_outcome, encode_outcome
 from quorate.raft.transport.frame_fields import (
@@ -27,6 +27,8 @@ from quorate.raft.transport.frames import Frame, FrameKind, load
 from quorate.runtime import Buffer
 from quorate.types import MAX_VOTERS, Endpoint, Epoch, NodeId, ReplicaKey
 
+STATES_MAX: Final = 8
+_STATES: Final = sequence(FRAME.kind(StateAt), most=STATES_MAX)
 _STATUSES: Final = sequence(FRAME.kind(ReplicaStatus), most=MAX_VOTERS)
 
 
@@ -42,6 +44,8 @@ class QuorumView:
     """None from a node that does not lead."""
     node: ReplicaKey | None = None
     """The node that answers. None: its version does not say."""
+    states: tuple[StateAt, ...] = ()
+    """The states of that node at its latest snapshots, `STATES_MAX` at most."""
 
 
 def encode_view(correlation: int, view: QuorumView) -> list[Buffer]:
@@ -58,6 +62,8 @@ def encode_view(correlation: int, view: QuorumView) -> list[Buffer]:
         values += [description.high_watermark, *map(_STATUSES.encode, replicas)]
     if view.node is not None:
         values += KEY.encode(view.node)
+        if view.states:
+            values.append(_STATES.encode(view.states))
     return encode_outcome(FrameKind.DESCRIBE_QUORUM, correlation, payload=[dump(values)])
 
 
@@ -88,4 +94,5 @@ def decode_view(frame: Frame) -> QuorumView:
         leader_endpoint=endpoint,
         description=description,
         node=read.key() if read.has_more else None,
+        states=read.take(_STATES) if read.has_more else (),
     )

@@ -9,12 +9,10 @@ import trio
 from quorate.error_code import ErrorCode
 from quorate.raft.core import AddVoter, UpdateVoter, VoterChange
 from quorate.raft.quorum_errors import QuorumError, RequestRefusedError
-from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView
+from quorate.raft.transport.view_asking import ask_view
 from quorate.runtime import Address, Network, NetworkError
 from quorate.types import NodeId, ReplicaKey, Voter
-
-_MAX_ANSWER_BYTES = 2 * 1024 * 1024
 
 
 class EndpointCheck:
@@ -44,7 +42,14 @@ class EndpointCheck:
         code, problem = ErrorCode.INVALID_REQUEST, ""
         try:
             with trio.fail_after(self._timeout_ms / 1000):
-                problem = self._identity_problem(await self._ask_view(address), voter)
+                view = await ask_view(
+                    self._network,
+                    address,
+                    cluster_id=self._cluster_id,
+                    connect_timeout_ms=self._connect_timeout_ms,
+                    timeout_ms=self._timeout_ms,
+                )
+                problem = self._identity_problem(view, voter)
         except trio.TooSlowError:
             code = ErrorCode.REQUEST_TIMED_OUT
             problem = f"nothing answered there within {self._timeout_ms} ms; start it"
@@ -68,32 +73,6 @@ class EndpointCheck:
             found, wanted = _show_key(view.node), _show_key(voter.key)
             return f"{found} answers there, not {wanted}; see which of them is meant"
         return ""
-
-    async def _ask_view(self, address: Address) -> QuorumView:
-        channel = await Channel.connect(
-            self._network,
-            address,
-            cluster_id=self._cluster_id,
-            max_frame_bytes=_MAX_ANSWER_BYTES,
-            max_append_bytes=_MAX_ANSWER_BYTES,
-            connect_timeout_ms=self._connect_timeout_ms,
-            silence_timeout_ms=self._timeout_ms,
-        )
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(channel.run)
-                failure: QuorumError | None = None
-                view: QuorumView | None = None
-                try:
-                    view = await channel.describe_quorum()
-                except QuorumError as error:
-                    failure = error  # kept out of the nursery, which would wrap it
-                nursery.cancel_scope.cancel()
-        finally:
-            channel.close()
-        if view is None:
-            raise failure if failure is not None else NetworkError(f"the connection to {address} ended")
-        return view
 
 
 def _show_key(key: ReplicaKey) -> str:

@@ -2,6 +2,7 @@
 client listener serves some of them."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -249,7 +250,11 @@ class Server:
         elif frame.kind == FrameKind.DESCRIBE_QUORUM:
             # A client may know nothing but an address.
             self._check_cluster(decode_cluster_id(frame) or self._cluster_id)
-            outbox.push(encode_view(frame.correlation, self._inbound.view))
+            view = self._inbound.view
+            # The digest of a small state may tell a client what it may not read.
+            if self._kinds is not None:
+                view = replace(view, states=())
+            outbox.push(encode_view(frame.correlation, view))
             self._dirty[outbox] = None
         elif frame.kind == FrameKind.LIST_SNAPSHOTS:
             self._check_cluster(decode_cluster_id(frame))

@@ -1,6 +1,7 @@
 """Batches between a transaction's bounds are one change (KIP-868)."""
 
 import itertools
+import random
 import uuid
 from collections.abc import Sequence
 
@@ -25,6 +26,7 @@ from quorate.broker.metadata.states import ImageError
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.types import Epoch, Offset, SnapshotId
 from tests.broker.controller.images import feed, image_of
+from tests.kit.metadata_histories import HistoryMaker
 
 OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -168,3 +170,22 @@ def test_many_changes_are_told_one_by_one_while_others_are_applied() -> None:
         assert {each.after.leader for each in found if each.after} == {1}
     removed = list(told.deltas[-1].partitions)
     assert [each.after for each in removed] == [None] * 3000
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_equal_images_have_equal_snapshots_however_a_node_got_them(seed: int) -> None:
+    """The digests of nodes are compared: one that applied all records, and one that loaded snapshots."""
+    maker = HistoryMaker(random.Random(seed))
+    by_log, by_snapshots = MetadataCache(), MetadataCache()
+    for _ in range(20):
+        records = [maker.next() for _ in range(40)]
+        for cache in (by_log, by_snapshots):
+            feed(cache, records)
+        snapshot = SnapshotId(Offset(by_snapshots.offset + 1), Epoch(1))
+        chunks = [*by_snapshots.take_snapshot()]
+        assert chunks == [*by_log.take_snapshot()]
+        by_snapshots = MetadataCache()
+        loader = by_snapshots.load_snapshot(snapshot)
+        for chunk in chunks:
+            loader.add(chunk)
+        loader.install()
