@@ -14,6 +14,7 @@ import trio
 from quorate import aio, blocking
 from quorate.cli.node.free_ports import free_ports
 from quorate.raft import NodeId, OutcomeUnknownError, QuorumConfig, parse_voters
+from quorate.raft.doors.append_call import AppendCall
 from quorate.runtime.real import Mailbox
 from tests.doors.conftest import FAST, Sums
 
@@ -66,6 +67,12 @@ class Wakes:
         return counting
 
 
+def applied_slowly(call: AppendCall, *arguments, applied=AppendCall.applied) -> None:
+    """A result, and then time for the caller's loop, which would take it alone if it were awake."""
+    applied(call, *arguments)
+    time.sleep(0.001)
+
+
 def test_appends_of_asyncio_that_come_at_once_wake_each_loop_once_and_start_no_task(
     config, monkeypatch
 ) -> None:
@@ -81,6 +88,7 @@ def test_appends_of_asyncio_that_come_at_once_wake_each_loop_once_and_start_no_t
             held = asyncio.create_task(quorum.read(hold))
             await asyncio.to_thread(gate.wait_reached)
             with monkeypatch.context() as patched:
+                patched.setattr(AppendCall, "applied", applied_slowly)
                 there, here = Wakes(patched), []
                 loop = asyncio.get_running_loop()
                 wake = loop.call_soon_threadsafe
