@@ -102,7 +102,7 @@ class Node:
         self._misconfiguration = Misconfiguration(config.node_id, config.voters, config.names)
         # Other threads ask too, and trio.current_time() raises there.
         now = loop_clock()
-        self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms, now=now)
+        self.freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms, now=now)
         self._fetch_sizes = FetchSizes(config.core.fetch_max_bytes)
         self.key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
         max_frame_bytes = self._max_frame_bytes = (
@@ -302,7 +302,7 @@ class Node:
     @property
     def staleness_ms(self) -> int | None:
         """The same as `Quorum.staleness_ms`."""
-        return self._freshness.staleness_ms(self.driver.core, self.driver.applier.applied_offset)
+        return self.freshness.staleness_ms(self.driver.core, self.driver.applier.applied_offset)
 
     def _make_peer(self, node: NodeId, endpoint: Endpoint) -> Peer:
         config = self._config
@@ -332,9 +332,9 @@ class Node:
         if isinstance(message, FetchResponse | FetchSnapshotResponse):
             self._fetch_sizes.note_answer(message.correlation)
         if isinstance(message, FetchResponse):
-            sent_at = self._freshness.sent_at(message)
+            sent_at = self.freshness.sent_at(message)
             self.driver.deliver(event)
-            self._freshness.note_answer(message, sent_at, self.driver.core)
+            self.freshness.note_answer(message, sent_at, self.driver.core)
         else:
             self.driver.deliver(event)
         self.hearing.note_message(message)
@@ -344,7 +344,7 @@ class Node:
 
     def _send_request(self, message: Message) -> None:
         if isinstance(message, FetchRequest):
-            self._freshness.note_request(message)
+            self.freshness.note_request(message)
         if isinstance(message, FetchRequest | FetchSnapshotRequest):
             message = self._fetch_sizes.limited(message)
         self._peers.send(message)

@@ -90,9 +90,10 @@ class Knowledge:
     def staleness_ms(self) -> int | None:
         """The maximum age, in ms, of the applied state. None: no bound is known.
 
-        A leader without a majority resigns within 1.5 fetch timeouts. So its answers to this node were
-        current at most that long before, and this value is never below 1.5 fetch timeouts. The bound
-        assumes that the clocks of all nodes run at about the same rate.
+        It is the time since the last linearizable read on this node was asked for, if that is less than what
+        follows from the leader's answers to this node. A leader without a majority resigns within 1.5 fetch
+        timeouts, so its answers were current at most that long before. That bound assumes that the clocks of
+        all nodes run at about the same rate.
         """
         return self._node.staleness_ms
 

@@ -229,8 +229,9 @@ class Quorum(Knowledge, Generic[Outcome]):
         state machine is then linearizable, until the next `await`. Returns the applied offset.
 
         With `max_staleness_ms`, only the records that were committed that long before the call must be
-        applied. If it is at least `staleness_ms`, the node needs no message for that. `staleness_ms` is never
-        below 1.5 fetch timeouts (3 s by default).
+        applied. If it is at least `staleness_ms`, the node needs no message for that. So a node that reads
+        all the time asks the leader once in `max_staleness_ms`, whatever its value, and a node that does not
+        read knows a bound of 1.5 fetch timeouts (3 s by default) and the time between two of its fetches.
 
         Raises `NotLeaderError` if no leader could prove in time that it is one, `QuorumStoppedError`.
         """
@@ -239,8 +240,10 @@ class Quorum(Knowledge, Generic[Outcome]):
         staleness_ms = self.staleness_ms if max_staleness_ms is not None else None
         if staleness_ms is None or max_staleness_ms is None or staleness_ms > max_staleness_ms:
             with trio.move_on_after(timeout_ms / 1000):
+                asked_at = self._node.freshness.now()
                 read_index = await self._calls.read_index(timeout_ms=timeout_ms)
                 await self.wait_applied(read_index)
+                self._node.freshness.note_read(asked_at)
                 return self.applied_offset
             raise self._not_leader()
         return self.applied_offset

@@ -224,7 +224,7 @@ async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_wit
     leader = await world.start_three()
     follower = (await world.followers())[0]
     await leader.append([b"x"])
-    await follower.wait_read_index()
+    await follower.wait_applied(leader.applied_offset)
     await trio.sleep(0.5)
     bound = follower.staleness_ms
     # 1.5 fetch timeouts, and the age of the last Fetch that was answered.
@@ -238,6 +238,62 @@ async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_wit
     assert follower.staleness_ms is None or follower.staleness_ms > 3000
     with pytest.raises(NotLeaderError):
         await follower.wait_read_index(max_staleness_ms=2000, timeout_ms=1000)
+
+
+async def test_a_node_that_reads_all_the_time_asks_the_leader_once_in_its_bound(
+    world, autojump_clock, monkeypatch
+):
+    leader = await world.start_three()
+    for reader in (leader, (await world.followers())[0]):
+        asked = []
+        read_index = reader._calls.read_index
+
+        def counted(*, timeout_ms, read_index=read_index, asked=asked):
+            asked.append(trio.current_time())
+            return read_index(timeout_ms=timeout_ms)
+
+        monkeypatch.setattr(reader._calls, "read_index", counted)
+        began = trio.current_time()
+        for _ in range(100):
+            await leader.append([b"x"])
+            await trio.sleep(0.01)
+            await reader.wait_read_index(max_staleness_ms=100)
+            assert reader.staleness_ms <= 100
+        bounds = (trio.current_time() - began) / 0.1
+        assert bounds / 2 <= len(asked) <= bounds + 1, f"{len(asked)} questions in {bounds:.1f} bounds"
+
+
+async def test_the_time_that_a_read_index_takes_counts_as_staleness(world, autojump_clock, monkeypatch):
+    await world.start_three()
+    follower = (await world.followers())[0]
+    read_index = follower._calls.read_index
+
+    async def late(*, timeout_ms):
+        found = await read_index(timeout_ms=timeout_ms)
+        await trio.sleep(0.3)
+        return found
+
+    monkeypatch.setattr(follower._calls, "read_index", late)
+    await follower.wait_read_index()
+    assert 300 <= follower.staleness_ms < 400
+
+
+async def test_a_read_bounds_the_staleness_of_a_node_that_is_cut_off_and_time_raises_it(
+    world, autojump_clock
+):
+    await world.start_three()
+    follower = (await world.followers())[0]
+    await follower.wait_read_index()
+    others = [f"node-{node}" for node in world.quorums if node != follower.node_id]
+    world.network.partition([f"node-{follower.node_id}"], others)
+    await trio.sleep(0.4)
+    await follower.wait_read_index(max_staleness_ms=450)
+    assert 400 <= follower.staleness_ms <= 450
+    with pytest.raises(NotLeaderError):
+        await follower.wait_read_index(max_staleness_ms=350, timeout_ms=100)
+    await trio.sleep(2)
+    assert follower.staleness_ms > 2400
+    world.network.heal()
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The maximum age of a follower's state, from the leader's last answer."""
+"""The maximum age of a node's state, from its last read index and the leader's last answer."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,14 @@ from quorate.types import Epoch, Offset
 
 
 class Freshness:
-    """Records when the last answered Fetch was sent. The node that answered it led at that time, or at most
-    1.5 fetch timeouts before: a leader without its majority resigns (KIP-595). So the answer's high watermark
-    is above all that was committed 1.5 fetch timeouts before the Fetch."""
+    """Records when the last read index that is applied was asked for, and when the last answered Fetch was
+    sent.
 
-    __slots__ = ("_answered_at", "_asked_at", "_correlation", "_epoch", "_leader_lag_ms", "_now")
+    A read index is above all that was committed before it was asked for. The node that answered the Fetch led
+    at that time, or at most 1.5 fetch timeouts before: a leader without its majority resigns (KIP-595). So
+    the answer's high watermark is above all that was committed 1.5 fetch timeouts before the Fetch."""
+
+    __slots__ = ("_answered_at", "_asked_at", "_correlation", "_epoch", "_leader_lag_ms", "_now", "_read_at")
 
     def __init__(self, *, fetch_timeout_ms: int, now: Callable[[], float]) -> None:
         """`now`: a clock in seconds, which other threads may read."""
@@ -22,6 +25,16 @@ class Freshness:
         self._asked_at = 0.0
         self._answered_at: float | None = None
         self._epoch = Epoch(-1)
+        self._read_at: float | None = None
+
+    def now(self) -> float:
+        """Return the time for `note_read`, in seconds."""
+        return self._now()
+
+    def note_read(self, asked_at: float) -> None:
+        """Record that a read index that was asked for at `asked_at`, or later, is applied."""
+        if self._read_at is None or asked_at > self._read_at:
+            self._read_at = asked_at
 
     def note_request(self, request: FetchRequest) -> None:
         self._correlation = request.correlation
@@ -48,8 +61,16 @@ class Freshness:
             self._epoch = response.epoch
 
     def staleness_ms(self, core: Core, applied_offset: Offset) -> int | None:
-        """Return an upper bound of the state's age. None: no bound is known, because this node does not
-        follow, or has not applied all that it knows to be committed."""
+        """Return an upper bound of the state's age. None: no bound is known, because no read index was, and
+        this node does not follow, or has not applied all that it knows to be committed."""
+        heard_ms = self._heard_ms(core, applied_offset)
+        if self._read_at is None:
+            return heard_ms
+        read_ms = int((self._now() - self._read_at) * 1000) + 1
+        return read_ms if heard_ms is None else min(read_ms, heard_ms)
+
+    def _heard_ms(self, core: Core, applied_offset: Offset) -> int | None:
+        """Return the bound from the answers to Fetches, and on the leader from its leadership."""
         if core.role is Role.LEADER:
             start = core.epoch_start_offset
             known = core.high_watermark is not None and start is not None and core.high_watermark > start
