@@ -29,11 +29,15 @@ class LeaderCalls:
     def __init__(self, node: Node, *, retry_backoff_ms: int) -> None:
         self._node = node
         self._retry_s = retry_backoff_ms / 1000
+        self._shared_index = _SharedIndex()
 
     async def read_index(self, *, timeout_ms: int) -> Offset:
         """Return the offset (exclusive end) up to which a reader must have applied to see all that was
-        committed before this call. Raises `NotLeaderError` if no leader proved in time that it is one."""
+        committed before this call. Calls that come while the leader is asked share the next question. Raises
+        `NotLeaderError` if no leader proved within `timeout_ms` of the question that it is one."""
+        return await self._shared_index.find(lambda: self._ask_read_index(timeout_ms=timeout_ms))
 
+    async def _ask_read_index(self, *, timeout_ms: int) -> Offset:
         async def here() -> Offset:
             waiter = TaskWaiter[Offset]()
             self._node.read_index(waiter)
@@ -140,3 +144,39 @@ class LeaderCalls:
         if leader is None or endpoint is None:
             raise node.not_leader()
         return await node.forwarder.channel_to(leader, Address(endpoint.host, endpoint.port))
+
+
+class _SharedIndex:
+    """A read index that several calls share: the one that was asked for first after they began.
+
+    There is no task for it. One of the calls asks, and if it fails or is cancelled, the next one does.
+    """
+
+    __slots__ = ("_asked", "_ended", "_found", "_index", "_is_asking")
+
+    def __init__(self) -> None:
+        self._asked = 0
+        """The number of questions that have begun."""
+        self._is_asking = False
+        self._ended = trio.Event()
+        self._found = 0
+        """The number of the last question that was answered. `_index` is the answer."""
+        self._index = Offset(0)
+
+    async def find(self, ask: Callable[[], Awaitable[Offset]]) -> Offset:
+        """Return the answer to a question that begins after this call. Raises the errors of `ask`."""
+        needed = self._asked + 1
+        while self._found < needed:
+            if self._is_asking:
+                await self._ended.wait()
+                continue
+            self._is_asking = True
+            self._asked = number = self._asked + 1
+            try:
+                self._index = await ask()
+                self._found = number
+            finally:
+                self._is_asking = False
+                ended, self._ended = self._ended, trio.Event()
+                ended.set()
+        return self._index

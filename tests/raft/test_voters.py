@@ -9,6 +9,7 @@ import trio
 from quorate.error_code import ErrorCode
 from quorate.raft.core.events import RemoveVoter
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
+from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address
 from quorate.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, VoterSet
 
@@ -261,6 +262,58 @@ async def test_a_node_that_reads_all_the_time_asks_the_leader_once_in_its_bound(
             assert reader.staleness_ms <= 100
         bounds = (trio.current_time() - began) / 0.1
         assert bounds / 2 <= len(asked) <= bounds + 1, f"{len(asked)} questions in {bounds:.1f} bounds"
+
+
+async def test_reads_that_come_at_once_share_a_question_and_none_gets_the_answer_to_an_earlier_one(
+    world, autojump_clock, monkeypatch
+):
+    leader = await world.start_three()
+    follower = (await world.followers())[0]
+    asked, answered = [], []
+    ask = Channel.read_index
+
+    def counted(self):
+        asked.append(trio.current_time())
+        return ask(self)
+
+    monkeypatch.setattr(Channel, "read_index", counted)
+
+    async def read() -> None:
+        appended = await leader.append([b"x"])
+        assert await follower.wait_read_index() > appended.base_offset
+        answered.append(trio.current_time())
+
+    for _ in range(5):
+        async with trio.open_nursery() as reads:
+            for _ in range(50):
+                reads.start_soon(read)
+    assert len(answered) == 250
+    assert len(asked) <= 25, f"{len(asked)} questions for 250 reads"
+
+
+async def test_a_read_that_is_cancelled_leaves_the_question_to_those_that_share_it(
+    world, autojump_clock, monkeypatch
+):
+    await world.start_three()
+    follower = (await world.followers())[0]
+    others = [f"node-{node}" for node in world.quorums if node != follower.node_id]
+    answered = []
+
+    async def read(timeout_ms: int) -> None:
+        with contextlib.suppress(NotLeaderError):
+            await follower.wait_read_index(timeout_ms=timeout_ms)
+            answered.append(timeout_ms)
+
+    async with trio.open_nursery() as reads:
+        world.network.partition([f"node-{follower.node_id}"], others)
+        reads.start_soon(read, 10)
+        await trio.sleep(0.001)
+        for _ in range(5):
+            reads.start_soon(read, 20_000)
+        with trio.move_on_after(0.05):
+            await follower.wait_read_index()
+        world.network.heal()
+    assert answered == [20_000] * 5
 
 
 async def test_the_time_that_a_read_index_takes_counts_as_staleness(world, autojump_clock, monkeypatch):
