@@ -35,7 +35,7 @@ Opened = TypeVar("Opened")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-__all__ = ["Client", "PendingAppend", "Quorum", "format_folder", "skip_batch"]
+__all__ = ["Client", "PendingAppend", "Quorum", "format_folder", "restore_folder", "skip_batch"]
 
 
 class _Caller:
@@ -359,4 +359,5 @@ class Client:
 
 
 format_folder = _offline(blocking.format_folder)
+restore_folder = _offline(blocking.restore_folder)
 skip_batch = _offline(blocking.skip_batch)

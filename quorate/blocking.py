@@ -38,7 +38,7 @@ Opened = TypeVar("Opened")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-__all__ = ["Client", "Leading", "PendingAppend", "Quorum", "format_folder", "skip_batch"]
+__all__ = ["Client", "Leading", "PendingAppend", "Quorum", "format_folder", "restore_folder", "skip_batch"]
 
 
 class _Latch:
@@ -305,4 +305,5 @@ class Client:
 
 
 format_folder = _offline(raft.format_folder)
+restore_folder = _offline(raft.restore_folder)
 skip_batch = _offline(raft.skip_batch)

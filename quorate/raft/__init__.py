@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         QuorumStoppedError,
         QuorumThreadError,
         RequestRefusedError,
+        RestoreRefusedError,
         SessionLostError,
         SessionWindowError,
         SkipRefusedError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         SnapshotLoader,
         StateMachine,
     )
+    from quorate.raft.storage.restoring import restore_folder
     from quorate.raft.storage.skipping import skip_batch
     from quorate.raft.storage.storage import format_folder
     from quorate.raft.telemetry import NoTelemetry, Telemetry
@@ -76,6 +78,7 @@ _HOMES = {
     "QuorumStoppedError": "quorate.raft.quorum_errors",
     "QuorumThreadError": "quorate.raft.quorum_errors",
     "RequestRefusedError": "quorate.raft.quorum_errors",
+    "RestoreRefusedError": "quorate.raft.quorum_errors",
     "SessionLostError": "quorate.raft.quorum_errors",
     "SessionWindowError": "quorate.raft.quorum_errors",
     "SkipRefusedError": "quorate.raft.quorum_errors",
@@ -103,6 +106,7 @@ _HOMES = {
     "StateMachine": "quorate.raft.state_machine.interface",
     "SkippedBatch": "quorate.quorum_state",
     "format_folder": "quorate.raft.storage.storage",
+    "restore_folder": "quorate.raft.storage.restoring",
     "skip_batch": "quorate.raft.storage.skipping",
     "NoTelemetry": "quorate.raft.telemetry",
     "Telemetry": "quorate.raft.telemetry",
@@ -159,6 +163,7 @@ __all__ = [
     "ReplicaKey",
     "ReplicaStatus",
     "RequestRefusedError",
+    "RestoreRefusedError",
     "Role",
     "Session",
     "SessionLimits",
@@ -180,5 +185,6 @@ __all__ = [
     "VoterSet",
     "format_folder",
     "parse_voters",
+    "restore_folder",
     "skip_batch",
 ]

@@ -119,6 +119,10 @@ class SkipRefusedError(QuorumError):
     node has already applied it. The message says which."""
 
 
+class RestoreRefusedError(QuorumError):
+    """Nothing happened: the snapshot can't be restored into this folder. The message says why."""
+
+
 class SnapshotNotTakenError(QuorumError):
     """No snapshot was taken, and the node continues. `__cause__` is the error of the state machine or the
     disk, if one was raised."""

@@ -130,6 +130,11 @@ class Disk(Protocol):
         `DiskError`."""
         ...
 
+    def open_read_only(self, path: str) -> ReadableFile:
+        """Open a file for reading alone, such as a backup that may not be written. Raises
+        `FileNotFoundError`, `DiskError`."""
+        ...
+
     def exists(self, path: str) -> bool:
         """Return True if the path is a file or a folder."""
         ...

@@ -1,13 +1,19 @@
 """A node's folder: its identity, and why it can't be used."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
 
+from quorate import blocking
 from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.free_ports import free_ports
+from quorate.log.snapshots.snapshot_file import name_of
 from quorate.log.snapshots.snapshots import SnapshotStore
+from quorate.raft import QuorumConfig, parse_voters
+from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from tests.cli.command import Node, Quorate
@@ -202,3 +208,88 @@ def test_a_broker_alone_needs_no_first_voters_and_can_not_be_one(quorate: Quorat
     assert "is no controller" in refused(quorate, node, "--standalone", code=ExitCode.USAGE)
     formatted(quorate, node)
     assert first_voters(node) is None
+
+
+# Restoring
+
+STORE = """
+from dataclasses import dataclass, field
+
+@dataclass
+class Store:
+    items: list[str] = field(default_factory=list)
+
+    def apply(self, batch):
+        return [self.items.append(record.decode()) for record in batch.records]
+"""
+
+
+@pytest.fixture
+def backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A snapshot of a `Store` with one item, in a file that nobody may write. Its module is in the current
+    folder."""
+    (tmp_path / "kept_store.py").write_text(STORE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "kept_store", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    from kept_store import Store
+
+    config = QuorumConfig(
+        node_id=NodeId(1),
+        cluster_id="old",
+        folder="old",
+        voters=parse_voters(f"1@127.0.0.1:{free_ports(1)[0]}"),
+    )
+    blocking.format_folder("old", cluster_id="old", node_id=NodeId(1))
+    with blocking.Quorum.open(config, Store()) as quorum:
+        quorum.append([b"x"])
+        name = name_of(quorum.take_snapshot())
+    copy = tmp_path / name
+    copy.write_bytes((tmp_path / "old" / LOG_FOLDER / name).read_bytes())
+    copy.chmod(0o400)
+    return copy
+
+
+@pytest.mark.bug("etcd PR 11157")
+def test_a_backup_is_restored_into_a_folder_of_a_new_cluster_and_stays_as_it_is(
+    quorate: Quorate, backup: Path, tmp_path: Path
+) -> None:
+    before = (backup.read_bytes(), backup.stat().st_mtime_ns)
+    restoring = ("storage", "restore", backup, tmp_path / "new", "--state-machine", "kept_store:Store")
+    made = quorate.json(*restoring, "-t", "new", "--node-id", 1)
+    assert (made["clusterId"], made["nodeId"]) == ("new", 1)
+    assert (backup.read_bytes(), backup.stat().st_mtime_ns) == before
+    from kept_store import Store
+
+    store = Store()
+    config = QuorumConfig(
+        node_id=NodeId(1),
+        cluster_id="new",
+        folder=str(tmp_path / "new"),
+        voters=parse_voters(f"1@127.0.0.1:{free_ports(1)[0]}"),
+    )
+    with blocking.Quorum.open(config, store) as quorum:
+        assert quorum.snapshots()[-1].end_offset == made["endOffset"]
+        quorum.append([b"y"])
+    assert store.items == ["x", "y"]
+    assert "is not empty" in quorate.error(*restoring, "-t", "other", "--node-id", 1)
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        ("kept_store", "write the module and the class"),
+        ("no_such_module:Store", "No module named"),
+        ("kept_store:Shop", "has no attribute"),
+        ("pathlib:PurePath", "has no method apply"),
+    ],
+)
+def test_a_state_machine_that_can_not_be_made_is_refused(
+    quorate: Quorate, backup: Path, tmp_path: Path, machine: str, message: str
+) -> None:
+    said = quorate.error(
+        "storage", "restore", backup, tmp_path / "new", "--state-machine", machine, "-t", "new",
+        "--node-id", 1, code=ExitCode.USAGE,
+    )  # fmt: skip
+    assert message in said
+    assert not (tmp_path / "new").exists()

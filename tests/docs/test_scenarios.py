@@ -11,7 +11,7 @@ PAGE = ROOT / "docs" / "reference" / "scenarios.md"
 TRACES = ROOT / "tests" / "traces"
 _SOURCE = re.compile(
     r"KAFKA-\d+|Kafka PR \d+|etcd-io/raft [0-9a-f]{7}|redpanda commit [0-9a-f]{7}|"
-    r"(?:aiokafka|Copycat|etcd|gRPC|jetcd|kazoo|python-etcd3|Ratis|redpanda|nats-server|strimzi|AutoMQ|"
+    r"(?:aiokafka|Consul|Copycat|etcd|gRPC|jetcd|kazoo|python-etcd3|Ratis|redpanda|nats-server|strimzi|AutoMQ|"
     r"aiven/inkless|pulsar|platformatic/kafka) (?:PR|issue) \d+"
 )
 _ROW = re.compile(r"^\| ([^|]*\d[^|]*) \|.*\| (.*) \|$", re.M)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from documents import BLOCKS, STORY, Terminals, blocks_of
+from documents import BLOCKS, STORY, Terminals, blocks_of, write_files_of
 
 pytestmark = pytest.mark.system
 STORIES = sorted({block.file.name for block in BLOCKS if block.mark.startswith(STORY)})
@@ -20,6 +20,7 @@ def test_a_page_does_what_it_says(
 ) -> None:
     """A mark `story, opens a terminal` is of a command that goes on; `story, prints X` has all it prints."""
     need_programs(blocks_of(story))
+    write_files_of(story, tmp_path)
     addresses: dict[str, str] = {}
 
     def here(script: str) -> str:

@@ -10,9 +10,11 @@ from quorate.cli.commands.options import ConfigOption, JsonOption
 from quorate.cli.console.cli_errors import ExitCode, UsageError, fail, user_errors, wrong_usage
 from quorate.cli.console.output import print_json
 from quorate.cli.node.node_process import load_config
+from quorate.present import present
 
 if TYPE_CHECKING:
     from quorate.broker.node_config.server_config import ServerConfig
+    from quorate.raft import PlainStateMachine, StateMachine
     from quorate.types import VoterSet
 
 app = typer.Typer(
@@ -207,3 +209,108 @@ def info(config: ConfigOption, as_json: JsonOption = False) -> None:
             "or point log.dirs at this node's folder",
             ExitCode.STORAGE,
         )
+
+
+@app.command(
+    epilog="Example: quorate storage restore ./backup/00000000000000001817-0000000004.checkpoint ./node-1 "
+    "--state-machine store:Store -t orders-2 --node-id 1"
+)
+def restore(
+    snapshot: Annotated[
+        Path, typer.Argument(help="A copy of a node's snapshot, under its name. It is only read.")
+    ],
+    folder: Annotated[Path, typer.Argument(help="The folder to be, new or empty.")],
+    state_machine: Annotated[
+        str,
+        typer.Option(
+            "--state-machine",
+            metavar="MODULE:NAME",
+            help="The class of the state machine, or a function that makes one. The module is looked for in "
+            "the current directory too.",
+        ),
+    ],
+    cluster_id: Annotated[
+        str, typer.Option("--cluster-id", "-t", help="The id of the new cluster, equal on every node.")
+    ],
+    node_id: Annotated[int, typer.Option("--node-id", min=0, help="The id of this node.")],
+    initial_controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--initial-controllers",
+            "-I",
+            metavar="VOTERS",
+            help="The voters of the new cluster, if they are to be in its log: id@host:port:directory-id, "
+            "separated by commas. Default: the program names them (`voters=`).",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Prepare a folder of a new cluster of an embedded quorum, whose log begins with the state in a snapshot.
+
+    Restore every voter from the same file. What the old cluster committed after the snapshot is lost. Refuses
+    a folder that is not empty, a damaged snapshot, and one of another state machine. For brokers there is no
+    restore: the records of their topics are not in the metadata.
+    """
+    with user_errors():
+        import trio
+
+        from quorate.cli.commands.voter_texts import parse_voters_with_directories
+        from quorate.log.snapshots.snapshot_file import name_of, parse_name
+        from quorate.raft.storage.restoring import restore_folder, restored_id
+        from quorate.runtime import uuid_text
+        from quorate.runtime.real import SyncStrategy, real_runtime
+        from quorate.types import NodeId
+
+        voters = None if initial_controllers is None else parse_voters_with_directories(initial_controllers)
+        meta = trio.run(
+            partial(
+                restore_folder,
+                real_runtime(sync=SyncStrategy.INLINE),
+                str(folder),
+                str(snapshot),
+                state_machine=_state_machine(state_machine),
+                cluster_id=cluster_id,
+                node_id=NodeId(node_id),
+                voters=voters,
+            )
+        )
+        restored = restored_id(present(parse_name(snapshot.name), "the id of a restored snapshot"))
+        directory_id = uuid_text(meta.directory_id)
+    if as_json:
+        print_json(
+            {
+                "folder": str(folder),
+                "clusterId": cluster_id,
+                "nodeId": node_id,
+                "directoryId": directory_id,
+                "endOffset": restored.end_offset,
+                "epoch": restored.epoch,
+            }
+        )
+    else:
+        typer.echo(
+            f"restored {folder} for node {node_id} of cluster {cluster_id}, directory id {directory_id}: the "
+            f"log begins with {name_of(restored)}"
+        )
+
+
+def _state_machine(name: str) -> "StateMachine[object] | PlainStateMachine[object]":
+    """Make the state machine that a user has named. Raises `UsageError`."""
+    import importlib
+    import sys
+
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise UsageError(f"--state-machine is {name!r}; write the module and the class, as in store:Store")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        make = getattr(importlib.import_module(module), attribute)
+        made: StateMachine[object] | PlainStateMachine[object] = make()
+    except Exception as error:
+        raise UsageError(
+            f"--state-machine {name} could not be made: {type(error).__name__}: {error}; name a module that "
+            "can be imported, and a class in it that needs no arguments"
+        ) from error
+    finally:
+        del sys.path[0]
+    return made

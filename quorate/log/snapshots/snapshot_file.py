@@ -217,7 +217,11 @@ class SnapshotReader:
         except BaseException:
             file.close()
             raise
-        self.contents = self._scan.contents
+
+    @property
+    def contents(self) -> SnapshotContents:
+        """The contents as far as they were read: the digest stands at the end."""
+        return self._scan.contents
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the state machine's chunks, in order. Raises `DamagedSnapshotError`, after which no loaded

@@ -74,7 +74,7 @@ async def format_folder(
         )
     directory_id = runtime.entropy.uuid()
     if voters is not None:
-        voters, directory_id = _first_voters(voters, node_id, directory_id)
+        voters, directory_id = first_voters(voters, node_id, directory_id)
     disk.make_folder(log_folder)
     for name in _BOOTSTRAP_FILES:
         if disk.exists(f"{log_folder}/{name}"):
@@ -90,8 +90,9 @@ async def format_folder(
     return meta
 
 
-def _first_voters(voters: VoterSet, node: NodeId, drawn: uuid.UUID) -> tuple[VoterSet, uuid.UUID]:
-    """Return the set with all its directory ids, and this node's: `drawn` unless the set has one."""
+def first_voters(voters: VoterSet, node: NodeId, drawn: uuid.UUID) -> tuple[VoterSet, uuid.UUID]:
+    """Return the set with all its directory ids, and this node's: `drawn` unless the set has one. Raises
+    `QuorumConfigError` if another one lacks its id."""
     endpoint = voters.endpoint_of(node)
     if endpoint is not None:
         named = next(voter.key.directory_id for voter in voters if voter.key.id == node)

@@ -21,6 +21,7 @@ from quorate.runtime.disk import Buffer, DiskLockedError, DiskSpace
 from quorate.runtime.real import descriptors
 from quorate.runtime.real.disk_errors import disk_error
 from quorate.runtime.real.disk_threads import DiskThreads
+from quorate.runtime.real.read_only_file import ReadOnlyFile, open_read_only
 
 _IOV_MAX = 1024
 _NO_RESERVE = frozenset(
@@ -305,6 +306,9 @@ class RealDisk:
             raise
         except OSError as error:
             raise disk_error(error, path) from error
+
+    def open_read_only(self, path: str) -> ReadOnlyFile:
+        return open_read_only(path)
 
     def _opened(self, path: str, fd: int) -> RealFile:
         return RealFile(path, fd, self._syncs, self._reads)

@@ -248,6 +248,9 @@ class SimulatedDisk:
             self._change(Created(path, content), path)
         return SimulatedFile(self, path, content, self._boots)
 
+    def open_read_only(self, path: str) -> "SimulatedFile":
+        return self.open(path)
+
     def exists(self, path: str) -> bool:
         path = self.enter(None, path)
         return path in self._names or path in self._folders
