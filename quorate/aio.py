@@ -279,6 +279,8 @@ class Quorum(Knowledge, Generic[Outcome]):
     update_voter = _awaited(raft.Quorum[Outcome].update_voter)
     adopt_voters = _awaited(raft.Quorum[Outcome].adopt_voters)
     transfer_leadership = _awaited(raft.Quorum[Outcome].transfer_leadership)
+    ask_support = _awaited(raft.Quorum[Outcome].ask_support)
+    raise_state_version = _awaited(raft.Quorum[Outcome].raise_state_version)
     take_snapshot = _awaited(raft.Quorum[Outcome].take_snapshot)
     describe = _at_once(raft.Quorum[Outcome].describe)
     endpoint_of = _at_once(raft.Quorum[Outcome].endpoint_of)

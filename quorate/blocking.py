@@ -210,6 +210,8 @@ class Quorum(Knowledge, Generic[Outcome]):
     update_voter = _waiting(raft.Quorum[Outcome].update_voter)
     adopt_voters = _waiting(raft.Quorum[Outcome].adopt_voters)
     transfer_leadership = _waiting(raft.Quorum[Outcome].transfer_leadership)
+    ask_support = _waiting(raft.Quorum[Outcome].ask_support)
+    raise_state_version = _waiting(raft.Quorum[Outcome].raise_state_version)
     take_snapshot = _waiting(raft.Quorum[Outcome].take_snapshot)
     describe = _at_once(raft.Quorum[Outcome].describe)
     endpoint_of = _at_once(raft.Quorum[Outcome].endpoint_of)

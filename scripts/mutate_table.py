@@ -815,7 +815,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "records get into the log that the state machine was not asked about",
         "raft/driver/driver.py",
-        "        if self._check_records is not None:\n            self._check_records(append.records)\n",
+        "            if self._check_records is not None:\n                self._check_records(append.records)\n",
         "",
         "a record that stops every node",
         "tests/raft/test_record_check.py",

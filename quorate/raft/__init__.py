@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from quorate.raft.leadership import Leadership
     from quorate.raft.quorum import PendingAppend, Quorum
     from quorate.raft.quorum_config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
-    from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+    from quorate.raft.quorum_description import CodeSupport, QuorumDescription, ReplicaStatus
     from quorate.raft.quorum_errors import (
         InvalidAppendError,
         InvalidArgumentError,
@@ -92,6 +92,7 @@ _HOMES = {
     "HIGH_WATERMARK_WAIT_MS": "quorate.raft.quorum_config",
     "QuorumConfig": "quorate.raft.quorum_config",
     "parse_voters": "quorate.raft.quorum_config",
+    "CodeSupport": "quorate.raft.quorum_description",
     "QuorumDescription": "quorate.raft.quorum_description",
     "ReplicaStatus": "quorate.raft.quorum_description",
     "Session": "quorate.raft.sessions.session",
@@ -132,6 +133,7 @@ __all__ = [
     "Appended",
     "Caller",
     "CheckingStateMachine",
+    "CodeSupport",
     "CommittedBatch",
     "CoreConfig",
     "Endpoint",

@@ -27,7 +27,7 @@ from quorate.raft.core import (
 from quorate.raft.driver.driver import Driver, Routes
 from quorate.raft.leadership import Announcer, LeadershipView
 from quorate.raft.quorum_config import QuorumConfig
-from quorate.raft.quorum_description import QuorumDescription, ReplicaTimes
+from quorate.raft.quorum_description import CodeSupport, QuorumDescription, ReplicaTimes
 from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -35,9 +35,11 @@ from quorate.raft.quorum_errors import (
     QuorumStoppedError,
     RequestRefusedError,
 )
+from quorate.raft.sessions.sessions import Sessions
 from quorate.raft.snapshots.snapshot_cleaning import Retention
 from quorate.raft.snapshots.snapshot_taking import SnapshotTriggers
 from quorate.raft.state_machine.append_queue import QueuedAppend
+from quorate.raft.state_machine.code_versions import code_version_of
 from quorate.raft.state_machine.interface import StateMachine
 from quorate.raft.storage.storage import Storage
 from quorate.raft.telemetry import Telemetry
@@ -150,16 +152,18 @@ class Node:
             max_append_bytes=config.max_batch_bytes,
             kinds=CLIENT_KINDS,
         )
+        self.support = CodeSupport(code_version_of(state_machine), isinstance(state_machine, Sessions))
+        self.ask_view = partial(
+            ask_view,
+            runtime.network,
+            cluster_id=config.cluster_id,
+            connect_timeout_ms=config.connect_timeout_ms,
+            timeout_ms=config.core.request_timeout_ms,
+        )
         self.states = StateComparison(
             self.key,
             voters=lambda: self.driver.core.voters,
-            ask=partial(
-                ask_view,
-                runtime.network,
-                cluster_id=config.cluster_id,
-                connect_timeout_ms=config.connect_timeout_ms,
-                timeout_ms=config.core.request_timeout_ms,
-            ),
+            ask=self.ask_view,
             telemetry=telemetry,
             pause_ms=config.core.fetch_timeout_ms,
         )
@@ -434,4 +438,5 @@ class Node:
             description=self.describe() if core.role is Role.LEADER and leader == core.node_id else None,
             node=self.key,
             states=self.states.states,
+            support=self.support,
         )

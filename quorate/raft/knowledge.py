@@ -104,6 +104,12 @@ class Knowledge:
         return self._node.states.last_check
 
     @property
+    def state_version(self) -> int:
+        """The version of the state machine's code that records may need, as far as this node has applied the
+        log. It only grows (`Quorum.raise_state_version`)."""
+        return self._node.driver.applier.state_version
+
+    @property
     def skipped(self) -> tuple[SkippedBatch, ...]:
         """The committed batches that this node skips (`skip_batch`), in ascending order. They must be the
         same on every node."""

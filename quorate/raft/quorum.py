@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.log import Log
 from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter, check_records
 from quorate.raft.assembly import Node
@@ -17,7 +18,7 @@ from quorate.raft.leader_calls import LeaderCalls
 from quorate.raft.leadership import Leadership
 from quorate.raft.membership import Membership
 from quorate.raft.quorum_config import QuorumConfig
-from quorate.raft.quorum_description import QuorumDescription
+from quorate.raft.quorum_description import CodeSupport, QuorumDescription
 from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -25,6 +26,7 @@ from quorate.raft.quorum_errors import (
     QuorumBusyError,
     QuorumError,
     QuorumStoppedError,
+    RequestRefusedError,
 )
 from quorate.raft.state_machine.append_queue import QueuedAppend
 from quorate.raft.state_machine.interface import Appended, PlainStateMachine, StateMachine
@@ -34,7 +36,7 @@ from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.raft.transport.append_frames import size_of
 from quorate.raft.transport.caller import ApplicationHandler, Caller, CallerHandler, KafkaHandler, LocalCaller
 from quorate.raft.waiters import AppendWaiter
-from quorate.runtime import Address, Runtime, get_logger, tell_forked
+from quorate.runtime import Address, NetworkError, Runtime, get_logger, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter
 
@@ -340,6 +342,59 @@ class Quorum(Knowledge, Generic[Outcome]):
         self._check_call(timeout_ms=timeout_ms)
         await self._calls.transfer_leadership(to, timeout_ms=timeout_ms)
 
+    # The version of the code
+
+    async def ask_support(self) -> dict[NodeId, CodeSupport | None]:
+        """Ask each voter what its code supports: the version of its state machine, and whether it has
+        `Sessions`. None: it gave no answer, or runs a version of quorate that does not say. Any node may ask.
+        Raises `QuorumStoppedError`."""
+        self._check_running()
+        found: dict[NodeId, CodeSupport | None] = {}
+        for voter in self.voters:
+            if voter.key.id == self.node_id:
+                found[voter.key.id] = self._node.support
+                continue
+            try:
+                view = await self._node.ask_view(Address(voter.endpoint.host, voter.endpoint.port))
+            except (QuorumError, NetworkError):
+                view = None
+            is_it = view is not None and view.node is not None and view.node.matches(voter.key)
+            found[voter.key.id] = view.support if view is not None and is_it else None
+        return found
+
+    async def raise_state_version(self, version: int, *, timeout_ms: int = 10_000) -> None:
+        """Let records need `version` of the state machine's code, from here on and for ever. Return when that
+        is committed. No effect if `state_version` is not below it.
+
+        On the leader only. It first asks every voter, and raises `RequestRefusedError` (UNSUPPORTED_VERSION)
+        if one of them runs older code or does not answer. A node with older code stops at this place of the
+        log, and does not start behind it. Raises `NotLeaderError`, `OutcomeUnknownError`,
+        `QuorumStoppedError`.
+        """
+        self._check_call(timeout_ms=timeout_ms)
+        with trio.move_on_after(timeout_ms / 1000):
+            if version <= self.state_version:
+                return
+            self._check_supported(version, await self.ask_support())
+            if self._node.driver.core.role is not Role.LEADER:
+                raise self._not_leader()
+            await self._append_now([b""], size_of([b""]), state_version=version).wait()
+            return
+        raise OutcomeUnknownError(f"the state version was not raised within {timeout_ms} ms; it may be yet")
+
+    def _check_supported(self, version: int, support: dict[NodeId, CodeSupport | None]) -> None:
+        lacking = [
+            f"node {voter} runs version {found.code_version}" if found else f"node {voter} did not say"
+            for voter, found in support.items()
+            if found is None or found.code_version < version
+        ]
+        if lacking:
+            raise RequestRefusedError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"not every voter can apply records of version {version}: {', '.join(lacking)}; start "
+                f"version {version} of the code there, or remove that voter",
+            )
+
     # Snapshots
 
     async def take_snapshot(self) -> SnapshotId:
@@ -388,6 +443,8 @@ class Quorum(Knowledge, Generic[Outcome]):
                         break
                     if leader is not None and address is not None:
                         self._check_staying()
+                        # The leader's code may be older, and take for records what it can't apply.
+                        self._node.driver.check_versions(records)
                         sent = True
                         base_offset, epoch, results = await self._node.forwarder.append(
                             leader, address, records
@@ -424,12 +481,16 @@ class Quorum(Knowledge, Generic[Outcome]):
         Raises `NotLeaderError` if this node does not lead, `InvalidAppendError`, `QuorumStoppedError`.
         """
         size = self._check_records(records)
-        driver = self._node.driver
-        core = driver.core
+        core = self._node.driver.core
         if core.role is not Role.LEADER or epoch not in (None, core.epoch):
             raise self._not_leader()
+        return self._append_now(records, size)
+
+    def _append_now(
+        self, records: Sequence[bytes], size: int, *, state_version: int | None = None
+    ) -> PendingAppend[Outcome]:
         waiter = _LocalAppendWaiter()
-        self._queue(QueuedAppend(records, size, waiter))
+        self._queue(QueuedAppend(records, size, waiter, state_version))
         return PendingAppend(waiter)
 
     def _append_at_once(self, records: Sequence[bytes], waiter: AppendWaiter) -> bool:

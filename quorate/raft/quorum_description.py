@@ -45,6 +45,16 @@ class StateAt:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class CodeSupport:
+    """The abilities of the code that a node runs."""
+
+    code_version: int
+    """The `code_version` of its state machine: the highest state version that it can apply."""
+    sessions: bool
+    """True if its state machine is a `Sessions`."""
+
+
 @dataclass(slots=True)
 class _Times:
     last_fetch_ms: int

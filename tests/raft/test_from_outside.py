@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.error_code import ErrorCode
-from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+from quorate.raft.quorum_description import CodeSupport, QuorumDescription, ReplicaStatus, StateAt
 from quorate.raft.quorum_errors import (
     OutcomeUnknownError,
     PeerProtocolError,
@@ -18,7 +18,7 @@ from quorate.raft.quorum_errors import (
     SnapshotNotTakenError,
 )
 from quorate.raft.transport.channel import Channel
-from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
+from quorate.raft.transport.description_frames import STATES_MAX, QuorumView, decode_view, encode_view
 from quorate.raft.transport.frames import RESPONSE, FrameKind, decode_frame, encode_frame
 from quorate.runtime.network import Address
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
@@ -179,6 +179,13 @@ STATUSES = st.builds(
     last_caught_up_ms=st.none() | st.integers(0, 2**63 - 1),
     endpoint=st.none() | st.builds(Endpoint, st.text(max_size=30), st.integers(1, 65535)),
 )
+STATES = st.builds(
+    StateAt,
+    st.builds(SnapshotId, st.integers(0, 2**63 - 1).map(Offset), st.integers(0, 2**31 - 1).map(Epoch)),
+    st.text(max_size=30),
+    st.text(max_size=30),
+)
+SUPPORTS = st.builds(CodeSupport, st.integers(0, 2**31 - 1), st.booleans())
 EPOCHS = st.integers(0, 2**31 - 1).map(Epoch)
 IDS = st.integers(0, 2**31 - 1).map(NodeId)
 
@@ -195,13 +202,16 @@ def views(draw):
             voters=tuple(draw(st.lists(STATUSES, max_size=4))),
             observers=tuple(draw(st.lists(STATUSES, max_size=4))),
         )
+    node = draw(st.none() | st.builds(ReplicaKey, IDS, st.none() | st.text(max_size=30)))
     return QuorumView(
         cluster_id=draw(st.text(max_size=30)),
         leader=leader,
         epoch=epoch,
         leader_endpoint=draw(st.none() | st.builds(Endpoint, st.text(max_size=30), st.integers(1, 65535))),
         description=description,
-        node=draw(st.none() | st.builds(ReplicaKey, IDS, st.none() | st.text(max_size=30))),
+        node=node,
+        states=() if node is None else tuple(draw(st.lists(STATES, max_size=STATES_MAX))),
+        support=None if node is None else draw(st.none() | SUPPORTS),
     )
 
 

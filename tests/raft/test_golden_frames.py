@@ -23,7 +23,7 @@ from quorate.raft.core import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus, StateAt
+from quorate.raft.quorum_description import CodeSupport, QuorumDescription, ReplicaStatus, StateAt
 from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -142,6 +142,10 @@ VIEWS = {
     "view, states": QuorumView(
         cluster_id="c", leader=2, epoch=4, leader_endpoint=None, description=None, node=KEY,
         states=(StateAt(SNAPSHOT, "own 0", "ab12"),),
+    ),
+    "view, support": QuorumView(
+        cluster_id="c", leader=2, epoch=4, leader_endpoint=None, description=None, node=KEY,
+        support=CodeSupport(3, sessions=True),
     ),
 }  # fmt: skip
 OTHERS = {

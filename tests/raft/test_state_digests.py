@@ -259,7 +259,7 @@ def test_a_form_says_what_the_bytes_of_equal_states_depend_on():
         def load_snapshot(self, snapshot): ...
 
     class OwnOfNext(Own):
-        version = 1
+        code_version = 1
 
     machines = (Sum(), SumOfNext(), Shop(), Sessions(Sum()), Own(), OwnOfNext())
     forms = [form_of(with_snapshots(machine)) for machine in machines]

@@ -1,8 +1,9 @@
 """Control records: what Raft itself writes into the log and into snapshots, in Kafka's bytes.
 
 LeaderChange (KIP-595), SnapshotHeader and SnapshotFooter (KIP-630), KRaftVersion and KRaftVoters (KIP-853).
-A value begins with its version; what a newer version appends as tagged fields is skipped. A SnapshotFooter of
-ours has one: the digest of the state.
+A value begins with its version; what a newer version appends as tagged fields is skipped. Some of ours
+have one: the digest of the state, or the state version, which is the version of the state machine's code that
+records may need.
 """
 
 import enum
@@ -23,8 +24,9 @@ LISTENER_NAME = "CONTROLLER"
 """The listener name of the one endpoint of a voter."""
 KRAFT_VERSION = 1
 """The `kraft.version` that voters in the log mean (KIP-853); 0 is a static set."""
-_STATE_TAG = 10_000
-"""The tagged field of a SnapshotFooter with the digest of the state. KIP-630 has none; Kafka skips it."""
+_OWN_TAG = 10_000
+"""The tagged field that is ours, far above Kafka's, which skips it: of a SnapshotFooter the digest of the
+state, of a SnapshotHeader and a KRaftVersion the state version."""
 _KEY = struct.Struct(">hh")
 _Value = TypeVar("_Value")
 
@@ -101,12 +103,33 @@ def voters_batch(*, base_offset: int, epoch: int, timestamp_ms: int, voters: Vot
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
+def state_version_batch(
+    *, base_offset: int, epoch: int, timestamp_ms: int, kraft_version: int, state_version: int
+) -> bytes:
+    """A control batch with a KRaftVersion that changes nothing but the state version. `kraft_version`: the
+    one in effect."""
+    value = Pieces().int16(0).int16(kraft_version)
+    records = [_control(ControlType.KRAFT_VERSION, value, _version_tags(state_version))]
+    return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def _version_tags(state_version: int) -> list[tuple[int, bytes]]:
+    return [(_OWN_TAG, Pieces().int32(state_version).joined())] if state_version else []
+
+
 def snapshot_header_batch(
-    *, base_offset: int, epoch: int, timestamp_ms: int, leader_change: bytes | None = None
+    *,
+    base_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    leader_change: bytes | None = None,
+    state_version: int = 0,
 ) -> bytes:
     """A control batch with a SnapshotHeader. `timestamp_ms`: of the last record that the snapshot holds.
-    `leader_change`: the value of a LeaderChange record of the log, which then follows in it."""
-    records = [_control(ControlType.SNAPSHOT_HEADER, Pieces().int16(0).int64(timestamp_ms))]
+    `leader_change`: the value of a LeaderChange record of the log, which then follows in it.
+    `state_version`: the one in effect at its end."""
+    value = Pieces().int16(0).int64(timestamp_ms)
+    records = [_control(ControlType.SNAPSHOT_HEADER, value, _version_tags(state_version))]
     if leader_change is not None:
         records.append(RecordContent(_KEY.pack(0, ControlType.LEADER_CHANGE), leader_change))
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
@@ -116,7 +139,7 @@ def snapshot_footer_batch(
     *, base_offset: int, epoch: int, timestamp_ms: int, state: StateDigest | None = None
 ) -> bytes:
     """A control batch with a SnapshotFooter. `state`: the digest of the snapshot's state."""
-    tags = [] if state is None else [(_STATE_TAG, _encode_state(state))]
+    tags = [] if state is None else [(_OWN_TAG, _encode_state(state))]
     records = [_control(ControlType.SNAPSHOT_FOOTER, Pieces().int16(0), tags)]
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
@@ -186,6 +209,28 @@ def read_snapshot_header(value: bytes) -> int:
     return _read("SnapshotHeader", value, lambda reader, _: reader.int64(), newest=0)
 
 
+def read_snapshot_version(value: bytes) -> int:
+    """The state version in a SnapshotHeader. Raises `ValueError`."""
+    return _read("SnapshotHeader", value, lambda reader, _: _read_version(reader, reader.int64()), newest=0)
+
+
+def state_version_in(batch: Batch) -> int | None:
+    """The state version that a control batch sets. None: it sets none. Raises `InvalidBatchError`."""
+    for record, kind in control_records_of(batch):
+        if kind is ControlType.KRAFT_VERSION:
+            try:
+                version = _read(
+                    "KRaftVersion",
+                    record.value or b"",
+                    lambda reader, _: _read_version(reader, reader.int16()),
+                    newest=0,
+                )
+            except ValueError as error:
+                raise InvalidBatchError(str(error), position=batch.header.position) from error
+            return version or None
+    return None
+
+
 def read_snapshot_footer(value: bytes) -> StateDigest | None:
     """The digest of the snapshot's state. None: its writer made none. Raises `ValueError`."""
     return _read("SnapshotFooter", value, _read_footer, newest=0)
@@ -247,9 +292,17 @@ def _read_leader_change(reader: Cursor, version: int) -> LeaderChange:
     )
 
 
+def _read_version(reader: Cursor, _before: int) -> int:
+    """Read the tagged fields behind the last field."""
+    for tag, data in reader.tags():
+        if tag == _OWN_TAG:
+            return Cursor(data, flexible=True).int32()
+    return 0
+
+
 def _read_footer(reader: Cursor, _version: int) -> StateDigest | None:
     for tag, data in reader.tags():
-        if tag == _STATE_TAG:
+        if tag == _OWN_TAG:
             fields = Cursor(data, flexible=True)
             return StateDigest(fields.string(), fields.string())
     return None

@@ -19,6 +19,7 @@ from quorate.log.batches.control import (
     read_kraft_version,
     read_snapshot_footer,
     read_snapshot_header,
+    read_snapshot_version,
     read_voters,
 )
 from quorate.log.batches.records import Record, records_of
@@ -60,6 +61,8 @@ class SnapshotContents:
     """The value of its epoch's LeaderChange record. None: it is of quorate 0.2 or older."""
     voters: VoterSet | None
     """The voters. None: they are not in the log (kraft.version 0)."""
+    state_version: int = 0
+    """The version of the state machine's code that its state and the next records may need."""
     state: StateDigest | None = None
     """The digest of the state, which stands at the end. None: the end was not read, or has none."""
 
@@ -78,6 +81,7 @@ class SnapshotScan:
         "_size",
         "_snapshot",
         "_state",
+        "_state_version",
         "_timestamp",
         "_voters",
     )
@@ -92,6 +96,7 @@ class SnapshotScan:
         self._leader_change: bytes | None = None
         self._voters: VoterSet | None = None
         self._state: StateDigest | None = None
+        self._state_version = 0
         self._ended = False
 
     @property
@@ -110,6 +115,7 @@ class SnapshotScan:
             last_timestamp_ms=self._timestamp,
             leader_change=self._leader_change,
             voters=self._voters,
+            state_version=self._state_version,
             state=self._state,
         )
 
@@ -177,6 +183,7 @@ class SnapshotScan:
                 match kind:
                     case ControlType.SNAPSHOT_HEADER:
                         self._timestamp = read_snapshot_header(record.value or b"")
+                        self._state_version = read_snapshot_version(record.value or b"")
                     case ControlType.LEADER_CHANGE:
                         self._leader_change = record.value
                     case ControlType.KRAFT_VOTERS:

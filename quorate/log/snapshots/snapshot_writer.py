@@ -38,6 +38,7 @@ class SnapshotWriter:
         leader_change: bytes | None,
         voters: VoterSet | None,
         form: str | None,
+        state_version: int,
         frozen: Callable[[SnapshotContents], None],
     ) -> None:
         """`form`: that of the state's digest. None: no digest is made. `frozen`: called when the snapshot is
@@ -49,6 +50,7 @@ class SnapshotWriter:
         self._leader_change = leader_change
         self._voters = voters
         self._form = form
+        self._state_version = state_version
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         self._frozen = frozen
         self._path = f"{folder}/{name_of(snapshot)}"
@@ -60,7 +62,9 @@ class SnapshotWriter:
         if disk.exists(self._path + PART_SUFFIX):
             disk.remove(self._path + PART_SUFFIX)
         self._file: File = disk.open(self._path + PART_SUFFIX, create=True)
-        header = snapshot_header_batch(**self._next_place(), leader_change=leader_change)
+        header = snapshot_header_batch(
+            **self._next_place(), leader_change=leader_change, state_version=state_version
+        )
         self._append(header, records=1 if leader_change is None else 2)
         if voters is not None:
             self._append(voters_batch(**self._next_place(), voters=voters, first=True), records=2)
@@ -109,6 +113,7 @@ class SnapshotWriter:
             last_timestamp_ms=self._last_timestamp_ms,
             leader_change=self._leader_change,
             voters=self._voters,
+            state_version=self._state_version,
             state=state,
         )
         # Never named before it is on the device (KAFKA-15312).

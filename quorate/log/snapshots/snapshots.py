@@ -103,6 +103,7 @@ class SnapshotStore:
         voters: VoterSet | None,
         leader_change: bytes | None = None,
         form: str | None = None,
+        state_version: int = 0,
     ) -> SnapshotWriter:
         """Begin a snapshot (see `SnapshotContents`). `form`: that of the state's digest. None: there will be
         none. It must end at the end of a batch, at or below the high
@@ -110,11 +111,11 @@ class SnapshotStore:
         3844); `DiskError`."""
         if snapshot.end_offset <= 0:
             raise ValueError(f"a snapshot of nothing: {snapshot}")
-        return self._writer(snapshot, last_timestamp_ms, voters, leader_change, form)
+        return self._writer(snapshot, last_timestamp_ms, voters, leader_change, form, state_version)
 
     async def write_bootstrap(self, voters: VoterSet) -> None:
         """Write the first voters of a new cluster. They are durable when this returns. Raises `DiskError`."""
-        writer = self._writer(BOOTSTRAP, 0, voters, None, None)
+        writer = self._writer(BOOTSTRAP, 0, voters, None, None, 0)
         try:
             await writer.freeze()
         finally:
@@ -127,6 +128,7 @@ class SnapshotStore:
         voters: VoterSet | None,
         leader_change: bytes | None,
         form: str | None,
+        state_version: int,
     ) -> SnapshotWriter:
         return SnapshotWriter(
             self._disk,
@@ -136,6 +138,7 @@ class SnapshotStore:
             leader_change=leader_change,
             voters=voters,
             form=form,
+            state_version=state_version,
             frozen=self._add,
         )
 

@@ -13,6 +13,7 @@ from typing import assert_never
 
 import trio
 
+from quorate.log.batches.control import KRAFT_VERSION
 from quorate.log.snapshots.snapshot_file import SnapshotContents
 from quorate.present import present
 from quorate.raft.core import (
@@ -43,6 +44,7 @@ from quorate.raft.snapshots.snapshot_keeping import Snapshots
 from quorate.raft.snapshots.snapshot_taking import SnapshotTriggers
 from quorate.raft.state_machine.append_queue import AppendQueue, QueuedAppend
 from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.code_versions import version_check
 from quorate.raft.state_machine.interface import StateMachine
 from quorate.raft.state_machine.record_check import record_check
 from quorate.raft.storage.storage import Storage
@@ -75,6 +77,7 @@ class Driver:
         "_barrier_wake",
         "_blocked",
         "_check_records",
+        "_check_versions",
         "_commit_wake",
         "_effects",
         "_events",
@@ -134,9 +137,17 @@ class Driver:
         self._forwarder = forwarder
         self._fetch_max_bytes = fetch_max_bytes
         self._check_records = record_check(state_machine)
+        self._check_versions = version_check(state_machine, lambda: self.applier.state_version)
         self.appends = AppendQueue(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
         self._now = loop_clock()
-        self._writer = LogWriter(storage.log, self.appends, runtime.wall_clock, telemetry, self._now)
+        self._writer = LogWriter(
+            storage.log,
+            self.appends,
+            runtime.wall_clock,
+            telemetry,
+            self._now,
+            kraft_version=lambda: KRAFT_VERSION if core.has_dynamic_voters else 0,
+        )
         self.requests = LeaderRequests(core, self.deliver, not_leader=not_leader)
         self.applier = Applier(
             state_machine,
@@ -210,9 +221,17 @@ class Driver:
     def propose(self, append: QueuedAppend) -> None:
         """Queue an append, for `commit_waiting` or `commit_soon` to propose. There is no other way into the
         queue, and so into the log. Raises `InvalidAppendError` when the state machine refuses the records."""
-        if self._check_records is not None:
-            self._check_records(append.records)
+        if append.state_version is None:
+            self.check_versions(append.records)
+            if self._check_records is not None:
+                self._check_records(append.records)
         self.appends.add(append)
+
+    def check_versions(self, records: Sequence[bytes]) -> None:
+        """Refuse records that need a version above the state version, as far as this node has applied the
+        log: it only grows. Raises `InvalidAppendError`."""
+        if self._check_versions is not None:
+            self._check_versions(records)
 
     @property
     def next_offset(self) -> Offset:

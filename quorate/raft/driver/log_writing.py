@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from quorate.log import Log
 from quorate.log.batches.batch import read_headers
-from quorate.log.batches.control import leader_change_batch, voters_batch
+from quorate.log.batches.control import leader_change_batch, state_version_batch, voters_batch
 from quorate.log.batches.records import build_batch
 from quorate.raft.core import effects as fx
-from quorate.raft.state_machine.append_queue import AppendQueue
+from quorate.raft.state_machine.append_queue import AppendQueue, Proposal
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import WallClock
 from quorate.types import Epoch, Offset
@@ -16,7 +16,7 @@ from quorate.types import Epoch, Offset
 class LogWriter:
     """Carries out the appending effects. The driver syncs."""
 
-    __slots__ = ("_appends", "_clock", "_log", "_measured_offset", "_now", "_telemetry")
+    __slots__ = ("_appends", "_clock", "_kraft_version", "_log", "_measured_offset", "_now", "_telemetry")
 
     def __init__(
         self,
@@ -25,8 +25,10 @@ class LogWriter:
         clock: WallClock,
         telemetry: Telemetry,
         now: Callable[[], float],
+        kraft_version: Callable[[], int],
     ) -> None:
-        """`now`: seconds, as the event loop counts them."""
+        """`now`: seconds, as the event loop counts them. `kraft_version`: the one in effect."""
+        self._kraft_version = kraft_version
         self._now = now
         self._log = log
         self._appends = appends
@@ -44,12 +46,7 @@ class LogWriter:
         )
         proposal.timestamp_ms = self._clock.now_ms()
         proposal.appended_at = self._now()
-        batch = build_batch(
-            base_offset=proposal.base_offset,
-            epoch=proposal.epoch,
-            timestamp_ms=proposal.timestamp_ms,
-            values=proposal.records(),
-        )
+        batch = self._batch_of(proposal)
         proposal.batch_bytes = len(batch)
         # Before the write: one that fails may still have put it there, and its waiters must learn that.
         self._appends.in_log.append(proposal)
@@ -58,6 +55,22 @@ class LogWriter:
         )
         self._telemetry.records_appended(proposal.count)
         self.report_log_end()
+
+    def _batch_of(self, proposal: Proposal) -> bytes:
+        if proposal.state_version is not None:
+            return state_version_batch(
+                base_offset=proposal.base_offset,
+                epoch=proposal.epoch,
+                timestamp_ms=proposal.timestamp_ms,
+                kraft_version=self._kraft_version(),
+                state_version=proposal.state_version,
+            )
+        return build_batch(
+            base_offset=proposal.base_offset,
+            epoch=proposal.epoch,
+            timestamp_ms=proposal.timestamp_ms,
+            values=proposal.records(),
+        )
 
     def append_fetched(self, effect: fx.AppendFetched) -> None:
         # The CRCs were checked when the response was received.

@@ -3,7 +3,7 @@
 The applier, and who uses no sessions, know nothing of this layer: it is a `StateMachine` over another one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -26,6 +26,7 @@ from quorate.raft.sessions.session_table import (
     Verdict,
     encode_results,
 )
+from quorate.raft.state_machine.code_versions import code_version_of
 from quorate.raft.state_machine.interface import (
     CommittedBatch,
     PlainStateMachine,
@@ -54,11 +55,15 @@ class Sessions(Freezing, Generic[Result]):
     Raises `QuorumConfigError` if `state_machine` lacks a method, or has a field that can't be in a snapshot.
     """
 
-    __slots__ = ("_check", "_state_machine", "_table")
+    __slots__ = ("_check", "_needed_version", "_state_machine", "_table", "code_version")
 
     def __init__(self, state_machine: StateMachine[Result] | PlainStateMachine[Result]) -> None:
         self._state_machine = with_snapshots(state_machine)
         self._check = record_check(self._state_machine)
+        self.code_version = code_version_of(self._state_machine)
+        self._needed_version: Callable[[bytes], int] | None = getattr(
+            self._state_machine, "needed_version", None
+        )
         self._table = SessionTable()
 
     @property
@@ -78,6 +83,12 @@ class Sessions(Freezing, Generic[Result]):
                 )
             if self._check is not None and own:
                 self._check(own)
+
+    def needed_version(self, record: bytes) -> int:
+        """Return what the state machine's own `needed_version` returns. A command of a session needs none."""
+        if self._needed_version is None or looks_like_command(record):
+            return 0
+        return self._needed_version(record)
 
     def apply(self, batch: CommittedBatch) -> Sequence[Result | SessionResult | None]:
         """Apply the records of a batch, except repeated ones. The result of a session's command is a

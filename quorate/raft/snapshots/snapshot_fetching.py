@@ -143,5 +143,6 @@ class SnapshotReceiver:
             snapshot.end_offset,
             last_timestamp_ms=contents.last_timestamp_ms,
             leader_change=contents.leader_change,
+            state_version=contents.state_version,
         )
         self._replaced(contents)

@@ -6,6 +6,7 @@ from quorate.log.snapshots.snapshot_file import SnapshotContents
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.raft.quorum_errors import StateMachineError
 from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
+from quorate.raft.state_machine.code_versions import check_snapshot_version
 from quorate.raft.state_machine.interface import SnapshotLoader, StateMachine
 from quorate.types import SnapshotId
 
@@ -31,6 +32,7 @@ async def load_snapshot(
     """Fill a second state, in slices of the event loop. `urgent`: without rests, at a start. Raises
     `StateMachineError`, `DamagedSnapshotError`, `SnapshotMissingError`, `DiskError`."""
     contents = store.contents(snapshot)
+    check_snapshot_version(state_machine, contents)
     slices = SnapshotSlices(rests=not urgent)
     with store.reader(snapshot) as reader:
         loader = _begin_load(state_machine, snapshot)

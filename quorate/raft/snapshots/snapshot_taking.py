@@ -125,6 +125,7 @@ class SnapshotTaker:
         with applier.held():
             end, applied_bytes = applier.applied_offset, applier.applied_bytes
             last_timestamp_ms, leader_change = applier.last_timestamp_ms, applier.leader_change
+            state_version = applier.state_version
             snapshot = SnapshotId(end, self._epoch_below(end))
             chunks = await self._state_chunks()
         try:
@@ -134,6 +135,7 @@ class SnapshotTaker:
                 leader_change=leader_change,
                 voters=self._voters_at(end),
                 form=self._form,
+                state_version=state_version,
             )
             try:
                 contents = await self._write_chunks(writer, chunks)

@@ -20,6 +20,8 @@ class QueuedAppend:
     records: Sequence[bytes]
     size: int
     waiter: AppendWaiter
+    state_version: int | None = None
+    """The state version that this append sets, in a control batch of its own. Its one record stays empty."""
 
 
 @dataclass(slots=True)
@@ -36,6 +38,10 @@ class Proposal:
     appended_at: float = 0.0
     batch_bytes: int = 0
     """The size of the batch in the log."""
+
+    @property
+    def state_version(self) -> int | None:
+        return self.appends[0].state_version
 
     def records(self) -> list[bytes]:
         if len(self.appends) == 1:
@@ -129,7 +135,11 @@ class AppendQueue:
         proposal = Proposal()
         while self._waiting:
             append = self._waiting[0]
-            if proposal.appends and proposal.size + append.size > self._max_batch_bytes:
+            if proposal.appends and (
+                proposal.size + append.size > self._max_batch_bytes
+                or append.state_version is not None
+                or proposal.state_version is not None
+            ):
                 break
             self._waiting.popleft()
             proposal.appends.append(append)

@@ -12,11 +12,12 @@ import trio
 
 from quorate.log import Log, OffsetOutOfRangeError
 from quorate.log.batches.batch import Batch, read_batches
-from quorate.log.batches.control import leader_change_in
+from quorate.log.batches.control import leader_change_in, state_version_in
 from quorate.log.batches.records import values_of
 from quorate.quorum_state import SkippedBatches
 from quorate.raft.quorum_errors import StateMachineError
 from quorate.raft.state_machine.append_queue import AppendQueue, Proposal
+from quorate.raft.state_machine.code_versions import code_version_of, too_old
 from quorate.raft.state_machine.interface import CommittedBatch, StateMachine
 from quorate.runtime import SLICE_SECONDS, WORK, Slices
 from quorate.types import Epoch, Offset
@@ -43,6 +44,9 @@ class Applier:
         none."""
         self._skipped = skipped or None
         self._state_machine = state_machine
+        self._code_version = code_version_of(state_machine)
+        self.state_version = 0
+        """The version of the state machine's code that the next records may need."""
         self._log = log
         self._appends = appends
         self._on_applied = on_applied
@@ -123,7 +127,7 @@ class Applier:
             self._wake.set()
 
     def replace_state(
-        self, end_offset: Offset, *, last_timestamp_ms: int, leader_change: bytes | None
+        self, end_offset: Offset, *, last_timestamp_ms: int, leader_change: bytes | None, state_version: int
     ) -> None:
         """Note that the state is that of a snapshot ending at `end_offset`, above the applied offset."""
         self.applied_offset = end_offset
@@ -131,6 +135,7 @@ class Applier:
         if self._interval_ms:
             self._set_interval(last_timestamp_ms)
         self.leader_change = leader_change
+        self.state_version = state_version
         self._on_applied(end_offset, (), end_offset)
 
     def _advance_to(self, end: Offset, *, batch_bytes: int, timestamp_ms: int) -> None:
@@ -178,11 +183,18 @@ class Applier:
         return proposal if is_next else None
 
     def _apply_proposal(self, proposal: Proposal) -> Sequence[object]:
+        if proposal.state_version is not None:
+            self._set_state_version(proposal.state_version, proposal.base_offset, proposal.epoch)
+            end = proposal.end_offset
+            self._advance_to(end, batch_bytes=proposal.batch_bytes, timestamp_ms=proposal.timestamp_ms)
+            self._on_applied(proposal.base_offset, (), end)
+            return (None,)
         batch = CommittedBatch(
             base_offset=proposal.base_offset,
             epoch=proposal.epoch,
             timestamp_ms=proposal.timestamp_ms,
             records=proposal.records(),
+            state_version=self.state_version,
         )
         return self._apply(batch, end=proposal.end_offset, batch_bytes=proposal.batch_bytes)
 
@@ -281,6 +293,9 @@ class Applier:
         if header.is_control:
             # Of voters alone: the epoch's leader is as it was.
             self.leader_change = leader_change_in(batch) or self.leader_change
+            version = state_version_in(batch)
+            if version is not None:
+                self._set_state_version(version, base, Epoch(header.leader_epoch))
             self._advance_to(end, batch_bytes=header.size, timestamp_ms=header.max_timestamp)
             self._on_applied(base, (), end)
         else:
@@ -289,5 +304,12 @@ class Applier:
                 epoch=Epoch(header.leader_epoch),
                 timestamp_ms=header.max_timestamp,
                 records=values_of(batch),
+                state_version=self.state_version,
             )
             self._apply(committed, end=end, batch_bytes=header.size)
+
+    def _set_state_version(self, version: int, offset: Offset, epoch: Epoch) -> None:
+        if version > self._code_version:
+            what = f"records from offset {offset} on"
+            raise too_old(self._state_machine, what, version, offset=offset, epoch=epoch)
+        self.state_version = max(version, self.state_version)

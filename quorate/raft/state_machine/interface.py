@@ -20,6 +20,9 @@ class CommittedBatch:
     timestamp_ms: int
     """The time of that leader's wall clock when it appended them."""
     records: Sequence[bytes]
+    state_version: int = 0
+    """The version that the quorum's records may need here (`Quorum.raise_state_version`). It is the same on
+    every node, so code may go by it."""
 
 
 class SnapshotLoader(Protocol):
@@ -76,6 +79,10 @@ class PlainStateMachine(Protocol[Result]):
     two.
 
     A field with a default may be added later. The fields of an old snapshot must remain.
+
+    A class may have a `code_version: ClassVar[int]`, 0 by default, and a method `needed_version(record)` that
+    returns the `code_version` that a record needs. The quorum refuses an append of records that need more
+    than all voters have agreed on (`Quorum.raise_state_version`).
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]

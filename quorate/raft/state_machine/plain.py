@@ -13,6 +13,7 @@ from quorate import __version__
 from quorate.cbor import SchemaError, dump, load
 from quorate.log.snapshots.snapshot_file import MAX_CHUNK_BYTES
 from quorate.raft.quorum_errors import QuorumConfigError
+from quorate.raft.state_machine.code_versions import code_version_of
 from quorate.raft.state_machine.interface import (
     CommittedBatch,
     PlainStateMachine,
@@ -85,7 +86,7 @@ def form_of(state_machine: StateMachine[object]) -> str:
     if isinstance(state_machine, Freezing):
         own = state_machine.form
     else:
-        own = f"own {getattr(state_machine, 'version', 0)}"
+        own = f"own {code_version_of(state_machine)}"
     return f"{__version__} {own}"
 
 
@@ -114,6 +115,8 @@ class PlainMachine(Freezing, Generic[Outcome]):
         self._machine = machine
         self._name = type(machine).__name__
         self.check: Check | None = getattr(machine, "check", None)
+        self.code_version = code_version_of(machine)
+        self.needed_version: Callable[[bytes], int] | None = getattr(machine, "needed_version", None)
         codec = getattr(machine, "snapshot_codec", SnapshotCodec.JSON)
         if not isinstance(codec, SnapshotCodec):
             raise QuorumConfigError(

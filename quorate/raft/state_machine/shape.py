@@ -11,6 +11,7 @@ _METHODS: Final = (
     ("take_snapshot", (), True),
     ("load_snapshot", ("snapshot",), True),
     ("check", ("records",), False),
+    ("needed_version", ("record",), False),
 )
 """The name, the arguments, and whether the method is required."""
 _SNAPSHOTS: Final = ("take_snapshot", "load_snapshot")
@@ -31,11 +32,27 @@ def check_shape(state_machine: object) -> None:
             f"the state machine is the class {state_machine.__name__}, not an instance; write "
             f"{state_machine.__name__}()"
         )
+    _check_version(state_machine)
     plain = is_plain(state_machine)
     for name, arguments, required in _METHODS:
         method = getattr(state_machine, name, None)
         if method is not None or (required and not (plain and name in _SNAPSHOTS)):
             _check_method(type(state_machine).__name__, name, method, arguments)
+
+
+def _check_version(state_machine: object) -> None:
+    owner, version = type(state_machine).__name__, getattr(state_machine, "code_version", 0)
+    if dataclasses.is_dataclass(state_machine) and any(
+        each.name == "code_version" for each in dataclasses.fields(state_machine)
+    ):
+        raise QuorumConfigError(
+            f"{owner}.code_version is a field, and so a part of the state; declare it as a ClassVar[int]"
+        )
+    if type(version) is not int or not 0 <= version < 2**31:
+        raise QuorumConfigError(
+            f"{owner}.code_version is {version!r}; it must be 0 or more, and grow with each version of the "
+            "code that records may need"
+        )
 
 
 def _check_method(owner: str, name: str, method: object, arguments: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ from quorate.quorum_state import (
 )
 from quorate.raft.quorum_config import text_of
 from quorate.raft.quorum_errors import RestoreRefusedError
+from quorate.raft.state_machine.code_versions import check_snapshot_version
 from quorate.raft.state_machine.interface import PlainStateMachine, StateMachine
 from quorate.raft.state_machine.plain import with_snapshots
 from quorate.raft.storage.storage import LOCK_FILE, LOG_FOLDER, first_voters
@@ -161,6 +162,7 @@ async def _load(file: ReadableFile, source: SnapshotId, machine: StateMachine[ob
     reader = SnapshotReader(file, source)
     slices = Slices()
     try:
+        check_snapshot_version(machine, reader.contents)
         loader = machine.load_snapshot(restored_id(source))
         for chunk in reader:
             loader.add(chunk)
@@ -188,6 +190,7 @@ async def _write_log(
         last_timestamp_ms=contents.last_timestamp_ms,
         voters=voters,
         form=None if contents.state is None else contents.state.form,
+        state_version=contents.state_version,
     )
     try:
         slices = Slices()

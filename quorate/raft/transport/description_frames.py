@@ -3,14 +3,14 @@
 The request names the cluster, or leaves its id empty to learn it. The response's payload is a CBOR array, as
 its fields would not fit a header: cluster id, leader, epoch, the leader's endpoint, whether the node that
 answers is the leader, if so the high watermark, the voters and the observers, the key of the node that
-answers, and last the digests of its states, if it has any.
+answers, the digests of its states, and last what its code supports.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from quorate.cbor import dump, optional, sequence
-from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus, StateAt
+from quorate.raft.quorum_description import CodeSupport, QuorumDescription, ReplicaStatus, StateAt
 from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.append_frames import decode_outcome, encode_outcome
 from quorate.raft.transport.frame_fields import (
@@ -29,6 +29,7 @@ from quorate.types import MAX_VOTERS, Endpoint, Epoch, NodeId, ReplicaKey
 
 STATES_MAX: Final = 8
 _STATES: Final = sequence(FRAME.kind(StateAt), most=STATES_MAX)
+_SUPPORT: Final = FRAME.kind(CodeSupport)
 _STATUSES: Final = sequence(FRAME.kind(ReplicaStatus), most=MAX_VOTERS)
 
 
@@ -46,6 +47,8 @@ class QuorumView:
     """The node that answers. None: its version does not say."""
     states: tuple[StateAt, ...] = ()
     """The states of that node at its latest snapshots, `STATES_MAX` at most."""
+    support: CodeSupport | None = None
+    """What the code of that node supports. None: its version does not say."""
 
 
 def encode_view(correlation: int, view: QuorumView) -> list[Buffer]:
@@ -62,8 +65,10 @@ def encode_view(correlation: int, view: QuorumView) -> list[Buffer]:
         values += [description.high_watermark, *map(_STATUSES.encode, replicas)]
     if view.node is not None:
         values += KEY.encode(view.node)
-        if view.states:
+        if view.states or view.support is not None:
             values.append(_STATES.encode(view.states))
+        if view.support is not None:
+            values.append(_SUPPORT.encode(view.support))
     return encode_outcome(FrameKind.DESCRIBE_QUORUM, correlation, payload=[dump(values)])
 
 
@@ -95,4 +100,5 @@ def decode_view(frame: Frame) -> QuorumView:
         description=description,
         node=read.key() if read.has_more else None,
         states=read.take(_STATES) if read.has_more else (),
+        support=read.take(_SUPPORT) if read.has_more else None,
     )

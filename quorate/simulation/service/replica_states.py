@@ -56,9 +56,9 @@ class WatchedMachine:
         self._machine = machine
         self._applied = applied
         self._loaded = loaded
-        check = getattr(machine, "check", None)
-        if check is not None:
-            self.check = check
+        for name in ("check", "code_version", "needed_version"):
+            if getattr(machine, name, None) is not None:
+                setattr(self, name, getattr(machine, name))
 
     def apply(self, batch: CommittedBatch) -> Sequence[object]:
         results = self._machine.apply(batch)
