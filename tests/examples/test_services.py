@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from quorate.simulation import Verdict
 from tests.kit.services import (
     NODES,
     PATIENCE_S,
+    Front,
     Load,
     NothingHappenedError,
     Service,
@@ -29,6 +31,8 @@ QUICK = "dictionary.py"
 """The service that `make test` runs. `make check` and CI run all of them."""
 MEMBERS = (QUICK, "dictionary_asyncio.py", "dictionary_threads.py", "dictionary_fastapi.py")
 """The same service on trio, on asyncio, with threads and on FastAPI, whose processes are the nodes."""
+CLIENTS = ("dictionary_flask.py",)
+"""The same service on gunicorn, whose workers are clients of nodes in processes of their own."""
 ROUNDS_MAX = 8
 """The most kills until a planted fault shows."""
 
@@ -54,6 +58,24 @@ def test_kills_of_leader_and_follower_under_load_lose_and_double_nothing(service
     load.read_all()
     load.check().require()
     assert set(load.answered) == set(service.ports.values()), "each node has answered"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("application", CLIENTS)
+def test_workers_of_gunicorn_lose_and_double_nothing_when_nodes_and_workers_are_killed(
+    tmp_path: Path, application: str
+) -> None:
+    gunicorn = ("-m", "gunicorn", "--no-control-socket", "--config", "python:dictionary_workers")
+    front = Front([sys.executable, *gunicorn, f"{application.removesuffix('.py')}:app"], EXAMPLES)
+    with running(Service(tmp_path, EXAMPLES / "dictionary_node.py", front=front)) as service:
+        load = Load(service)
+        with load.running():
+            for victim in (Service.leader, Service.follower, Service.leader):
+                kill_and_restart(load, victim)
+            service.kill_worker()
+            load.wait_progress()
+        load.read_all()
+        load.check().require()
 
 
 def planted(folder: Path, old: str, new: str) -> Path:

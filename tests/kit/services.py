@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -261,6 +261,7 @@ class Load:
     answered: Counter[int] = field(default_factory=Counter)
     """The answers with success, by address."""
     outcomes: Counter[str] = field(default_factory=Counter)
+    _ends: "list[Future[None]]" = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _values: "count[int]" = field(default_factory=count)
 
@@ -268,12 +269,12 @@ class Load:
     def running(self) -> Iterator[None]:
         self._stop.clear()
         with ThreadPoolExecutor(CLIENTS) as pool:
-            ends = [pool.submit(self._run, f"client-{number}", number) for number in range(CLIENTS)]
+            self._ends = [pool.submit(self._run, f"client-{n}", n) for n in range(CLIENTS)]
             try:
                 yield
             finally:
                 self._stop.set()
-        for end in ends:
+        for end in self._ends:
             end.result()
 
     def _run(self, client: str, number: int) -> None:
@@ -313,10 +314,15 @@ class Load:
         before = Counter(self.answered)
 
         def left() -> list[int]:
+            for end in self._ends:
+                if end.done():
+                    end.result()
             given = self.answered - before
             return [port for port in self.service.addresses() if given[port] < answers]
 
-        wait_until(lambda: not left(), lambda: f"{answers} answers at {left()}", seconds=PATIENCE_S)
+        wait_until(
+            lambda: not left(), lambda: f"{answers} answers at {left()}: {self.outcomes}", seconds=PATIENCE_S
+        )
 
     def read_all(self) -> None:
         """Get every key at every address."""
