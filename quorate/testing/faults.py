@@ -226,17 +226,39 @@ class FaultyDisk(RealDisk):
 
 
 class FaultyRuntime:
-    """The runtime of a node under faults."""
+    """The runtime of a node under the faults that its control asks for.
 
-    def __init__(self) -> None:
+    The control brings `NodeFaults`, the first of them before the node opens. It takes the number of those
+    that hold, and `READY` when the node serves.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        """Wait for the first faults."""
+        self._control = control
         self._network = CuttableNetwork()
         self._disk = FaultyDisk()
         self.runtime: Final[Runtime] = replace(
             real_runtime(sync=SyncStrategy.THREAD), network=self._network, disk=self._disk
         )
+        self._apply(control.recv(MESSAGE_MAX_BYTES))
 
-    def apply(self, faults: NodeFaults) -> None:
-        """Have exactly these faults from now on."""
+    async def obey(self) -> None:
+        """Have the faults that the control asks for, until the test run has ended. Then the host of this
+        process kills it."""
+        while True:
+            await trio.lowlevel.wait_readable(self._control)
+            message = self._control.recv(MESSAGE_MAX_BYTES)
+            if not message:
+                return
+            self._apply(message)
+
+    def report_ready(self) -> None:
+        """Report that the node serves."""
+        self._control.send(READY)
+
+    def _apply(self, message: bytes) -> None:
+        number, faults = NodeFaults.decode(message)
         self._network.cut(faults.unreachable)
         self._disk.state.sync_ms = faults.sync_ms
         self._disk.state.is_full = faults.disk_is_full
+        self._control.send(b"%d" % number)

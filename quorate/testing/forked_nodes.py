@@ -1,14 +1,16 @@
-"""The process that nodes are forked from: `python -m quorate.testing.forked_nodes FOLDER`.
+"""The process that nodes are forked from: `python -m quorate.testing.forked_nodes FOLDER PROGRAM`.
 
-It imports once what all nodes need, so that a node starts within milliseconds. It is also the one that leaves
-nothing behind. When its standard input ends, because a test run has ended or was killed, it kills its nodes
-and removes the folder. When it is killed itself, the kernel kills the nodes (PR_SET_PDEATHSIG).
+It imports once what all nodes of a program need, so that a node starts within milliseconds. It is also the
+one that leaves nothing behind. When its standard input ends, because a test run has ended or was killed, it
+kills its nodes and removes the folder. When it is killed itself, the kernel kills the nodes
+(PR_SET_PDEATHSIG).
 """
 
 import contextlib
 import ctypes
 import fcntl
 import gc
+import importlib
 import json
 import os
 import select
@@ -28,15 +30,9 @@ _MESSAGE_MAX_BYTES: Final = 64 * 1024
 _ORPHAN_SECONDS: Final = 1.0
 """The time between two looks at whether the parent has ended while a child of it keeps our input open."""
 _PR_SET_PDEATHSIG: Final = 1
-_PRELOADED: Final = (
-    "quorate.broker.server",
-    "quorate.cli.node.log_lines",
-    "quorate.cli.node.node_process",
-    "quorate.testing.faults",
-)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, program: str) -> None:
     """Fork nodes as the messages on standard input ask for it, until that ends."""
     parent = os.getppid()
     # Held by the nodes too: the folder is in use as long as one of them lives.
@@ -45,7 +41,7 @@ def main(folder: Path) -> None:
     signal.signal(signal.SIGTERM, _end)
     children: set[int] = set()
     try:
-        _preload()
+        _preload(program)
         with socket.socket(fileno=os.dup(0)) as channel:
             while True:
                 if not select.select([channel], [], [], _ORPHAN_SECONDS)[0]:
@@ -56,8 +52,9 @@ def main(folder: Path) -> None:
                 if not message:
                     return
                 match json.loads(message):
-                    case {"start": str(config_file), "log": str(log_file)}:
-                        started = _fork(channel, config_file, log_file, received[0])
+                    case {"start": str(config_file), "program": str(program), "log": str(log_file)}:
+                        _preload(program)
+                        started = _fork(channel, program, config_file, log_file, received[0])
                         children.add(started)
                         channel.send(b"%d" % started)
                     case {"reap": int(child)}:
@@ -74,17 +71,16 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
 
 
-def _preload() -> None:
-    # kio makes Hypothesis strategies of its types wherever it finds Hypothesis.
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    for module in _PRELOADED:
-        __import__(module)
+def _preload(program: str) -> None:
+    if program in sys.modules:
+        return
+    importlib.import_module(program).preload()
     # Collections in a node would copy the pages that all nodes share.
     gc.collect()
     gc.freeze()
 
 
-def _fork(channel: socket.socket, config_file: str, log_file: str, control: int) -> int:
+def _fork(channel: socket.socket, program: str, config_file: str, log_file: str, control: int) -> int:
     host = os.getpid()
     child = os.fork()
     if child:
@@ -100,9 +96,7 @@ def _fork(channel: socket.socket, config_file: str, log_file: str, control: int)
         for descriptor, target in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(descriptor, target)
 
-        from quorate.testing.node import run
-
-        code = run(Path(config_file), socket.socket(fileno=control))
+        code = importlib.import_module(program).run(Path(config_file), socket.socket(fileno=control))
         sys.stdout.flush()
     except BaseException:
         traceback.print_exc()
@@ -142,4 +136,4 @@ def _unlocked(folder: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -10,24 +10,40 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from quorate.testing.cluster_error import ClusterError
 from quorate.testing.faults import MESSAGE_MAX_BYTES, READY, NodeFaults
 from quorate.testing.forked_nodes import remove_abandoned
 
-if TYPE_CHECKING:
-    from quorate.cli.node.local_cluster import NodePlan
-
 _END_SECONDS: Final = 5.0
 _PREFIX: Final = f"quorate-test-{os.getuid()}-"
+
+
+class NodeProgram(StrEnum):
+    """The modules of nodes. `preload()` imports what all nodes need. `run(config_file, control)` is a node
+    until SIGTERM, and returns the exit code."""
+
+    BROKER = "quorate.testing.broker_node"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """The program of a node, and its files."""
+
+    program: NodeProgram
+    config_file: Path
+    log_file: Path
 
 
 class NodeHost:
     """Starts nodes, and ends them and removes their folders when it is closed, or when this process ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: NodeProgram) -> None:
+        """`program`: that of the first nodes, which is imported meanwhile."""
         parent = Path(tempfile.gettempdir())
         remove_abandoned(parent, _PREFIX)
         try:
@@ -40,7 +56,7 @@ class NodeHost:
         self._owner = os.getpid()
         with theirs, self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "quorate.testing.forked_nodes", str(self.folder)],
+                [sys.executable, "-m", "quorate.testing.forked_nodes", str(self.folder), program],
                 stdin=theirs.fileno(),
                 stdout=errors,
                 stderr=errors,
@@ -48,13 +64,17 @@ class NodeHost:
                 start_new_session=True,
             )
 
-    def start(self, node: "NodePlan", faults: NodeFaults) -> "ForkedNode":
+    def start(self, node: int, files: NodeFiles, faults: NodeFaults) -> "ForkedNode":
         """Start a node that has these faults from its first step on."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            message = {"start": str(node.config_file), "log": str(node.log_file)}
+            message = {
+                "start": str(files.config_file),
+                "program": files.program,
+                "log": str(files.log_file),
+            }
             pid = self._ask(message, theirs.fileno())
-        return ForkedNode(self, node.node_id, pid, ours, faults)
+        return ForkedNode(self, node, pid, ours, faults)
 
     def reap(self, pid: int) -> int:
         """Return the exit code of a node that has ended."""

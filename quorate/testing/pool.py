@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
-from quorate.testing.node_host import NodeHost
+from quorate.testing.node_host import NodeHost, NodeProgram
 
 if TYPE_CHECKING:
     from quorate.testing.kafka_cluster import KafkaCluster
@@ -51,7 +51,7 @@ class ClusterPool:
 
     def _start(self, shape: _Shape) -> "KafkaCluster":
         if self._host is None:
-            self._host = NodeHost()
+            self._host = NodeHost(NodeProgram.BROKER)
         # While the host imports what nodes need: that takes as long.
         from quorate.testing.kafka_cluster import KafkaCluster
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -24,6 +24,7 @@ from quorate.broker.node_config.server_config import ServerConfig
 from quorate.cli.console.cli_errors import CommandError, ExitCode, UsageError
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.free_ports import free_ports
+from quorate.cli.node.node_processes import NodeProcess, stop_in_order
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.storage.storage import LOCK_FILE, format_folder
 from quorate.runtime import DiskLockedError, NetworkError, Runtime, uuid_text
@@ -59,26 +60,6 @@ class NodePlan:
         return self.folder / "server.log"
 
 
-class NodeProcess(Protocol):
-    """The process of a node, as `subprocess.Popen` has it."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def returncode(self) -> int | None:
-        """As of the last `poll` or `wait`."""
-        ...
-
-    def poll(self) -> int | None: ...
-
-    def send_signal(self, sig: int) -> None: ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code. Raises `subprocess.TimeoutExpired`."""
-        ...
-
-
 def _start_process(node: NodePlan) -> NodeProcess:
     with node.log_file.open("ab") as output:
         return subprocess.Popen(
@@ -106,8 +87,6 @@ class LocalCluster:
     nodes vote, by the configuration."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """More server.properties keys, for every node."""
-    start_process: Callable[[NodePlan], NodeProcess] = _start_process
-    """Starts the process of a node, whose output goes to its log file."""
     _processes: dict[int, NodeProcess] = field(default_factory=dict)
     _wanted: set[int] = field(default_factory=set)
     """The nodes that were started, and not stopped or killed by us."""
@@ -315,7 +294,7 @@ class LocalCluster:
                 continue
             node = self.node(number)
             self._wanted.add(number)
-            self._processes[number] = self.start_process(node)
+            self._processes[number] = _start_process(node)
 
     def wait_ready(self, *, seconds: float = 30.0, stop: "threading.Event | None" = None) -> None:
         """Return when every node that was started serves clients and is unfenced, or when `stop` is set.
@@ -370,25 +349,10 @@ class LocalCluster:
         self._processes[node].send_signal(number)
 
     def stop(self, *numbers: int, seconds: float = 30.0) -> dict[int, int]:
-        """Send SIGTERM to nodes (all by default), which then stop leading in order. Return their exit codes.
-
-        All get it at once: one after the other, the last would wait for a quorum that has ended. A node that
-        takes longer than `seconds` is killed.
-        """
+        """Stop nodes (all by default) as `stop_in_order`."""
         stopping = numbers or tuple(self.running())
-        for number in stopping:
-            self._wanted.discard(number)
-            process = self._processes[number]
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + seconds
-        for number in stopping:
-            try:
-                self._processes[number].wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                self.kill(number)
-        return {number: self._processes[number].wait() for number in stopping}
+        self._wanted.difference_update(stopping)
+        return stop_in_order({number: self._processes[number] for number in stopping}, seconds=seconds)
 
     def kill_all(self) -> None:
         """Kill all nodes."""
@@ -397,12 +361,14 @@ class LocalCluster:
 
     # Descriptions
 
-    def as_dict(self, cluster_id: str) -> dict[str, object]:
-        """Return the running cluster for programs."""
+    def as_dict(self, cluster_id: str, *, pid: Callable[[int], int] | None = None) -> dict[str, object]:
+        """Return the running cluster for programs. `pid`: returns a node's process id. None: that of the
+        process that was started here."""
+        pid_of = pid or self.pid
         nodes = [
             {
                 "id": node.node_id,
-                "pid": self.pid(node.node_id),
+                "pid": pid_of(node.node_id),
                 "client": f"{self.host}:{node.client_port}",
                 "controller": f"{self.host}:{node.controller_port}",
                 "metrics": self.metrics_url(node.node_id),
