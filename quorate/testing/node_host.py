@@ -28,6 +28,7 @@ class NodeProgram(StrEnum):
     until SIGTERM, and returns the exit code."""
 
     BROKER = "quorate.testing.broker_node"
+    QUORUM_NODE = "quorate.testing.quorum_node"
 
 
 @dataclass(frozen=True, slots=True)

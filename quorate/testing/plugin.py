@@ -1,4 +1,5 @@
-"""The pytest plugin: the fixture `kafka_cluster`, and what a failed test's report says of its clusters.
+"""The pytest plugin: the fixtures `kafka_cluster` and `quorum_cluster`, and what a failed test's report says
+of its clusters.
 
 pytest loads it wherever quorate is installed, so it imports nothing of ours before a test asks for a cluster.
 """
@@ -9,9 +10,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
-    from quorate.testing import ClusterPool, KafkaCluster, StartKafkaCluster
+    from quorate.testing import (
+        ClusterPool,
+        KafkaCluster,
+        QuorumCluster,
+        StartKafkaCluster,
+        StartQuorumCluster,
+    )
 
-_LENT: Final = pytest.StashKey["list[KafkaCluster]"]()
+_CLUSTERS: Final = pytest.StashKey["list[KafkaCluster | QuorumCluster]"]()
 _LOG_LINES: Final = 200
 """The most lines of each node's log in a report, the last ones."""
 
@@ -37,16 +44,45 @@ def kafka_cluster(
     It has no topics and no groups. The cluster is cleaned or ended after the test.
     """
     lent: list[KafkaCluster] = []
-    request.node.stash[_LENT] = lent
+    shown = request.node.stash.setdefault(_CLUSTERS, [])
 
     def start(nodes: int = 3, *, config: Mapping[str, str] | None = None) -> "KafkaCluster":
         cluster = quorate_clusters.lend(nodes, config=config)
         lent.append(cluster)
+        shown.append(cluster)
         return cluster
 
     yield start
     for cluster in lent:
         quorate_clusters.take_back(cluster)
+
+
+@pytest.fixture
+def quorum_cluster(
+    request: pytest.FixtureRequest, quorate_clusters: "ClusterPool"
+) -> "Iterator[StartQuorumCluster]":
+    """Return a function that returns a quorum of a state machine for this test: `quorum_cluster(Counter)`.
+
+    It is new, and ends after the test.
+    """
+    started: list[QuorumCluster] = []
+    shown = request.node.stash.setdefault(_CLUSTERS, [])
+
+    def start(
+        state_machine: object,
+        nodes: int = 3,
+        *,
+        reads: object = None,
+        config: Mapping[str, int] | None = None,
+    ) -> "QuorumCluster":
+        cluster = quorate_clusters.start_quorum(state_machine, nodes, reads=reads, config=config)
+        started.append(cluster)
+        shown.append(cluster)
+        return cluster
+
+    yield start
+    for cluster in started:
+        cluster.stop()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -56,7 +92,7 @@ def pytest_runtest_makereport(
     """Add the state of a failed test's clusters and the logs of their nodes to its report."""
     report = yield
     if report.when == "call" and report.failed:
-        for cluster in item.stash.get(_LENT, []):
+        for cluster in item.stash.get(_CLUSTERS, []):
             report.sections.append((f"cluster {cluster.cluster_id}", cluster.describe()))
             for node in cluster.nodes:
                 lines = cluster.log(node).splitlines()[-_LOG_LINES:]

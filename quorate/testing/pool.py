@@ -1,14 +1,19 @@
 """The clusters of a test run: kept between tests, and each as new for the next one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from quorate.testing.node_host import NodeHost, NodeProgram
 
 if TYPE_CHECKING:
+    from quorate.raft import PlainStateMachine, StateMachine
     from quorate.testing.kafka_cluster import KafkaCluster
+    from quorate.testing.quorum_cluster import QuorumCluster
+
+    AnyStateMachine = PlainStateMachine[Any] | StateMachine[Any]
 
 _IDLE_MAX: Final = 2
 """The most clusters that are kept for later tests. Each node takes some 60 MiB."""
@@ -20,6 +25,27 @@ class StartKafkaCluster(Protocol):
     def __call__(self, nodes: int = 3, *, config: Mapping[str, str] | None = None) -> "KafkaCluster":
         """Return a cluster of `nodes` brokers that serve, without topics. `config`: keys of server.properties
         for all of them. Raises `ClusterError`."""
+        ...
+
+
+class StartQuorumCluster(Protocol):
+    """The type of the fixture `quorum_cluster`."""
+
+    def __call__(
+        self,
+        state_machine: "Callable[[], AnyStateMachine] | str",
+        nodes: int = 3,
+        *,
+        reads: "Callable[[Any, bytes], bytes] | str | None" = None,
+        config: Mapping[str, int] | None = None,
+    ) -> "QuorumCluster":
+        """Return a new quorum of `nodes` nodes that know a leader.
+
+        `state_machine`: a class at the top of a module, which each node makes an object of, or its name
+        `module:Class`. Clients append in sessions. `reads`: the function, or its name, that answers a read
+        of a client from the state machine and the query, such as a method of the class. `config`: more
+        fields of `QuorumConfig`. Raises `ClusterError`.
+        """
         ...
 
 
@@ -44,19 +70,46 @@ class ClusterPool:
         kept = next((each for each in self._idle if each[0] == shape), None)
         if kept is not None:
             self._idle.remove(kept)
-        cluster = self._start(shape) if kept is None else kept[1]
+        cluster = self._start_brokers(shape) if kept is None else kept[1]
         self._lent[cluster] = shape
         cluster.begin_test()
         return cluster
 
-    def _start(self, shape: _Shape) -> "KafkaCluster":
-        if self._host is None:
-            self._host = NodeHost(NodeProgram.BROKER)
+    def _start_brokers(self, shape: _Shape) -> "KafkaCluster":
+        host = self._running_host(NodeProgram.BROKER)
         # While the host imports what nodes need: that takes as long.
         from quorate.testing.kafka_cluster import KafkaCluster
 
-        folder = self._host.folder / str(next(self._numbers))
-        return KafkaCluster(self._host, folder, nodes=shape.nodes, config=dict(shape.config))
+        return KafkaCluster(host, self._next_folder(host), nodes=shape.nodes, config=dict(shape.config))
+
+    def start_quorum(
+        self,
+        state_machine: object,
+        nodes: int = 3,
+        *,
+        reads: object = None,
+        config: Mapping[str, int] | None = None,
+    ) -> "QuorumCluster":
+        """Start a quorum as `StartQuorumCluster`. It is not lent: `stop` it."""
+        host = self._running_host(NodeProgram.QUORUM_NODE)
+        from quorate.testing.quorum_cluster import QuorumCluster
+
+        return QuorumCluster(
+            host,
+            self._next_folder(host),
+            nodes=nodes,
+            state_machine=state_machine,
+            reads=reads,
+            config=config or {},
+        )
+
+    def _running_host(self, program: NodeProgram) -> NodeHost:
+        if self._host is None:
+            self._host = NodeHost(program)
+        return self._host
+
+    def _next_folder(self, host: NodeHost) -> Path:
+        return host.folder / str(next(self._numbers))
 
     def take_back(self, cluster: "KafkaCluster") -> None:
         """Clean a cluster for the next test, or stop one that can't be cleaned."""

@@ -31,7 +31,7 @@ def test_a_stock_client_passes_a_partition_and_a_heal_in_threads_asyncio_and_tri
         project.write(name, text)
     done = project.run()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
     project.wait_nothing_left()
 
 
