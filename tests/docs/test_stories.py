@@ -1,4 +1,4 @@
-"""The how-tos whose blocks follow from each other, in order, on the cluster that the first block starts."""
+"""The pages whose blocks follow from each other, in order, on a cluster of their own."""
 
 import json
 import re
@@ -18,10 +18,12 @@ STORIES = sorted({block.file.name for block in BLOCKS if block.mark.startswith(S
 def test_a_page_does_what_it_says(
     story: str, need_programs: Callable[..., None], terminals: Terminals, tmp_path: Path
 ) -> None:
-    """A mark `story, opens a terminal` is of a command that goes on; `story, prints X` has all it prints."""
+    """A mark `story, opens a terminal` is of a command that goes on, and `story, opens the terminal that has
+    ended` of its repetition. `story, prints X` has all that a command prints."""
     need_programs(blocks_of(story))
     write_files_of(story, tmp_path)
     addresses: dict[str, str] = {}
+    write_files_of(story, tmp_path, own_ports=True)
 
     def here(script: str) -> str:
         for documented, address in addresses.items():
@@ -42,7 +44,10 @@ def test_a_page_does_what_it_says(
                 addresses[f"localhost:{19092 + at}"] = node["controller"]
             addresses["CLUSTER_ID"] = ready["clusterId"]
         elif detail == "opens a terminal":
-            assert " listens: " in terminals.open(script)
+            said = terminals.open(script)
+            assert " listens: " in said if script.startswith("quorate") else said, block.name
+        elif detail == "opens the terminal that has ended":
+            assert terminals.reopen(), block.name
         else:
             said = terminals.run(script)
             if detail.startswith("prints "):

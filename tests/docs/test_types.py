@@ -32,7 +32,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             name = "".join(letter if letter.isalnum() else "_" for letter in block.name)
             (folder / f"{name}.py").write_text(block.body)
         elif block.file_name:
-            (folder / block.file_name).write_text(block.body)
+            file = folder / block.file_name
+            if file.exists() and file.read_text() != block.body:  # another page has one of this name
+                file = folder / f"{block.file.stem.replace('-', '_')}_{block.file_name}"
+            file.write_text(block.body)
     for example in sorted((ROOT / "examples").glob("*.py")):
         (folder / example.name).write_text(example.read_text())
     (folder / "wrong.py").write_text(WRONG)

@@ -72,8 +72,9 @@ async def served(app: App) -> AsyncIterator[Ask]:
     await to_app.put({"type": "lifespan.startup"})
     answer = await from_app.get()
     if answer["type"] != "lifespan.startup.complete":
-        await running
-        raise StartupFailedError(answer.get("message", answer["type"]))
+        await asyncio.wait([running])
+        # Starlette raises the error as well.
+        raise StartupFailedError(answer.get("message", answer["type"])) from running.exception()
     try:
         yield ask
     finally:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from quorate.cli.node.free_ports import free_ports
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 600.0
 """The time limit of a block. A pipeline takes minutes on a busy machine."""
@@ -23,6 +25,8 @@ AGAIN = "again and again"
 PROGRAMS = {"kcat": "kcat", "curl": "curl", "promtool": "prometheus", "pgrep": "procps"}
 """Programs that blocks use and PyPI does not have, and their Debian packages."""
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
+_PORT = re.compile(r"\b19[234]\d\d\b")
+"""A port of a program."""
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```$", re.M | re.S)
 _MARK = re.compile(r"<!-- test: (?P<mark>[^>]*?) -->\s*\Z")
 
@@ -79,11 +83,14 @@ def text_after(block: Block) -> str:
     return next(each.body for each in after if each.file == block.file and each.language == "text")
 
 
-def write_files_of(page: str, folder: Path) -> None:
-    """Write the files that the Python blocks of a page are."""
-    for block in BLOCKS:
-        if block.file.name == page and block.file_name:
-            (folder / block.file_name).write_text(block.body)
+def write_files_of(page: str, folder: Path, *, own_ports: bool = False) -> None:
+    """Write the files that the Python blocks of a page are. `own_ports`: with free ports in place of theirs,
+    so that pages run at the same time."""
+    files = {block.file_name: block.body for block in BLOCKS if block.file.name == page and block.file_name}
+    ports = sorted({port for body in files.values() for port in _PORT.findall(body)}) if own_ports else []
+    free = dict(zip(ports, map(str, free_ports(len(ports))), strict=True))
+    for name, body in files.items():
+        (folder / name).write_text(_PORT.sub(lambda found: free.get(found[0], found[0]), body))
 
 
 def run(*command: str | Path, folder: Path, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
@@ -98,6 +105,7 @@ class Terminals:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._opened: list[subprocess.Popen[str]] = []
+        self._scripts: list[str] = []
 
     def run(self, script: str) -> str:
         done = subprocess.run(
@@ -125,8 +133,14 @@ class Terminals:
             start_new_session=True,
         )
         self._opened.append(process)
+        self._scripts.append(script)
         assert process.stdout is not None
         return process.stdout.readline()
+
+    def reopen(self) -> str:
+        """Repeat the command that has ended, and return its first line of output."""
+        ended = [at for at, process in enumerate(self._opened) if process.poll() is not None]
+        return self.open(self._scripts[ended[-1]])
 
     def ctrl_c(self) -> list[int]:
         """Press Ctrl-C in all of them, the last opened first, and return their exit codes."""
