@@ -1049,7 +1049,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            self._is_stopped = self._is_held = True\n",
         "",
         "snapshots that no other node has",
-        "tests/raft/test_state_digests.py",
+        "tests/raft/test_applier.py",
     ),
     _tested(
         "no snapshot begins an interval",
@@ -1057,7 +1057,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            if not is_first:\n                self._reach_stop(begins_interval=True)\n",
         "",
         "phases that never meet again",
-        "tests/raft/test_state_digests.py",
+        "tests/raft/test_applier.py",
     ),
     _tested(
         "commits wait while another snapshot is written",
