@@ -924,8 +924,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "the clock of the sessions is not in the snapshot",
         "raft/sessions/session_table.py",
-        "head: list[object] = [self._clock_ms,",
-        "head: list[object] = [0,",
+        "head: list[object] = [\n            self._clock_ms,",
+        "head: list[object] = [\n            0,",
         "a part of the state forgotten in the snapshot",
         "tests/raft/test_sessions.py",
     ),

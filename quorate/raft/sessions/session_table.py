@@ -25,6 +25,8 @@ _CHUNK_MAX_BYTES: Final = 16 * 1024 * 1024
 _CHUNK_MAGIC: Final = b"\x00quorate.sessions\x01"
 _LAST, _MORE = b"\x00", b"\x01"
 _GAPS_OF_IDLE: Final = 10
+REFUSED_MAX: Final = 10_000
+"""The number of refused appends that the table remembers. It is a part of the state, so equal everywhere."""
 
 
 class Verdict(enum.Enum):
@@ -99,7 +101,15 @@ class _Session:
 class SessionTable:
     """All sessions, the least recently used one first."""
 
-    __slots__ = ("_clock_ms", "_kept_bytes", "_last_timestamp_ms", "_limits", "_sessions")
+    __slots__ = (
+        "_clock_ms",
+        "_kept_bytes",
+        "_last_timestamp_ms",
+        "_limits",
+        "_refused",
+        "_sessions",
+        "refused_since",
+    )
 
     def __init__(self) -> None:
         self._sessions: dict[SessionId, _Session] = {}
@@ -107,6 +117,11 @@ class SessionTable:
         self._kept_bytes = 0
         self._clock_ms = 0
         self._last_timestamp_ms: int | None = None
+        self._refused: dict[Offset, Offset] = {}
+        """The offsets of the commands of refused appends, in ascending order, with the ends of their
+        records."""
+        self.refused_since = Offset(0)
+        """The offset from which `was_refused` knows every refused append."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -158,6 +173,18 @@ class SessionTable:
         self._evict()
         return SessionAnswer(Verdict.APPLIED, kept)
 
+    def refuse(self, offset: Offset, end_offset: Offset) -> None:
+        """Remember that the append from its command at `offset` to `end_offset` was not applied. The oldest
+        is forgotten if there are too many."""
+        self._refused[offset] = end_offset
+        if len(self._refused) > REFUSED_MAX:
+            self.refused_since = self._refused.pop(next(iter(self._refused)))
+
+    def was_refused(self, offset: Offset) -> bool:
+        """Return whether the append whose command is at this offset was refused. Ask from `refused_since`
+        on."""
+        return offset in self._refused
+
     def _raise_floor(self, session: _Session, floor: int) -> None:
         if floor <= session.floor:
             return
@@ -179,7 +206,13 @@ class SessionTable:
         for each, session in self._sessions.items():
             rows.append((each, session.window, session.active_ms, session.floor, list(session.kept.items())))
             yield
-        head: list[object] = [self._clock_ms, self._last_timestamp_ms, list(astuple(self._limits))]
+        head: list[object] = [
+            self._clock_ms,
+            self._last_timestamp_ms,
+            list(astuple(self._limits)),
+            self.refused_since,
+            list(map(list, self._refused.items())),
+        ]
         return _encode_chunks(head, rows)
 
 
@@ -239,11 +272,20 @@ class SessionTableLoader:
 
     def _add_head(self, content: object) -> None:
         match content:
-            case [int(clock_ms), int() | None as last, [int(count), int(size), int(window), int(idle_ms)]]:
-                self.table._clock_ms, self.table._last_timestamp_ms = clock_ms, last
-                self.table._limits = SessionLimits(
+            case [
+                int(clock_ms),
+                int() | None as last,
+                [int(count), int(size), int(window), int(idle_ms)],
+                int(refused_since),
+                list(refused),
+            ]:
+                table = self.table
+                table._clock_ms, table._last_timestamp_ms = clock_ms, last
+                table._limits = SessionLimits(
                     sessions_max=count, kept_max_bytes=size, window=window, idle_ms=idle_ms
                 )
+                table.refused_since = Offset(refused_since)
+                table._refused = dict(map(_decode_refused, refused))
             case _:
                 raise _unreadable(content)
 
@@ -252,6 +294,14 @@ def _decode_kept(row: object) -> tuple[int, KeptAnswer]:
     match row:
         case [int(sequence), int(base_offset), int(epoch), bytes() | None as results]:
             return sequence, KeptAnswer(Offset(base_offset), Epoch(epoch), results)
+        case _:
+            raise _unreadable(row)
+
+
+def _decode_refused(row: object) -> tuple[Offset, Offset]:
+    match row:
+        case [int(offset), int(end_offset)]:
+            return Offset(offset), Offset(end_offset)
         case _:
             raise _unreadable(row)
 

@@ -107,7 +107,7 @@ class Sessions(Freezing, Generic[Result]):
             case None:
                 return self._apply_records(batch, part)
             case OpenSession(limits):
-                return [table.open(SessionId(batch.base_offset + part.start - 1), limits)]
+                return [table.open(SessionId(_command_offset(batch, part)), limits)]
             case CloseSession(session):
                 table.close(session)
             case SessionAppend():
@@ -119,6 +119,7 @@ class Sessions(Freezing, Generic[Result]):
     ) -> Sequence[Result | SessionResult | None]:
         answer = self._table.judge(append)
         if answer is not None:
+            self._table.refuse(_command_offset(batch, part), Offset(batch.base_offset + part.end))
             return [answer, *[None] * append.count]
         results = self._apply_records(batch, part)
         kept = KeptAnswer(Offset(batch.base_offset + part.start), batch.epoch, encode_results(results))
@@ -141,6 +142,23 @@ class Sessions(Freezing, Generic[Result]):
         """The form of its snapshots, for digests of states."""
         return f"sessions, {form_of(self._state_machine)}"
 
+    @property
+    def applied_since(self) -> Offset:
+        """The offset from which `applied_records` knows which records were applied."""
+        return self._table.refused_since
+
+    def applied_records(self, batch: CommittedBatch) -> list[tuple[Offset, bytes]]:
+        """Return the records of a batch that `state_machine` has applied, with their offsets: without the
+        commands of sessions and the appends that were repeated. The batch must be below what this node has
+        applied, and above `applied_since`."""
+        if not any(map(looks_like_command, batch.records)):
+            return list(_offsets_of(batch, 0, len(batch.records)))
+        records: list[tuple[Offset, bytes]] = []
+        for part in split_parts(batch.records):
+            if part.command is None or not self._table.was_refused(_command_offset(batch, part)):
+                records += _offsets_of(batch, part.start, part.end)
+        return records
+
     def take_snapshot(self) -> Iterator[bytes]:
         """Return the chunks of the sessions, then those of the state machine."""
         return at_once(self.freeze())
@@ -157,6 +175,17 @@ class Sessions(Freezing, Generic[Result]):
 
     def _replace_table(self, table: SessionTable) -> None:
         self._table = table
+
+
+def _offsets_of(batch: CommittedBatch, start: int, end: int) -> Iterator[tuple[Offset, bytes]]:
+    """Yield `records[start:end]` of a batch with their offsets."""
+    for position in range(start, end):
+        yield Offset(batch.base_offset + position), batch.records[position]
+
+
+def _command_offset(batch: CommittedBatch, part: Part) -> Offset:
+    """Return the offset of the command of a part that has one."""
+    return Offset(batch.base_offset + part.start - 1)
 
 
 class _ChunksInTurn(Iterator[bytes]):
