@@ -20,12 +20,15 @@ from quorate.raft import (
     Knowledge,
     Leadership,
     NotLeaderError,
+    Offset,
     PlainStateMachine,
     QuorumConfig,
     QuorumError,
     StateMachine,
     Telemetry,
 )
+from quorate.raft.clients.client_messages import Watched
+from quorate.raft.clients.watch import Received, WatchedLeader
 from quorate.raft.doors.append_call import declared_as_append
 from quorate.raft.doors.client_thread import ClientThread
 from quorate.raft.doors.own_thread import OwnThread
@@ -38,7 +41,16 @@ Opened = TypeVar("Opened")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-__all__ = ["Client", "Leading", "PendingAppend", "Quorum", "format_folder", "restore_folder", "skip_batch"]
+__all__ = [
+    "Client",
+    "Leading",
+    "PendingAppend",
+    "Quorum",
+    "Watch",
+    "format_folder",
+    "restore_folder",
+    "skip_batch",
+]
 
 
 class _Latch:
@@ -264,6 +276,35 @@ class Quorum(Knowledge, Generic[Outcome]):
             self._thread.cancel(waiting)
 
 
+class Watch:
+    """An iterator over the records that the state machine applies, as `quorate.client.Watch`. One thread at a
+    time may iterate."""
+
+    def __init__(self, thread: ClientThread, leader: WatchedLeader, received: Received) -> None:
+        self._thread = thread
+        self._leader = leader
+        self._received = received
+
+    @property
+    def next_offset(self) -> Offset:
+        """The offset from which on another watch continues this one: all records below were yielded."""
+        return self._received.next_offset
+
+    def __iter__(self) -> "Watch":
+        return self
+
+    def __next__(self) -> Watched:
+        """Return the next record, as `quorate.client.Watch.__anext__`, with the same errors."""
+        received = self._received
+        while (watched := received.take()) is None:
+            wait_ms = received.wait_ms()
+            if wait_ms is None:
+                raise StopIteration
+            fetch = self._leader.fetching(received, wait_ms=wait_ms)
+            received.add(*_call(self._thread, fetch), waited_ms=wait_ms)
+        return watched
+
+
 class Client:
     """A client of a quorum. Open it with `Client.open`. Any thread may use it, any number at once."""
 
@@ -304,6 +345,21 @@ class Client:
     def read(self, query: bytes, *, timeout_ms: int = 10_000) -> bytes:
         """Return the leader's answer to `query`, as `quorate.client.Client.read`, with the same errors."""
         return _call(self._thread, lambda client: client.read(query, timeout_ms=timeout_ms))
+
+    @contextmanager
+    def watch(
+        self, from_offset: int | None = None, *, idle_ms: int | None = None, timeout_ms: int = 60_000
+    ) -> Generator[Watch, None, None]:
+        """Iterate over the records that the state machine applies, as `quorate.client.Client.watch`, with the
+        same errors."""
+        leader, received = _call(
+            self._thread,
+            lambda client: client._begin_watch(from_offset, idle_ms=idle_ms, timeout_ms=timeout_ms),
+        )
+        try:
+            yield Watch(self._thread, leader, received)
+        finally:
+            self._thread.run_soon(lambda _: leader.close(), lambda: None)
 
 
 format_folder = _offline(raft.format_folder)

@@ -55,6 +55,7 @@ def every_command() -> typer.Typer:
     app.add_typer(quorum.app, name="quorum")
     app.command("append", epilog="Example: quorate append -l localhost:9099 '{\"set\": 1}'")(client.append)
     app.command("read", epilog="Example: quorate read -l localhost:9099 set")(client.read)
+    app.command("watch", epilog="Example: quorate watch -l localhost:9099 --from 0")(client.watch)
     app.add_typer(topics.app, name="topics")
     app.add_typer(configs.app, name="configs")
     app.add_typer(quotas.app, name="quotas")

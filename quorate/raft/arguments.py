@@ -13,6 +13,12 @@ def check_duration(name: str, milliseconds: int | None) -> None:
         raise InvalidArgumentError(f"{name} is {milliseconds}; it must be 0 or more, in ms")
 
 
+def check_offset(name: str, offset: int | None) -> None:
+    """Raises `InvalidArgumentError`."""
+    if offset is not None and not offset >= 0:
+        raise InvalidArgumentError(f"{name} is {offset}; it must be 0 or more, and 0 is the log's beginning")
+
+
 def check_records(records: Sequence[bytes]) -> None:
     """Raises `InvalidAppendError`."""
     if not records:

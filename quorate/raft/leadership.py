@@ -22,12 +22,15 @@ class Leadership:
 class LeadershipView:
     """The latest view and a way to wait for the next one."""
 
-    __slots__ = ("_changed", "_stopped", "current", "role")
+    __slots__ = ("_changed", "_is_awaited", "_progress", "_stopped", "current", "role")
 
     def __init__(self) -> None:
         self.current = Leadership(Epoch(0), None)
         self.role = Role.UNATTACHED
         self._changed = trio.Event()
+        self._progress = trio.Event()
+        self._is_awaited = False
+        """True while `wait_progress` is called."""
         self._stopped: QuorumError | None = None
 
     def stop(self, error: QuorumError) -> None:
@@ -36,6 +39,7 @@ class LeadershipView:
         self.role = Role.UNATTACHED
         self.current = Leadership(self.current.epoch, None)
         self._changed.set()
+        self._progress.set()
 
     def set(self, role: Role, leadership: Leadership) -> None:
         if (role, leadership) != (self.role, self.current):
@@ -47,11 +51,30 @@ class LeadershipView:
         """Wake the waiters, although the view is the same."""
         changed, self._changed = self._changed, trio.Event()
         changed.set()
+        self.note_progress()
+
+    def note_progress(self) -> None:
+        """Wake the tasks in `wait_progress`: records were applied."""
+        if self._is_awaited:
+            self._is_awaited = False
+            progress, self._progress = self._progress, trio.Event()
+            progress.set()
+
+    async def wait_progress(self) -> None:
+        """Return when records were applied, or the waiters for the view are woken. Raises
+        `QuorumStoppedError`."""
+        if self._stopped is None:
+            self._is_awaited = True
+            await self._progress.wait()
+        self._check_running()
 
     async def wait_change(self) -> None:
         """Raises `QuorumStoppedError`."""
         if self._stopped is None:
             await self._changed.wait()
+        self._check_running()
+
+    def _check_running(self) -> None:
         if self._stopped is not None:
             raise QuorumStoppedError(str(self._stopped)) from self._stopped.__cause__
 
@@ -97,6 +120,7 @@ class Announcer:
 
     def note_applied(self, applied_offset: Offset) -> None:
         self._applied_offset = applied_offset
+        self._view.note_progress()
         if self._role.role is Role.LEADER and self._view.current.leader is None:
             self._announce()
 

@@ -12,6 +12,7 @@ from quorate.log import Log
 from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter, check_records
 from quorate.raft.assembly import Node
 from quorate.raft.clients.client_service import ClientService, ReadHandler
+from quorate.raft.clients.watch_feed import WatchFeed
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, Role, UpdateVoter
 from quorate.raft.knowledge import Knowledge
 from quorate.raft.leader_calls import LeaderCalls
@@ -93,10 +94,17 @@ class Quorum(Knowledge, Generic[Outcome]):
     """One node of a Raft quorum. Open it with `Quorum.open`. All methods belong to the trio run that opened
     it, unless they say otherwise."""
 
-    def __init__(self, config: QuorumConfig, node: Node) -> None:
+    def __init__(self, config: QuorumConfig, node: Node, state_machine: StateMachine[Outcome]) -> None:
         super().__init__(config, node)
         self._calls = LeaderCalls(node, retry_backoff_ms=config.core.retry_backoff_ms)
-        self._clients = ClientService(self, not_leader=node.not_leader, takes_appends=config.remote_appends)
+        self._clients = ClientService(
+            self,
+            feed=WatchFeed(
+                self, state_machine, skipped=node.skipped, wait_progress=node.leadership.wait_progress
+            ),
+            not_leader=node.not_leader,
+            takes_appends=config.remote_appends,
+        )
         node.client_server.handler = self._clients.answer
         self._stopped = False
 
@@ -134,7 +142,7 @@ class Quorum(Knowledge, Generic[Outcome]):
                 client_listener = await runtime.network.listen(config.client_listen)
             node = Node(config, storage, machine, runtime=runtime, telemetry=telemetry or NoTelemetry())
             await node.driver.snapshots.receiver.load_latest()
-            quorum: Quorum[Opened] = Quorum(config, node)
+            quorum: Quorum[Opened] = Quorum(config, node, machine)
             tell_forked(quorum)
             raised: Exception | None = None
             try:

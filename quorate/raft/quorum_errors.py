@@ -1,7 +1,7 @@
 """The errors of a quorum, grouped by the action that their user can take."""
 
 from quorate.error_code import ErrorCode
-from quorate.types import Endpoint, Epoch, NodeId, SnapshotId
+from quorate.types import Endpoint, Epoch, NodeId, Offset, SnapshotId
 
 
 class QuorumError(Exception):
@@ -67,6 +67,19 @@ class SessionLostError(QuorumError):
 class SessionWindowError(QuorumError):
     """The append was not applied: its sequence number is outside of the session's window. Below it, an
     earlier append with this number may have been, and its answer is forgotten. The message says which."""
+
+
+class OffsetGoneError(QuorumError):
+    """The records from an offset on are no longer known: a snapshot has taken their place. `earliest` is the
+    first offset that can still be watched on the leader. Read the state, which has what came before, and
+    watch from there."""
+
+    def __init__(self, offset: Offset, *, earliest: Offset) -> None:
+        self.earliest = earliest
+        super().__init__(
+            f"the records from offset {offset} on are gone, and the first that are left begin at {earliest}; "
+            "read the state, which has what came before, and watch from there"
+        )
 
 
 class QuorumForkedError(QuorumError):

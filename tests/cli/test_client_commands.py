@@ -1,5 +1,8 @@
-"""`quorate append` and `quorate read`, at an embedded quorum in this process."""
+"""`quorate append`, `quorate read` and `quorate watch`, at an embedded quorum in this process."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -48,6 +51,27 @@ def listener(tmp_path: Path) -> Iterator[str]:
         quorum.serve_reads(lambda query: b" ".join(machine.words) + query)
         quorum.wait_leading()
         yield f"127.0.0.1:{client_port}"
+
+
+def test_what_is_appended_is_watched(quorate: Quorate, listener: str) -> None:
+    first = quorate.json("append", "-l", listener, "one", "two")["baseOffset"]
+    watched = quorate.output("watch", "-l", listener, "--from", "0", "--idle-ms", "0")
+    assert watched == f"{first} one\n{first + 1} two\n"
+    line = quorate.json("watch", "-l", listener, "--from", str(first + 1), "--idle-ms", "0")
+    assert (line["offset"], line["record"]) == (first + 1, "two")
+    assert line["timestampMs"] > 0
+    assert line["leaderEpoch"] > 0
+
+
+def test_a_watch_ends_quietly_on_ctrl_c(quorate: Quorate, listener: str) -> None:
+    first = quorate.json("append", "-l", listener, "one")["baseOffset"]
+    command = [sys.executable, "-m", "quorate.cli.main", "watch", "-l", listener, "--from", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline() == f"{first} one\n"
+        watching.send_signal(signal.SIGINT)
+        _, errors = watching.communicate(timeout=60)
+    assert (watching.returncode, errors) == (ExitCode.OK, "")
 
 
 def test_what_is_appended_is_read(quorate: Quorate, listener: str) -> None:

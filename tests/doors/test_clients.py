@@ -43,8 +43,10 @@ def listener(config) -> Iterator[Address]:
 def test_a_doors_client_has_the_calls_of_trios_with_their_signatures(door) -> None:
     names = {name for name in dir(Client) if not name.startswith("_")} - {"forked"}
     assert {name for name in dir(door.Client) if not name.startswith("_")} == names
-    for name in names - {"open"}:
+    for name in names - {"open", "watch"}:
         assert inspect.signature(getattr(door.Client, name)) == inspect.signature(getattr(Client, name)), name
+    watches = [str(inspect.signature(each.watch)).partition(" ->")[0] for each in (door.Client, Client)]
+    assert watches[0] == watches[1]
 
 
 def test_many_threads_append_by_one_client_and_each_append_counts_once(listener) -> None:
@@ -93,6 +95,52 @@ def test_nobody_at_the_address_and_no_address_are_errors_of_the_call_and_of_the_
         run([nobody])
     with pytest.raises(QuorumConfigError, match="addresses is empty"):
         run([])
+
+
+def test_watches_of_threads_hear_of_each_record_once_and_end_with_their_blocks(listener) -> None:
+    def listen() -> list[bytes]:
+        with client.watch(0) as watch:
+            return [next(watch).record for _ in range(CALLS)]
+
+    with blocking.Client.open([listener]) as client, ThreadPoolExecutor(8) as pool:
+        heard = [pool.submit(listen) for _ in range(4)]
+        for number in range(CALLS):
+            client.append([b"%d" % number])
+        assert [each.result() for each in heard] == [[b"%d" % number for number in range(CALLS)]] * 4
+        with client.watch(0, idle_ms=0) as watch:
+            ended = list(watch)
+        assert [each.record for each in ended] == [b"%d" % number for number in range(CALLS)]
+        with client.watch(watch.next_offset, idle_ms=0) as later:
+            assert list(later) == []
+        with client.watch() as endless:
+            pass
+        with pytest.raises(QuorumStoppedError, match="the watch is closed"):
+            next(endless)
+    with pytest.raises(QuorumStoppedError, match="the client is closed"):
+        next(endless)
+
+
+def test_a_watch_of_asyncio_goes_on_after_a_call_that_was_cancelled(listener) -> None:
+    async def main() -> None:
+        async with aio.Client.open([listener]) as client, client.watch() as watch:
+            heard: list[int] = []
+            appended = asyncio.create_task(append(client))
+            while len(heard) < CALLS:
+                for patience_s in (0, 0.001, 0.003, None):
+                    try:
+                        async with asyncio.timeout(patience_s):
+                            heard.append(int((await anext(watch)).record))
+                            break
+                    except TimeoutError:
+                        continue
+            await appended
+            assert heard == list(range(CALLS))
+
+    async def append(client: aio.Client) -> None:
+        for number in range(CALLS):
+            await client.append([b"%d" % number])
+
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_closed_client_of_threads_is_refused_at_once_and_leaves_no_thread(listener) -> None:

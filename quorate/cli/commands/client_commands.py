@@ -1,5 +1,6 @@
-"""`quorate append` and `quorate read`: a client of an embedded quorum."""
+"""`quorate append`, `quorate read` and `quorate watch`: a client of an embedded quorum."""
 
+import json
 import sys
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -70,6 +71,46 @@ def read(
     )
     sys.stdout.buffer.write(answer + b"\n")
     sys.stdout.flush()
+
+
+def watch(
+    listeners: ListenersOption,
+    from_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--from",
+            metavar="OFFSET",
+            min=0,
+            help="The first offset. 0 is the log's beginning. Without it, begin with what comes now.",
+        ),
+    ] = None,
+    idle_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--idle-ms", min=0, help="End when there was no record for so long. 0: at the end of the log."
+        ),
+    ] = None,
+    timeout_ms: TimeoutOption = 60_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Print each record that an embedded quorum applies, with its offset, as it comes, until Ctrl-C. With
+    `--json`, one object a line."""
+
+    async def show(client: "Client") -> None:
+        async with client.watch(from_offset, idle_ms=idle_ms, timeout_ms=timeout_ms) as watch:
+            async for watched in watch:
+                record = _shown(watched.record)
+                if as_json:
+                    each = {"offset": watched.offset, "leaderEpoch": watched.epoch}
+                    print(json.dumps(each | {"timestampMs": watched.timestamp_ms, "record": record}))
+                else:
+                    print(watched.offset, record)
+                sys.stdout.flush()
+
+    try:
+        _ask(listeners, show, sessions=False)
+    except* KeyboardInterrupt:
+        pass  # its usual end
 
 
 def _ask(listeners: str, action: "Callable[[Client], Awaitable[Answer]]", *, sessions: bool) -> Answer:

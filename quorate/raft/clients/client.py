@@ -4,170 +4,33 @@ It needs the addresses of the nodes' client listeners (`QuorumConfig.client_list
 among them. It appends in a session, so what it repeats is applied once.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Final
 
 import trio
 
-from quorate.raft.arguments import check_duration, check_records
-from quorate.raft.clients.client_messages import (
-    ClientAppend,
-    ClientRead,
-    decode_appended,
-    encode_client_request,
-)
+from quorate.raft.arguments import check_duration, check_offset, check_records
+from quorate.raft.clients.client_messages import ClientRead, encode_client_request
+from quorate.raft.clients.leader import Leader, left_ms
+from quorate.raft.clients.watch import Received, Watch, WatchedLeader
 from quorate.raft.quorum_errors import (
     LeaderNotFoundError,
-    NotLeaderError,
-    OutcomeUnknownError,
-    PeerProtocolError,
     QuorumConfigError,
-    QuorumError,
     QuorumForkedError,
-    QuorumStoppedError,
     SessionLostError,
 )
 from quorate.raft.sessions.session import Session
 from quorate.raft.state_machine.interface import Appended
-from quorate.raft.transport.channel import Channel
-from quorate.runtime import Address, Network, NetworkError, Tasks, tell_forked
+from quorate.runtime import Address, Network, Tasks, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
-
-_BACKOFF_S: Final = 0.1
-"""The time between two searches for a leader."""
-_CONNECT_TIMEOUT_MS: Final = 1000
-_ATTEMPT_TIMEOUT_MS: Final = 4000
-"""The time after which a silent node is given up, and a request asked again."""
-_MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
-
-
-class _Leader:
-    """The channel to the leader, found again when it is lost. Appends and reads go through it."""
-
-    def __init__(
-        self, network: Network, addresses: Sequence[Address], cluster_id: str | None, tasks: Tasks
-    ) -> None:
-        self._network = network
-        self._addresses = list(addresses)
-        self._cluster_id = cluster_id
-        self._tasks = tasks
-        self._channel: Channel | None = None
-        self._finding = trio.Lock()
-
-    async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[object]:
-        """`Appender` for sessions. Raises `LeaderNotFoundError` if no node led within the time."""
-
-        def payload(left_ms: int) -> bytes:
-            return encode_client_request(ClientAppend(left_ms, tuple(records)))
-
-        answer = await self.ask(payload, timeout_ms=timeout_ms, repeatable=False)
-        try:
-            return decode_appended(answer)
-        except PeerProtocolError as error:
-            raise OutcomeUnknownError(str(error)) from error
-
-    async def ask(self, payload: Callable[[int], bytes], *, timeout_ms: int, repeatable: bool) -> bytes:
-        """Ask the leader until it answers or the time is up. `payload`: makes the request for the time that
-        is left. `repeatable`: ask again even if the outcome is unknown."""
-        error: QuorumError = LeaderNotFoundError("no node was asked in time")
-        deadline = trio.current_time() + timeout_ms / 1000
-        with trio.CancelScope(deadline=deadline):
-            while True:
-                channel: Channel | None = None
-                try:
-                    channel = await self._channel_to_leader()
-                    error = OutcomeUnknownError(f"{channel.address} did not answer within {timeout_ms} ms")
-                    return await channel.request(payload(_left_ms(deadline)))
-                except NotLeaderError as not_leader:
-                    error = not_leader
-                    self._leave(channel)
-                except OutcomeUnknownError as unknown:
-                    error = unknown
-                    if not repeatable:
-                        raise
-                await trio.sleep(_BACKOFF_S)
-        raise error
-
-    def _leave(self, channel: Channel | None) -> None:
-        """Look for the leader anew. The other requests on the channel get their answers."""
-        if channel is not None and channel is self._channel:
-            self._channel = None
-            self._tasks.start(partial(_close_later, channel))
-
-    async def _channel_to_leader(self) -> Channel:
-        """Raises `LeaderNotFoundError`: nothing was sent."""
-        async with self._finding:
-            if self._channel is not None and not self._channel.broken:
-                return self._channel
-            problems: list[str] = []
-            for address in list(self._addresses):
-                found = await self._connect(address)
-                if isinstance(found, Channel):
-                    self._channel = found
-                    # The search begins at the last leader.
-                    self._addresses.remove(address)
-                    self._addresses.insert(0, address)
-                    return found
-                problems.append(f"{address} {found}")
-        raise LeaderNotFoundError(f"no leader was found: {'; '.join(problems)}")
-
-    async def _connect(self, address: Address) -> Channel | str:
-        """Return a channel to the leader, or the reason why this address is not its."""
-        try:
-            channel = await Channel.connect(
-                self._network,
-                address,
-                cluster_id="",
-                max_frame_bytes=_MAX_FRAME_BYTES,
-                max_append_bytes=_MAX_FRAME_BYTES,
-                connect_timeout_ms=_CONNECT_TIMEOUT_MS,
-                silence_timeout_ms=_ATTEMPT_TIMEOUT_MS,
-            )
-        except NetworkError as error:
-            return f"can't be reached ({error})"
-        if self._tasks.ended:
-            raise QuorumStoppedError("the client is closed")
-        self._tasks.start(channel.run)
-        leads = False
-        try:
-            with trio.move_on_after(_CONNECT_TIMEOUT_MS / 1000):
-                view = await channel.describe_quorum()
-                self._check_cluster(address, view.cluster_id)
-                leads = view.description is not None
-                if leads:
-                    return channel
-                return "knows no leader" if view.leader is None else f"follows node {view.leader}"
-            return "gave no answer"
-        except OutcomeUnknownError as error:
-            return f"gave no answer ({error})"
-        finally:
-            if leads:
-                channel.name_cluster(self._cluster_id or "")
-            else:
-                channel.close()
-
-    def _check_cluster(self, address: Address, cluster_id: str) -> None:
-        if self._cluster_id is None:
-            self._cluster_id = cluster_id
-        elif cluster_id != self._cluster_id:
-            raise QuorumConfigError(
-                f"{address} is a node of cluster {cluster_id}, and the client is of {self._cluster_id}; "
-                "correct the addresses"
-            )
-
-
-async def _close_later(channel: Channel) -> None:
-    await trio.sleep(_ATTEMPT_TIMEOUT_MS / 1000)
-    channel.close()
+from quorate.types import Offset
 
 
 class Client:
     """A client of a quorum. Open it with `Client.open`. Its calls belong to the trio run that opened it, and
     any number of them may be under way at once."""
 
-    def __init__(self, leader: _Leader, *, sessions: bool) -> None:
+    def __init__(self, leader: Leader, *, sessions: bool) -> None:
         self._leader = leader
         self._sessions = sessions
         self._session: Session[object] | None = None
@@ -205,7 +68,7 @@ class Client:
             raise QuorumConfigError("addresses is empty; name the client listeners of the nodes")
         network = network or real_runtime(sync=SyncStrategy.INLINE).network
         tasks = Tasks()
-        client = cls(_Leader(network, addresses, cluster_id, tasks), sessions=sessions)
+        client = cls(Leader(network, addresses, cluster_id, tasks), sessions=sessions)
         raised: Exception | None = None
         async with tasks.running() as nursery:
             try:
@@ -235,7 +98,7 @@ class Client:
         while True:
             session = await self._current_session(deadline)
             try:
-                return await session.append(records, timeout_ms=_left_ms(deadline))
+                return await session.append(records, timeout_ms=left_ms(deadline))
             except SessionLostError:
                 # Nothing happened, so it may be appended in another one.
                 if self._session is session:
@@ -252,7 +115,7 @@ class Client:
             raise LeaderNotFoundError("no session was opened in time")
         try:
             if self._session is None:
-                self._session = await Session[object].begin(self._leader, timeout_ms=_left_ms(deadline))
+                self._session = await Session[object].begin(self._leader, timeout_ms=left_ms(deadline))
             return self._session
         finally:
             self._opening.release()
@@ -266,10 +129,47 @@ class Client:
         """
         self._check_call(timeout_ms=timeout_ms)
         return await self._leader.ask(
-            lambda left_ms: encode_client_request(ClientRead(left_ms, query)),
+            lambda left: encode_client_request(ClientRead(left, query)),
             timeout_ms=timeout_ms,
             repeatable=True,
         )
+
+    @asynccontextmanager
+    async def watch(
+        self, from_offset: int | None = None, *, idle_ms: int | None = None, timeout_ms: int = 60_000
+    ) -> AsyncGenerator[Watch, None]:
+        """Iterate over the records that the state machine applies, each once and in log order.
+
+        They begin at `from_offset` and go on with those that come. None: only those that come. 0: from the
+        log's beginning. `async with client.watch() as watch`, then `async for watched in watch`.
+
+        The watch follows the leader through elections and the death of any node. A record that a session
+        repeats comes once. Each watch has a connection of its own. A slow reader has at most one answer in
+        memory (256 KiB, or one record), and the node waits for it with nothing. `idle_ms`: the iteration ends
+        when there was no record for so long. `timeout_ms`: it raises when no leader answered for so long.
+
+        Raises `InvalidArgumentError`, and without `from_offset` as the iteration (`Watch.__anext__`).
+        """
+        leader, received = await self._begin_watch(from_offset, idle_ms=idle_ms, timeout_ms=timeout_ms)
+        try:
+            yield Watch(leader, received)
+        finally:
+            leader.close()
+
+    async def _begin_watch(
+        self, from_offset: int | None, *, idle_ms: int | None, timeout_ms: int
+    ) -> tuple[WatchedLeader, Received]:
+        """Begin a watch, whose leader must be closed."""
+        self._check_call(timeout_ms=timeout_ms)
+        check_duration("idle_ms", idle_ms)
+        check_offset("from_offset", from_offset)
+        leader = WatchedLeader(self._leader.another(), timeout_ms=timeout_ms)
+        try:
+            start = Offset(from_offset) if from_offset is not None else await leader.find_end()
+        except BaseException:
+            leader.close()
+            raise
+        return leader, Received(start, idle_ms=idle_ms)
 
 
 def forked_client_error() -> QuorumForkedError:
@@ -278,7 +178,3 @@ def forked_client_error() -> QuorumForkedError:
         "this process was forked after the client was opened, and shares its connection; open another client "
         "in this process"
     )
-
-
-def _left_ms(deadline: float) -> int:
-    return max(0, int(1000 * (deadline - trio.current_time())))

@@ -1,15 +1,17 @@
 """The answers of a node to its clients."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 from quorate.error_code import ErrorCode
 from quorate.raft.clients.client_messages import (
     ClientAppend,
     ClientRead,
+    ClientWatch,
     decode_client_request,
     encode_appended,
 )
+from quorate.raft.clients.watch_feed import WatchFeed
 from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -47,9 +49,15 @@ class ClientService:
     """Answers on the leader only, which needs no other node to know where a request belongs."""
 
     def __init__(
-        self, node: Served, *, not_leader: Callable[[], NotLeaderError], takes_appends: bool
+        self,
+        node: Served,
+        *,
+        feed: WatchFeed,
+        not_leader: Callable[[], NotLeaderError],
+        takes_appends: bool,
     ) -> None:
         self._node = node
+        self._feed = feed
         self._not_leader = not_leader
         self._takes_appends = takes_appends
         self.read_handler: ReadHandler | None = None
@@ -61,17 +69,21 @@ class ClientService:
         if not node.is_leader:
             raise self._not_leader()
         timeout_ms = min(request.timeout_ms, _TIMEOUT_MAX_MS)
-        match request:
-            case ClientAppend(records=records):
-                if not self._takes_appends:
-                    raise InvalidAppendError(NO_REMOTE_APPENDS)
-                try:
+        try:
+            match request:
+                case ClientAppend(records=records):
+                    if not self._takes_appends:
+                        raise InvalidAppendError(NO_REMOTE_APPENDS)
                     return encode_appended(await node.append(records, timeout_ms=timeout_ms))
-                except QuorumStoppedError as error:
-                    # Nothing happened. The next leader may take it.
-                    raise self._not_leader() from error
-            case ClientRead(query=query):
-                return await node.read(lambda: self._answer_read(query), timeout_ms=timeout_ms)
+                case ClientRead(query=query):
+                    return await node.read(lambda: self._answer_read(query), timeout_ms=timeout_ms)
+                case ClientWatch(from_offset=from_offset):
+                    return await self._feed.answer(from_offset, wait_ms=timeout_ms)
+                case _:
+                    assert_never(request)
+        except QuorumStoppedError as error:
+            # Nothing happened. The next leader may take it.
+            raise self._not_leader() from error
 
     def _answer_read(self, query: bytes) -> bytes:
         if self.read_handler is None:

@@ -72,6 +72,8 @@ _SLOW_KINDS: Final = (
 )
 CLIENT_KINDS: Final = frozenset((FrameKind.APPLICATION, FrameKind.DESCRIBE_QUORUM))
 """The requests on a listener for clients."""
+_FRAME_HEADER_BYTES: Final = 1024
+"""The most bytes that an answer of the application has before its content."""
 _MAX_SLOW_REQUESTS = 64
 """Under way at once on one connection; further ones wait in the socket."""
 
@@ -345,10 +347,9 @@ class Server:
         if self.handler is None:
             raise NotLeaderError(leader=None, epoch=Epoch(0))
         response = await self.handler(bytes(frame.payload), connection)
-        if len(response) > self._max_frame_bytes // 2:
-            raise OutcomeUnknownError(
-                f"the answer has {len(response)} bytes, at most {self._max_frame_bytes // 2} can be sent"
-            )
+        limit = self._max_frame_bytes - _FRAME_HEADER_BYTES
+        if len(response) > limit:
+            raise OutcomeUnknownError(f"the answer has {len(response)} bytes, at most {limit} can be sent")
         return encode_frame(FrameKind.APPLICATION + RESPONSE, frame.correlation, [], [response])
 
     async def _answer_slow(
