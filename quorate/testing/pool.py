@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate.testing.node_host import NodeHost, NodeProgram
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from quorate.testing.kafka_cluster import KafkaCluster
     from quorate.testing.quorum_cluster import QuorumCluster
 
-    AnyStateMachine = PlainStateMachine[Any] | StateMachine[Any]
+    AnyStateMachine = PlainStateMachine[object] | StateMachine[object]
 
 _IDLE_MAX: Final = 2
 """The most clusters that are kept for later tests. Each node takes some 60 MiB."""
@@ -36,7 +36,7 @@ class StartQuorumCluster(Protocol):
         state_machine: "Callable[[], AnyStateMachine] | str",
         nodes: int = 3,
         *,
-        reads: "Callable[[Any, bytes], bytes] | str | None" = None,
+        reads: "Callable[..., bytes] | str | None" = None,
         config: Mapping[str, int] | None = None,
     ) -> "QuorumCluster":
         """Return a new quorum of `nodes` nodes that know a leader.
