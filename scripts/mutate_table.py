@@ -626,8 +626,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a follower's step applies all that is in memory",
         "raft/state_machine/applier.py",
-        "            self._apply_batch(batch)\n            if trio.current_time() >= slice_end:\n",
-        "            self._apply_batch(batch)\n            if False:\n",
+        "            if self._is_stopped or trio.current_time() >= slice_end:\n",
+        "            if self._is_stopped:\n",
         "a slip: what grows with data holds the loop",
         "tests/raft/test_append_queue.py",
     ),
