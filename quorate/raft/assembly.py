@@ -165,6 +165,7 @@ class Node:
             voters=lambda: self.driver.core.voters,
             ask=self.ask_view,
             telemetry=telemetry,
+            entropy=runtime.entropy,
             pause_ms=config.core.fetch_timeout_ms,
         )
         self.driver = Driver(

@@ -17,7 +17,7 @@ from quorate.raft.quorum_description import StateAt
 from quorate.raft.quorum_errors import QuorumError, StatesDifferError
 from quorate.raft.telemetry import Telemetry
 from quorate.raft.transport.description_frames import STATES_MAX, QuorumView
-from quorate.runtime import Address, NetworkError, get_logger
+from quorate.runtime import Address, Entropy, NetworkError, get_logger
 from quorate.types import NodeId, ReplicaKey, SnapshotId, StateDigest, Voter, VoterSet
 
 log = get_logger(__name__)
@@ -49,14 +49,16 @@ class StateComparison:
         voters: Callable[[], VoterSet],
         ask: Callable[[Address], Awaitable[QuorumView]],
         telemetry: Telemetry,
+        entropy: Entropy,
         pause_ms: int,
     ) -> None:
-        """`ask`: see `ask_view`. `pause_ms`: the time from a snapshot to the first question, in which the
-        voters take theirs."""
+        """`ask`: see `ask_view`. `pause_ms`: the least time from a snapshot to the first question, in which
+        the voters take theirs. Up to twice of it is drawn: many observers must not ask at once."""
         self._key = key
         self._voters = voters
         self._ask = ask
         self._telemetry = telemetry
+        self._entropy = entropy
         self._pause_s = pause_ms / 1000
         self._own: dict[SnapshotId, StateDigest] = {}
         self._heard: dict[NodeId, dict[SnapshotId, StateDigest]] = {}
@@ -87,7 +89,7 @@ class StateComparison:
             await self._noted.wait()
             self._noted = trio.Event()
             for number in range(_ROUNDS):
-                await trio.sleep(self._pause_s * 2**number)
+                await trio.sleep(self._entropy.between(1, 2) * self._pause_s * 2**number)
                 voters = self._voters()
                 for voter in voters:
                     if voter.key.id != self._key.id:
