@@ -63,11 +63,14 @@ def test_workers_of_xdist_have_clusters_of_their_own(project: PytestProject) -> 
 def test_a_failed_test_shows_the_cluster_and_the_logs_of_its_nodes(project: PytestProject) -> None:
     project.write(
         "test_fails.py",
+        "import time\n"
         "def test_before(kafka_cluster):\n"
         "    kafka_cluster(2).create_topic('earlier')\n"
         "def test_fails(kafka_cluster):\n"
         "    cluster = kafka_cluster(2)\n"
         "    cluster.create_topic('orders', assignment=[[1, 2]])\n"
+        "    while 'partition=orders-0' not in cluster.log(2):\n"
+        "        time.sleep(0.01)\n"
         "    cluster.kill(2)\n"
         "    cluster.wait_isr('orders', 0, {1}, seconds=0.2)\n",
     )
