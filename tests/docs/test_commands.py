@@ -12,11 +12,15 @@ from documents import ROOT, each_document
 
 _SPAN = re.compile(r"`((?:\.venv/bin/)?python [^`]+|make [a-z][^`]*)`")
 _LINE = re.compile(r"^((?:\.venv/bin/)?python .+|make [a-z].*)$", re.M)
+_OWN_FILE = re.compile(r"^<!-- test: file (\S+) -->$", re.M)
 
 
 def mentioned(document: Path) -> list[str]:
+    """The commands of the page, but those of the programs that it has its reader write."""
     text = document.read_text()
-    return [each.partition("#")[0] for each in (*_SPAN.findall(text), *_LINE.findall(text))]
+    own = _OWN_FILE.findall(text)
+    commands = [each.partition("#")[0] for each in (*_SPAN.findall(text), *_LINE.findall(text))]
+    return [each for each in commands if each.split()[1] not in own]
 
 
 @cache
