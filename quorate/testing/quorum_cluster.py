@@ -117,7 +117,7 @@ class QuorumCluster(ForkedCluster):
         serving = self.serving()
         deadline = time.monotonic() + seconds
         while True:
-            views = run_on_thread(partial(trio.run, self._ask, serving))
+            views = run_on_thread(lambda: trio.run(self._ask, serving))
             leading = {node: view for node, view in views.items() if view.description is not None}
             if leading:
                 return max(leading.items(), key=lambda each: each[1].epoch)
