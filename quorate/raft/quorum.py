@@ -100,7 +100,11 @@ class Quorum(Knowledge, Generic[Outcome]):
         self._clients = ClientService(
             self,
             feed=WatchFeed(
-                self, state_machine, skipped=node.skipped, wait_progress=node.leadership.wait_progress
+                self,
+                state_machine,
+                max_batch_bytes=config.max_batch_bytes,
+                skipped=node.skipped,
+                wait_progress=node.leadership.wait_progress,
             ),
             not_leader=node.not_leader,
             takes_appends=config.remote_appends,

@@ -346,6 +346,16 @@ async def test_a_record_larger_than_an_answer_is_heard_of(autojump_clock, served
         assert [record for _, record in await hear_all(client)] == large
 
 
+async def test_small_frames_carry_any_records(autojump_clock, served):
+    leader = await served.start_one(journal=Sessioned, max_batch_bytes=64 * 1024)
+    appends = [[b""] * 3000, [b"a" * 60_000], [b"b"] * 3000, [b"c" * 30_000] * 2]
+    for records in appends:
+        await leader.append(records)
+    async with client_of(served, NODES[:1]) as client:
+        heard = [record for _, record in await hear_all(client)]
+    assert heard == [record for records in appends for record in records]
+
+
 async def test_without_sessions_every_record_is_heard_of(autojump_clock, served):
     leader = await served.start_one(journal=Placed)
     like_a_command = encode_command(SessionAppend(session=1, sequence=0, first_open=0, count=1))

@@ -18,8 +18,10 @@ from quorate.raft.sessions.sessions import Sessions
 from quorate.raft.state_machine.interface import CommittedBatch, StateMachine
 from quorate.types import Epoch, Offset
 
-_READ_BYTES: Final = 256 * 1024
-"""The bytes of the log that one answer covers. A single batch or record may be larger."""
+_MAX_BYTES: Final = 256 * 1024
+"""The size of an answer, and of the part of the log that is read for it. A single record may be larger."""
+_RECORD_OVERHEAD_BYTES: Final = 48
+"""The most bytes that a record has in an answer beside itself."""
 _ANSWERS_MAX: Final = 8
 """The number of answers to keep for other watches at the same offset."""
 _COLD_READS_MAX: Final = 4
@@ -47,11 +49,14 @@ class WatchFeed:
         node: Watchable,
         state_machine: StateMachine[object],
         *,
+        max_batch_bytes: int,
         skipped: tuple[SkippedBatch, ...],
         wait_progress: Callable[[], Awaitable[None]],
     ) -> None:
-        """`skipped`: the batches that this node does not apply. `wait_progress`: returns when the node has
-        applied more, or does not lead any more."""
+        """`max_batch_bytes`: the size of the largest record, which an answer must have room for. `skipped`:
+        the batches that this node does not apply. `wait_progress`: returns when the node has applied more,
+        or does not lead any more."""
+        self._max_bytes = min(_MAX_BYTES, max_batch_bytes)
         self._node = node
         self._sessions = state_machine if isinstance(state_machine, Sessions) else None
         self._skipped = frozenset(skipped)
@@ -94,12 +99,12 @@ class WatchFeed:
         records: bytes | None = b""
         is_shared = True
         if from_offset >= self._earliest:
-            records = log.read_tail(from_offset, _READ_BYTES, end_offset=end_offset)
+            records = log.read_tail(from_offset, self._max_bytes, end_offset=end_offset)
         if records is None:
             is_shared = False
             try:
                 async with self._cold_reads:
-                    records = await log.read(from_offset, _READ_BYTES, end_offset=end_offset)
+                    records = await log.read(from_offset, self._max_bytes, end_offset=end_offset)
             except OffsetOutOfRangeError:
                 records = b""
         # Later than the read, during which a snapshot may have taken the place of the records.
@@ -121,8 +126,8 @@ class WatchFeed:
             for offset, record in self._applied_records(batch):
                 if offset < from_offset:
                     continue
-                size += len(record)
-                if size > _READ_BYTES and (runs or run.records):
+                size += len(record) + _RECORD_OVERHEAD_BYTES
+                if size > self._max_bytes and (runs or run.records):
                     return encode_runs(offset, [*runs, run])
                 run.records.append((offset, record))
             if run.records:
