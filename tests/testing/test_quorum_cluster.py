@@ -2,16 +2,25 @@
 
 import asyncio
 import re
+import subprocess
+import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 import trio
 
+from quorate.blocking import Client
 from quorate.raft import CommittedBatch, OutcomeUnknownError
 from quorate.testing import ClusterError, QuorumCluster, StartQuorumCluster
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.system
+
+CALLERS = 8
+KILLS = 3
 
 
 @dataclass
@@ -84,7 +93,9 @@ def test_a_paused_leader_is_replaced(cluster: QuorumCluster) -> None:
     leader = cluster.leader()
     cluster.pause(leader)
     assert "paused" in cluster.describe()
-    assert cluster.leader() != leader
+    successor = cluster.leader()
+    assert successor != leader
+    assert "role=leader" in cluster.log(leader) and "role=leader" in cluster.log(successor)
     assert add(cluster, 1) == 2
     cluster.resume(leader)
     assert add(cluster, 1) == 3
@@ -124,15 +135,27 @@ def test_one_cluster_serves_clients_of_threads_asyncio_and_trio(cluster: QuorumC
     assert trio.run(use) == b"30"
 
 
-def test_an_append_is_applied_once_although_its_leader_is_killed(cluster: QuorumCluster) -> None:
-    with cluster.client() as client:
-        for number in range(1, 31):
-            if number % 10 == 0:
+def test_appends_under_way_while_leaders_are_killed_are_applied_once(cluster: QuorumCluster) -> None:
+    totals: list[object] = []
+    stop = threading.Event()
+
+    def append_until_stopped(client: Client) -> None:
+        while not stop.is_set():
+            totals.append(client.append([b"1"], timeout_ms=60_000).results[0])
+
+    with cluster.client() as client, ThreadPoolExecutor(CALLERS) as pool:
+        ends = [pool.submit(append_until_stopped, client) for _ in range(CALLERS)]
+        try:
+            for kills in range(1, KILLS + 1):
+                wait_until(lambda wanted=100 * kills: len(totals) >= wanted, "appends are answered")
                 leader = cluster.leader()
                 cluster.kill(leader)
-            assert client.append([b"1"], timeout_ms=30_000).results == (number,)
-            if number % 10 == 0:
                 cluster.restart(leader)
+        finally:
+            stop.set()
+        for end in ends:
+            end.result()
+    assert sorted(totals) == [*range(1, len(totals) + 1)]
 
 
 def test_the_next_cluster_has_nothing_of_the_last_one(quorum_cluster: StartQuorumCluster) -> None:
@@ -165,6 +188,20 @@ def test_a_state_machine_that_raises_ends_its_node_and_its_log_says_why(
 def add_once(cluster: QuorumCluster) -> None:
     with cluster.client() as client:
         client.append([b"1"], timeout_ms=3_000)
+
+
+def test_neither_the_test_run_nor_a_node_needs_an_extra() -> None:
+    program = (
+        "import sys, quorate.testing.quorum_cluster, quorate.testing.forked_nodes\n"
+        "from quorate.testing.quorum_node import preload\n"
+        "preload()\n"
+        "print({name.partition('.')[0] for name in sys.modules} & {*sys.argv[1:]})\n"
+    )
+    extras = ("cramjam", "javaproperties", "kio", "pydantic", "rich", "typer")
+    done = subprocess.run(
+        [sys.executable, "-c", program, *extras], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
 
 
 class Inner:
