@@ -69,6 +69,7 @@ def scheduler(folder: Path, runs: Runs, program: Path = EXAMPLES / "scheduler.py
     return Nodes(folder, program, lambda _: str(runs.file))
 
 
+@pytest.mark.slow
 def test_no_run_is_left_out_or_repeated_when_leaders_are_killed_and_paused(
     tmp_path: Path, runs: Runs
 ) -> None:
@@ -93,6 +94,7 @@ def test_no_run_is_left_out_or_repeated_when_leaders_are_killed_and_paused(
         assert len(set(epochs)) >= 4, "three leaders were replaced"
 
 
+@pytest.mark.slow
 def test_a_leader_that_forgets_the_runs_of_the_last_one_is_found(tmp_path: Path, runs: Runs) -> None:
     text = (EXAMPLES / "scheduler.py").read_text()
     remembers = "schedule.done.get(job, due - 1)"
