@@ -107,6 +107,14 @@ class ForkedCluster(ABC):
             )
             self._start(nodes, wait=wait)
 
+    def _start_all(self) -> None:
+        """Start a new cluster. If a node does not start, none is left running."""
+        try:
+            self._start(self.nodes)
+        except BaseException:
+            self.stop()
+            raise
+
     def _start(self, nodes: Iterable[int], *, wait: bool = True) -> None:
         numbers = tuple(nodes)
         try:

@@ -66,11 +66,7 @@ class KafkaCluster(ForkedCluster):
             raise ClusterError(str(error)) from error
         except OSError as error:
             raise no_room(folder, error) from error
-        try:
-            self._start(self.nodes)
-        except BaseException:
-            self.stop()
-            raise
+        self._start_all()
 
     def _files(self, node: int) -> NodeFiles:
         plan = self._local.node(node)

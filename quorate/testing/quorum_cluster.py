@@ -82,11 +82,7 @@ class QuorumCluster(ForkedCluster):
             raise ClusterError(f"config: {error}") from error
         except OSError as error:
             raise no_room(folder, error) from error
-        try:
-            self._start(self.nodes)
-        except BaseException:
-            self.stop()
-            raise
+        self._start_all()
 
     def _files(self, node: int) -> NodeFiles:
         folder = self._folder / str(node)
