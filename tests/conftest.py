@@ -201,7 +201,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.real_time)
         if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)
-        if item.path.stem.endswith("gaps") or is_a_further_seed(item):
+        if item.path.stem.endswith("gaps") or is_a_further_case(item):
             item.add_marker(pytest.mark.slow)
 
 
@@ -212,11 +212,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def is_a_further_seed(item: pytest.Item) -> bool:
-    """True for all seeds of a test but the first, which `make test` runs."""
+def is_a_further_case(item: pytest.Item) -> bool:
+    """True for all seeds of a test but the first, which `make test` runs. Of whole simulated clusters it runs
+    the first case, whatever the parameters are."""
     callspec = getattr(item, "callspec", None)
+    if callspec is None:
+        return False
+    if item.nodeid.startswith("tests/simulation/") and item.nodeid.startswith(LONG):
+        return any(callspec.indices.values())
     names = ("seed", "part") if item.nodeid.startswith(LONG) else ("seed",)
-    return callspec is not None and any(callspec.indices.get(each, 0) > 0 for each in names)
+    return any(callspec.indices.get(each, 0) > 0 for each in names)
 
 
 class SkippedTests:

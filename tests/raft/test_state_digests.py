@@ -138,7 +138,7 @@ async def test_of_two_that_differ_neither_stops_and_both_name_the_other(autojump
     for _ in range(10):
         await world.quorums[1].append([bytes(10)])
     await take_everywhere(world, 1, 2)
-    await trio.sleep(1000)
+    await trio.sleep(40)
     assert [quorum.state_check.different for quorum in world.quorums.values()] == [(2,), (1,)]
     lines = [line for line in log_lines if line["event"].startswith("states differ")]
     assert sorted((line["node"], *line["digests"]) for line in lines) == [(1, 1, 2), (2, 1, 2)], "once each"
@@ -170,7 +170,7 @@ async def test_states_are_not_compared_if_the_configuration_says_so(autojump_clo
     for _ in range(10):
         await world.quorums[1].append([bytes(10)])
     await take_everywhere(world, 1, 2, 3)
-    await trio.sleep(1000)
+    await trio.sleep(40)
     assert [quorum.state_check for quorum in world.quorums.values()] == [None] * 3
 
 
@@ -275,7 +275,7 @@ async def test_states_of_two_forms_are_unchecked_and_not_different(autojump_cloc
     leader = await start(world, Sum, Sum, SumOfNext)
     await leader.append([b"x"])
     await take_everywhere(world, 1, 2, 3)
-    await trio.sleep(1000)
+    await trio.sleep(40)
     assert world.quorums[1].state_check.equal == (2,)
     assert world.quorums[1].state_check.unchecked == (3,)
     assert world.quorums[3].state_check.unchecked == (1, 2)

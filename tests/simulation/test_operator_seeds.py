@@ -45,6 +45,7 @@ def executed(seed: int) -> BrokerRunResult:
         raise AssertionError(f"seed {seed}: {error}") from error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_answers_to_operators_are_true(part: int) -> None:
     seeds = SEEDS[part::PARTS]

@@ -123,6 +123,7 @@ def deposed(
     return answer
 
 
+@pytest.mark.slow
 def test_a_walk_over_all_batches_in_one_step_deposes_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Review D1, as it was."""
     assert not any(deposed(a_consumer_asks_for_a_time, seed) for seed in SEEDS)
@@ -139,6 +140,7 @@ def test_a_walk_over_all_batches_in_one_step_deposes_the_leader(monkeypatch: pyt
     assert any(deposed(a_consumer_asks_for_a_time, seed) for seed in SEEDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scenario", [a_broker_with_many_partitions_dies, a_topic_of_many_partitions_is_created]
 )

@@ -52,6 +52,7 @@ def test_voters_come_and_go_while_disks_are_lost_and_nodes_die() -> None:
         assert result.acknowledged > 10
 
 
+@pytest.mark.slow
 def test_a_node_that_was_away_for_long_loads_a_snapshot() -> None:
     lines: list[str] = []
     for seed in (1, 2):

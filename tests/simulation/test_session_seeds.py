@@ -58,11 +58,11 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> Counter[Verdict | None]:
     return counts
 
 
-def test_no_seed_applies_an_append_twice_in_sessions(verdicts: Counter[Verdict | None]) -> None:
-    for seed in (1, 2):
-        faulty(seed).execute()
-    assert verdicts[None] > 500, "nothing was appended"
-    assert verdicts[Verdict.APPLIED] > 5, "nothing was repeated, so nothing was shown"
+@pytest.mark.parametrize("seed", (1, 2))
+def test_no_seed_applies_an_append_twice_in_sessions(seed: int, verdicts: Counter[Verdict | None]) -> None:
+    faulty(seed).execute()
+    assert verdicts[None] > 200, "nothing was appended"
+    assert verdicts[Verdict.APPLIED] > 2, "nothing was repeated, so nothing was shown"
 
 
 @pytest.mark.slow

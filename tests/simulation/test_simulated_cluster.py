@@ -203,6 +203,7 @@ def test_a_planted_mistake_is_found_within_twenty_seeds_and_its_kind_is_named(
     assert again.startswith("to see it again: check(..., seeds=[")
 
 
+@pytest.mark.slow
 def test_a_seed_has_the_same_report_in_two_fresh_processes() -> None:
     report = same_in_two_processes(
         """
@@ -223,6 +224,7 @@ def test_every_event_is_shown_where_that_is_asked_for() -> None:
     assert any("node-1 leader epoch=" in line for line in shown)
 
 
+@pytest.mark.slow
 def test_requests_are_drawn_by_a_function_and_keys_are_checked_each_by_itself() -> None:
     @dataclass
     class Store:
@@ -251,6 +253,7 @@ def test_requests_are_drawn_by_a_function_and_keys_are_checked_each_by_itself() 
         cluster.check(models.KeyValue(), draw, ask, key=models.key_of)
 
 
+@pytest.mark.slow
 def test_a_call_that_waits_for_ever_is_named() -> None:
     async def wait(node: ServiceNode[Sum], request: Request) -> int:
         await trio.sleep_forever()

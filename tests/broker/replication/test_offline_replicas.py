@@ -27,6 +27,7 @@ def folder_of(node: BrokerHost, partition: int) -> LogDirectory:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_others_lead_the_partitions_of_a_failed_directory_while_the_broker_serves_the_rest(
     seed: int,
