@@ -37,6 +37,9 @@ if TYPE_CHECKING:
         Network,
         NetworkError,
         Stream,
+        TlsError,
+        TlsFiles,
+        TlsFilesError,
     )
     from quorate.runtime.runtime import Runtime
     from quorate.runtime.slices import (
@@ -90,6 +93,9 @@ _HOMES = {
     "Network": "quorate.runtime.network",
     "NetworkError": "quorate.runtime.network",
     "Stream": "quorate.runtime.network",
+    "TlsError": "quorate.runtime.network",
+    "TlsFiles": "quorate.runtime.network",
+    "TlsFilesError": "quorate.runtime.network",
     "Runtime": "quorate.runtime.runtime",
     "SLICE_SECONDS": "quorate.runtime.slices",
     "Mapped": "quorate.runtime.slices",
@@ -142,6 +148,9 @@ __all__ = [
     "Stream",
     "Tasks",
     "Timers",
+    "TlsError",
+    "TlsFiles",
+    "TlsFilesError",
     "TokenBucket",
     "WallClock",
     "at_once",

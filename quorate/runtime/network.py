@@ -44,12 +44,45 @@ class AddressInUseError(NetworkError):
     """Another process already listens on this address."""
 
 
+class TlsError(NetworkError):
+    """The other end does not speak TLS, showed a certificate that this end does not accept, or did not accept
+    this end's."""
+
+
+class TlsFilesError(ValueError):
+    """A certificate, its key or its authorities can't be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """The files, in the form PEM, by which one end of a connection proves who it is. They are read again when
+    they change."""
+
+    certificate: str
+    """The path of the certificate, with those of authorities between it and `authorities` after it."""
+    key: str
+    """The path of its private key. It has no password."""
+    authorities: str
+    """The path of the certificates of the authorities that vouch for the other ends."""
+
+
 class Stream(Protocol):
     """One connection. One task may receive while another sends."""
 
     @property
     def peer(self) -> str:
         """The address of the other end, for log lines."""
+        ...
+
+    @property
+    def identities(self) -> tuple[str, ...] | None:
+        """The URIs in the verified certificate of the other end. Empty before the handshake. None: there is
+        no TLS."""
+        ...
+
+    async def handshake(self) -> None:
+        """Complete the handshake of TLS on an accepted connection, before anything is received or sent. It
+        has no timeout of its own. Without TLS nothing happens. Raises `TlsError`, `NetworkError`."""
         ...
 
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
@@ -103,6 +136,11 @@ class Listener(Protocol):
 class Network(Protocol):
     """The network of a node: it opens and accepts connections."""
 
+    @property
+    def identities(self) -> tuple[str, ...] | None:
+        """The URIs in the certificate of this end. None: there is no TLS."""
+        ...
+
     async def connect(self, address: Address) -> Stream:
         """Open a connection. It has no timeout of its own, so use a cancel scope. Raises
         `ConnectRefusedError` if every address of the host refuses, else `NetworkError`."""
@@ -110,4 +148,10 @@ class Network(Protocol):
 
     async def listen(self, address: Address) -> Listener:
         """Bind an address. Raises `AddressInUseError` or `NetworkError`."""
+        ...
+
+    def secured(self, files: TlsFiles) -> "Network":
+        """Return the same network with TLS on each connection, where both ends show certificates. Its
+        `connect` raises `TlsError` too. Names of hosts are not compared with those in certificates: see
+        `Stream.identities`. Raises `TlsFilesError`."""
         ...

@@ -13,7 +13,16 @@ from typing import Final
 
 import trio
 
-from quorate.runtime import Address, Buffer, DiskFullError, DiskSpace, Runtime
+from quorate.runtime import (
+    Address,
+    Buffer,
+    DiskFullError,
+    DiskSpace,
+    Network,
+    Runtime,
+    TlsFiles,
+    TlsFilesError,
+)
 from quorate.runtime.real import (
     DiskThreads,
     RealDisk,
@@ -160,6 +169,9 @@ class CuttableNetwork(RealNetwork):
         while way.is_cut:
             await way.wait_change()
         return CuttableStream(await super().connect(address), way)
+
+    def secured(self, files: TlsFiles) -> Network:
+        raise TlsFilesError(f"a network with faults has no TLS ({files.certificate})")
 
     def _way_to(self, address: Address) -> _Way:
         return self._ways.setdefault(address, _Way())

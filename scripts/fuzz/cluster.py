@@ -82,6 +82,13 @@ class RecordedStream:
     def peer(self) -> str:
         return self._stream.peer
 
+    @property
+    def identities(self) -> tuple[str, ...] | None:
+        return self._stream.identities
+
+    async def handshake(self) -> None:
+        await self._stream.handshake()
+
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
         data = await self._stream.receive_some(max_bytes)
         self._recorder.took(self._received, data)

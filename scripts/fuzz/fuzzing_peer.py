@@ -28,6 +28,13 @@ class FuzzingPeer:
         return "fuzzer"
 
     @property
+    def identities(self) -> None:
+        return None
+
+    async def handshake(self) -> None:
+        return
+
+    @property
     def closed_early(self) -> bool:
         """True if the node closed the connection before all frames were sent."""
         return self._closed.is_set() and not self._ended

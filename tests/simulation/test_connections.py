@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from quorate.broker.admin import topics
-from quorate.runtime import Address
+from quorate.runtime import Address, TlsFiles
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.simulated_network import SimulatedNetwork, SimulatedStream
@@ -44,8 +44,10 @@ def test_brokers_hold_a_bounded_number_of_connections_to_each_other(monkeypatch:
             if not (there.over and back.over) and "client" not in (there.source, there.target)
         )
 
-    async def counted(network: SimulatedNetwork, node: str, address: Address) -> SimulatedStream:
-        stream = await connect(network, node, address)
+    async def counted(
+        network: SimulatedNetwork, node: str, address: Address, files: TlsFiles | None
+    ) -> SimulatedStream:
+        stream = await connect(network, node, address, files)
         for pair, count in held(network).items():
             peaks[pair] = max(peaks[pair], count)
         return stream

@@ -18,6 +18,13 @@ class BegunStream:
     def peer(self) -> str:
         return self._stream.peer
 
+    @property
+    def identities(self) -> tuple[str, ...] | None:
+        return self._stream.identities
+
+    async def handshake(self) -> None:
+        await self._stream.handshake()
+
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
         if not self._began:
             return await self._stream.receive_some(max_bytes)

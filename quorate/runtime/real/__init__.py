@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     )
     from quorate.runtime.real.read_only_file import open_read_only
     from quorate.runtime.real.real_disk import RealDisk, RealFile, SyncStrategy
-    from quorate.runtime.real.real_network import RealNetwork, TcpStream
+    from quorate.runtime.real.real_network import RealNetwork
     from quorate.runtime.real.slow_steps import watch_slow_steps
+    from quorate.runtime.real.tcp import TcpStream
 
 _HOMES = {
     "raise_soft_limit": "quorate.runtime.real.descriptors",
@@ -40,7 +41,7 @@ _HOMES = {
     "RealFile": "quorate.runtime.real.real_disk",
     "SyncStrategy": "quorate.runtime.real.real_disk",
     "RealNetwork": "quorate.runtime.real.real_network",
-    "TcpStream": "quorate.runtime.real.real_network",
+    "TcpStream": "quorate.runtime.real.tcp",
     "RealWallClock": "quorate.runtime.real.host_runtime",
     "real_runtime": "quorate.runtime.real.host_runtime",
     "watch_slow_steps": "quorate.runtime.real.slow_steps",

@@ -21,7 +21,15 @@ from typing import Final
 
 import trio
 
-from quorate.runtime import Address, AddressInUseError, Buffer, ConnectRefusedError, NetworkError
+from quorate.runtime import (
+    Address,
+    AddressInUseError,
+    Buffer,
+    ConnectRefusedError,
+    NetworkError,
+    TlsError,
+    TlsFiles,
+)
 from quorate.simulation.world.pipes import Last, Pipe
 from quorate.simulation.world.pipes import LinkQuality as LinkQuality
 from quorate.simulation.world.pipes import NetworkSettings as NetworkSettings
@@ -129,15 +137,16 @@ class SimulatedNetwork:
 
     # What streams and listeners call
 
-    def listen(self, node: str, address: Address) -> "SimulatedListener":
-        """Open a listener. Raises `AddressInUseError`, or `NetworkError` on a node that is down."""
+    def listen(self, node: str, address: Address, files: TlsFiles | None = None) -> "SimulatedListener":
+        """Open a listener. `files`: with TLS. Raises `AddressInUseError`, or `NetworkError` on a node that
+        is down."""
         if node in self._down:
             raise NetworkError(f"{address}: {node} is down")
         if address.port == 0:
             address = Address(address.host, self._draw_port())
         if address in self._listeners:
             raise AddressInUseError(f"{address} is in use by {self._listeners[address].node}")
-        listener = SimulatedListener(self, node, address)
+        listener = SimulatedListener(self, node, address, files)
         self._listeners[address] = listener
         self._owners[address] = node
         return listener
@@ -150,8 +159,9 @@ class SimulatedNetwork:
         """Close the listener at `address`, if there is one."""
         self._listeners.pop(address, None)
 
-    async def connect(self, node: str, address: Address) -> "SimulatedStream":
-        """Open a stream, after both latencies. Raises `ConnectRefusedError`, `NetworkError`."""
+    async def connect(self, node: str, address: Address, files: TlsFiles | None = None) -> "SimulatedStream":
+        """Open a stream, after both latencies. `files`: with TLS. Raises `ConnectRefusedError`,
+        `NetworkError`."""
         owner = self._owners.get(address)
         await trio.sleep(self._latency(node, owner or node))
         while owner is not None and self._unreachable(node, owner):
@@ -163,8 +173,9 @@ class SimulatedNetwork:
         if listener is None:
             raise ConnectRefusedError(f"can't connect to {address}: connection refused")
         there, back = Pipe(node, listener.node), Pipe(listener.node, node)
-        ours = SimulatedStream(self, back, there, str(address))
-        theirs = SimulatedStream(self, there, back, f"{node}:{self._draw_port()}")
+        ours = SimulatedStream(self, back, there, str(address), files, listener.files)
+        port = self._draw_port()
+        theirs = SimulatedStream(self, there, back, f"{node}:{port}", listener.files, files)
         if not listener.offer(theirs):
             raise NetworkError(f"can't connect to {address}: its backlog is full")
         self._pipes = [pair for pair in self._pipes if not all(pipe.over for pipe in pair)]
@@ -324,9 +335,24 @@ class SimulatedNetwork:
 class SimulatedStream:
     """`quorate.runtime.network.Stream` between two simulated nodes."""
 
-    __slots__ = ("_closed", "_incoming", "_network", "_outgoing", "_peer")
+    __slots__ = (
+        "_closed", "_files", "_incoming", "_network", "_outgoing", "_peer", "_peers_files", "identities"
+    )  # fmt: skip
 
-    def __init__(self, network: SimulatedNetwork, incoming: Pipe, outgoing: Pipe, peer: str) -> None:
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        incoming: Pipe,
+        outgoing: Pipe,
+        peer: str,
+        files: TlsFiles | None,
+        peers_files: TlsFiles | None,
+    ) -> None:
+        """`files` and `peers_files`: of this end and of the other one, if it speaks TLS. A simulated
+        certificate has one URI, which is its path."""
+        self._files = files
+        self._peers_files = peers_files
+        self.identities: tuple[str, ...] | None = None if files is None else ()
         self._network = network
         self._incoming = incoming
         self._outgoing = outgoing
@@ -336,6 +362,16 @@ class SimulatedStream:
     @property
     def peer(self) -> str:
         return self._peer
+
+    async def handshake(self) -> None:
+        if self._files is None:
+            return
+        await trio.lowlevel.checkpoint()
+        if self._peers_files is None:
+            raise TlsError(f"{self._peer}: it does not speak TLS")
+        if self._peers_files.authorities != self._files.authorities:
+            raise TlsError(f"{self._peer}: its certificate is not accepted: of another authority")
+        self.identities = (self._peers_files.certificate,)
 
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
         return await self._network.receive(self._incoming, max_bytes, self._peer)
@@ -362,11 +398,14 @@ class SimulatedStream:
 class SimulatedListener:
     """`quorate.runtime.network.Listener` of a simulated node."""
 
-    __slots__ = ("_address", "_arrived", "_backlog", "_network", "closed", "node")
+    __slots__ = ("_address", "_arrived", "_backlog", "_network", "closed", "files", "node")
 
-    def __init__(self, network: SimulatedNetwork, node: str, address: Address) -> None:
+    def __init__(
+        self, network: SimulatedNetwork, node: str, address: Address, files: TlsFiles | None
+    ) -> None:
         self._network = network
         self.node = node
+        self.files = files
         self._address = address
         self._backlog: deque[SimulatedStream] = deque()
         self._arrived = trio.Event()
@@ -415,15 +454,29 @@ class SimulatedListener:
 class NodeNetwork:
     """`quorate.runtime.network.Network` as one node sees it."""
 
-    __slots__ = ("_network", "name")
+    __slots__ = ("_files", "_network", "name")
 
-    def __init__(self, network: SimulatedNetwork, name: str) -> None:
+    def __init__(self, network: SimulatedNetwork, name: str, files: TlsFiles | None = None) -> None:
         self._network = network
         self.name = name
+        self._files = files
+
+    @property
+    def identities(self) -> tuple[str, ...] | None:
+        return None if self._files is None else (self._files.certificate,)
 
     async def connect(self, address: Address) -> SimulatedStream:
-        return await self._network.connect(self.name, address)
+        stream = await self._network.connect(self.name, address, self._files)
+        try:
+            await stream.handshake()
+        except BaseException:
+            stream.close()
+            raise
+        return stream
 
     async def listen(self, address: Address) -> SimulatedListener:
         await trio.lowlevel.checkpoint()
-        return self._network.listen(self.name, address)
+        return self._network.listen(self.name, address, self._files)
+
+    def secured(self, files: TlsFiles) -> "NodeNetwork":
+        return NodeNetwork(self._network, self.name, files)

@@ -1,0 +1,178 @@
+"""TLS on non-blocking sockets: the standard library's `ssl`, driven as `tcp` drives plain
+connections.
+
+Measured with both ends in one process (2 cores, OpenSSL 3.0), CPU per GB: plain sockets 0.35 s, this 1.2 s,
+trio's `SSLStream` 2 s and more, the cipher alone 0.5 s.
+
+Nothing else may touch the descriptor of such a connection: what is written past OpenSSL goes out in
+plaintext.
+"""
+
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, TypeVar
+
+import trio
+
+from quorate.runtime.disk import Buffer
+from quorate.runtime.network import Address, NetworkError, TlsError, TlsFiles
+from quorate.runtime.real import tcp
+from quorate.runtime.real.tls_contexts import TlsContexts, uris_of
+
+_RECORD_BYTES: Final = 16 * 1024
+"""The most plaintext of one record. Smaller buffers are joined up to it."""
+_SEND_MAX_BYTES: Final = 256 * 1024
+"""At once: 0.1 ms of the cipher."""
+T = TypeVar("T")
+
+_FAULTS: Final = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+    "HTTP_REQUEST": "it speaks HTTP without TLS",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate",
+    "UNSUPPORTED_PROTOCOL": "it does not speak TLS 1.3",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not know the authority of this end's certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that this end's certificate has expired; compare the clocks",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it demands a certificate of this end",
+}
+
+
+class TlsStream(tcp.TcpStream):
+    """`quorate.runtime.network.Stream` with TLS, over a connected socket."""
+
+    __slots__ = ("_identities", "_tls")
+
+    def __init__(self, stream: tcp.TcpStream, context: ssl.SSLContext, *, server_side: bool) -> None:
+        # It takes the descriptor over, and closes it if it fails.
+        tls = context.wrap_socket(stream._socket, server_side=server_side, do_handshake_on_connect=False)
+        super().__init__(tls, stream.peer)
+        self._tls = tls
+        self._identities: tuple[str, ...] = ()
+
+    @property
+    def identities(self) -> tuple[str, ...] | None:
+        return self._identities
+
+    async def handshake(self) -> None:
+        await self._when_ready(self._tls.do_handshake)
+        self._identities = uris_of(self._tls)
+
+    async def receive_some(self, max_bytes: int = 65536) -> bytes:
+        # A record may be there already, of which the socket knows nothing.
+        await trio.lowlevel.checkpoint()
+        return await self._when_ready(lambda: self._tls.recv(min(max_bytes, _RECORD_BYTES)))
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        return await self._when_ready(lambda: self._tls.recv_into(buffer))
+
+    async def _when_ready(self, act: Callable[[], T]) -> T:
+        try:
+            while True:
+                self._open()
+                try:
+                    return act()
+                except ssl.SSLWantReadError:
+                    await trio.lowlevel.wait_readable(self._open())
+                except ssl.SSLWantWriteError:
+                    await trio.lowlevel.wait_writable(self._open())
+        except (OSError, trio.ClosedResourceError) as error:
+            raise self._broken(error) from error
+
+    def send_nowait(self, buffers: Sequence[Buffer]) -> int:
+        """A record that the socket took in part is kept by OpenSSL, and is not counted as sent. The next call
+        begins with the same bytes, at least as many of a record, as OpenSSL demands."""
+        sent = 0
+        try:
+            self._open()
+            for piece in _pieces(buffers):
+                taken = self._tls.send(piece)
+                sent += taken
+                if taken < len(piece) or sent >= _SEND_MAX_BYTES:
+                    break
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            pass
+        except (OSError, trio.ClosedResourceError) as error:
+            raise self._broken(error) from error
+        return sent
+
+    def _broken(self, error: BaseException) -> NetworkError:
+        if self._closed or not isinstance(error, ssl.SSLError):
+            return super()._broken(error)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return TlsError(f"{self._peer}: its certificate is not accepted: {error.verify_message}")
+        reason = _FAULTS.get(error.reason or "", error.reason or str(error))
+        return TlsError(f"{self._peer}: {reason}")
+
+
+def _pieces(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Join small buffers up to a record: each record costs 4 us and 22 bytes."""
+    pieces: list[Buffer] = []
+    small: list[Buffer] = []
+    size = total = 0
+    for buffer in buffers:
+        total += len(buffer)
+        if len(buffer) >= _RECORD_BYTES:
+            if small:
+                pieces.append(b"".join(small))
+                small, size = [], 0
+            pieces.append(memoryview(buffer)[:_SEND_MAX_BYTES])
+        else:
+            small.append(buffer)
+            size += len(buffer)
+            if size >= _RECORD_BYTES:
+                pieces.append(b"".join(small))
+                small, size = [], 0
+        if total >= _SEND_MAX_BYTES:
+            break
+    if small:
+        pieces.append(b"".join(small))
+    return pieces
+
+
+class TlsListener(tcp.TcpListener):
+    """`quorate.runtime.network.Listener` whose connections still have to greet."""
+
+    __slots__ = ("_contexts",)
+
+    def __init__(self, listener: tcp.TcpListener, contexts: TlsContexts) -> None:
+        super().__init__(listener._socket, listener.address)
+        self._contexts = contexts
+
+    async def accept(self) -> TlsStream:
+        while True:
+            stream = await super().accept()
+            with suppress(OSError):  # It is gone again.
+                return TlsStream(stream, self._contexts.server, server_side=True)
+
+
+class TlsNetwork:
+    """`quorate.runtime.network.Network` with TLS on each connection."""
+
+    __slots__ = ("_contexts",)
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Raises `TlsFilesError`."""
+        self._contexts = TlsContexts(files)
+
+    @property
+    def identities(self) -> tuple[str, ...] | None:
+        return self._contexts.identities
+
+    async def connect(self, address: Address) -> TlsStream:
+        plain = await tcp.connect(address)
+        try:
+            stream = TlsStream(plain, self._contexts.client, server_side=False)
+        except OSError as error:
+            raise NetworkError(f"can't connect to {address}: {error}") from error
+        try:
+            await stream.handshake()
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    async def listen(self, address: Address) -> TlsListener:
+        return TlsListener(await tcp.listen(address), self._contexts)
+
+    def secured(self, files: TlsFiles) -> "TlsNetwork":
+        return TlsNetwork(files)

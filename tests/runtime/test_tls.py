@@ -1,0 +1,312 @@
+"""TLS on real sockets: both ends show certificates, and nothing is lost however little the socket takes."""
+
+import os
+import random
+import socket
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trio
+from captured_logs import captured_logs
+
+from quorate.certs import CertificateFolder
+from quorate.raft.transport.identities import Identity
+from quorate.runtime import Address, NetworkError, TlsError, TlsFiles, TlsFilesError
+from quorate.runtime.real import RealNetwork
+from quorate.types import NodeId
+
+HERE = Address("127.0.0.1", 0)
+
+
+class Certificates:
+    def __init__(self, folder: Path, *, now: datetime | None = None) -> None:
+        self.folder = CertificateFolder(folder, now=now or datetime.now(UTC))
+        self.folder.create_authority("c")
+
+    def node(self, number: int, **options) -> TlsFiles:
+        return self.folder.create_node(NodeId(number), **options)
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path / "certs")
+
+
+@pytest.fixture
+def log_lines():
+    with captured_logs() as lines:
+        yield lines
+
+
+def uri(number: int) -> str:
+    return Identity("c", NodeId(number)).uri
+
+
+async def both(server: TlsFiles, client: TlsFiles, nursery):
+    """Both ends of a connection, after the handshake."""
+    listener = await RealNetwork().secured(server).listen(HERE)
+    accepted = []
+
+    async def accept():
+        stream = await listener.accept()
+        await stream.handshake()
+        accepted.append(stream)
+
+    async with trio.open_nursery() as both_ends:
+        both_ends.start_soon(accept)
+        stream = await RealNetwork().secured(client).connect(listener.address)
+    listener.close()
+    return accepted[0], stream
+
+
+async def test_each_end_knows_the_other(certificates, nursery):
+    server, client = await both(certificates.node(1), certificates.node(2), nursery)
+    assert (server.identities, client.identities) == ((uri(2),), (uri(1),))
+    await client.send([b"hello ", b"world"])
+    assert await server.receive_some() == b"hello world"
+    assert client.send_nowait([b"again"]) == 5
+    buffer = bytearray(10)
+    assert await server.receive_into(memoryview(buffer)) == 5
+    client.close()
+    assert await server.receive_some() == b""
+
+
+async def test_plain_streams_have_no_identities(nursery):
+    listener = await RealNetwork().listen(HERE)
+    stream = await RealNetwork().connect(listener.address)
+    await stream.handshake()
+    assert stream.identities is None
+    assert RealNetwork().identities is None
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_every_byte_arrives_in_order_however_little_the_socket_takes(certificates, nursery, seed):
+    server, client = await both(certificates.node(1), certificates.node(2), nursery)
+    client._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    draw = random.Random(seed)
+    sent, received = bytearray(), bytearray()
+
+    async def send():
+        queue: list[bytes] = []
+        for _ in range(120):
+            for _ in range(draw.randrange(1, 8)):
+                size = draw.choice((1, 100, 5000, 16_384, 70_000, 400_000))
+                queue.append(draw.randbytes(size))
+                sent.extend(queue[-1])
+            # As an outbox does: what was not taken comes again, with more behind it.
+            taken = client.send_nowait(queue)
+            while queue and taken >= len(queue[0]):
+                taken -= len(queue.pop(0))
+            if taken:
+                queue[0] = queue[0][taken:]
+            if draw.random() < 0.3:
+                await client.send(queue)
+                queue = []
+        await client.send(queue)
+        client.close()
+
+    async def receive():
+        while data := await server.receive_some(draw.randrange(1, 100_000)):
+            received.extend(data)
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as both_ends:
+            both_ends.start_soon(send)
+            both_ends.start_soon(receive)
+    assert received == sent
+
+
+async def refused(server: TlsFiles, client: TlsFiles) -> tuple[str, str]:
+    """What each end says of a handshake that fails."""
+    listener = await RealNetwork().secured(server).listen(HERE)
+    said = {"server": "", "client": ""}
+
+    async def serve():
+        stream = await listener.accept()
+        try:
+            await stream.handshake()
+        except NetworkError as error:
+            said["server"] = str(error)
+        stream.close()
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            try:
+                stream = await RealNetwork().secured(client).connect(listener.address)
+                await stream.receive_some()
+            except NetworkError as error:
+                said["client"] = str(error)
+    return said["server"], said["client"]
+
+
+async def test_another_authority_is_refused_and_both_ends_say_so(certificates, tmp_path):
+    foreign = Certificates(tmp_path / "foreign").node(2)
+    server, client = await refused(certificates.node(1), foreign)
+    assert "its certificate is not accepted: self-signed certificate in certificate chain" in client
+    known = bundle(tmp_path, foreign, certificates.node(1))
+    server, client = await refused(
+        certificates.node(1),
+        TlsFiles(certificate=foreign.certificate, key=foreign.key, authorities=str(known)),
+    )
+    assert "its certificate is not accepted" in server
+    assert "does not know the authority" in client
+
+
+def bundle(tmp_path: Path, *files: TlsFiles) -> Path:
+    path = tmp_path / "both.pem"
+    path.write_text("".join(Path(each.authorities).read_text() for each in files))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (b"\0\0\0\x20\0\x12\0\3" + bytes(24), "it does not speak TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n", "it speaks HTTP without TLS"),
+        (b"quorate\1" + bytes(40), "it does not speak TLS"),
+    ],
+)
+async def test_who_does_not_speak_tls_is_named(certificates, first, says):
+    listener = await RealNetwork().secured(certificates.node(1)).listen(HERE)
+    plain = await RealNetwork().connect(listener.address)
+    await plain.send([first])
+    stream = await listener.accept()
+    with pytest.raises(TlsError, match=says):
+        await stream.handshake()
+
+
+async def test_who_shows_no_certificate_or_speaks_an_older_tls_gets_nothing(certificates):
+    files = certificates.node(1)
+    listener = await RealNetwork().secured(files).listen(HERE)
+
+    def ask(**options) -> str:
+        context = ssl.create_default_context(cafile=files.authorities)
+        context.check_hostname = False
+        for name, value in options.items():
+            setattr(context, name, value)
+        with socket.create_connection(("127.0.0.1", listener.address.port), 5) as raw:
+            try:
+                with context.wrap_socket(raw) as tls:
+                    tls.send(b"hello")
+                    return repr(tls.recv(1))
+            except OSError as error:
+                return str(error)
+
+    async def serve(says: str) -> None:
+        stream = await listener.accept()
+        with pytest.raises(TlsError, match=says):
+            await stream.handshake()
+        stream.close()
+
+    for says, options in (
+        ("it shows no certificate", {}),
+        ("it does not speak TLS 1.3", {"maximum_version": ssl.TLSVersion.TLSv1_2}),
+    ):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve, says)
+            answer = await trio.to_thread.run_sync(lambda options=options: ask(**options))
+            assert not answer.startswith("b'"), f"{answer} was received"
+
+
+async def test_a_handshake_that_nobody_continues_keeps_no_other_from_being_accepted(certificates, nursery):
+    files = certificates.node(1)
+    listener = await RealNetwork().secured(files).listen(HERE)
+    silent = await RealNetwork().connect(listener.address)
+    waiting = await listener.accept()
+    nursery.start_soon(_shake, waiting)
+    async with trio.open_nursery() as both_ends:
+        both_ends.start_soon(lambda: _accept(listener))
+        with trio.fail_after(5):
+            await RealNetwork().secured(files).connect(listener.address)
+    silent.close()
+
+
+async def _shake(stream):
+    with suppress(NetworkError):
+        await stream.handshake()
+
+
+async def _accept(listener):
+    await (await listener.accept()).handshake()
+
+
+def test_files_that_can_not_be_used_are_named_with_the_remedy(certificates, tmp_path):
+    files = certificates.node(1)
+    other = certificates.node(2)
+
+    def fault(**changes) -> str:
+        values = {"certificate": files.certificate, "key": files.key, "authorities": files.authorities}
+        with pytest.raises(TlsFilesError) as raised:
+            RealNetwork().secured(TlsFiles(**(values | changes)))
+        return str(raised.value)
+
+    assert "the certificate nowhere can't be read: No such file" in fault(certificate="nowhere")
+    assert f"the key {other.key} is not that of the certificate" in fault(key=other.key)
+    assert "hold no certificate in the form PEM" in fault(authorities=files.key)
+    foreign = Certificates(tmp_path / "foreign").node(1)
+    assert "is not accepted with the authorities" in fault(authorities=foreign.authorities)
+    ended = Certificates(tmp_path / "ended", now=datetime.now(UTC) - timedelta(days=9)).node(1, days=2)
+    assert "certificate has expired" in fault(
+        certificate=ended.certificate, key=ended.key, authorities=ended.authorities
+    )
+    Path(files.key).chmod(0o640)
+    assert "can be read by others (its mode is 0640); chmod 600 it" in fault()
+
+
+def test_a_key_with_a_password_asks_no_terminal(certificates):
+    from cryptography.hazmat.primitives import serialization
+
+    files = certificates.node(1)
+    key = serialization.load_pem_private_key(Path(files.key).read_bytes(), password=None)
+    Path(files.key).write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    with pytest.raises(TlsFilesError, match="has a password; store it without one, with mode 0600"):
+        RealNetwork().secured(files)
+
+
+async def test_changed_files_are_used_by_new_connections_and_broken_ones_are_not(certificates, log_lines):
+    files = certificates.node(1)
+    network = RealNetwork().secured(files)
+    listener = await network.listen(HERE)
+
+    async def serial() -> int:
+        """Of the certificate that a new connection shows."""
+        accepted = []
+
+        async def accept():
+            stream = await listener.accept()
+            await stream.handshake()
+            accepted.append(stream)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(accept)
+            stream = await RealNetwork().secured(certificates.node(9)).connect(listener.address)
+        found = stream._tls.getpeercert()["serialNumber"]
+        stream.close()
+        return found
+
+    first = await serial()
+    assert await serial() == first
+    certificates.node(1)
+    second = await serial()
+    assert second != first
+    await trio.Path(files.certificate).write_text("half a certifi")
+    assert await serial() == second
+    other = certificates.folder.create_node(NodeId(2))
+    os.replace(other.key, files.key)
+    os.replace(other.certificate, files.certificate)
+    assert await serial() == second
+    faults = [line["reason"] for line in log_lines if line["event"].startswith("changed TLS files")]
+    assert any("can't be read as PEM" in each for each in faults), faults
+    assert "in place of ('quorate://c/node/1',)" in faults[-1]
+    certificates.node(1)
+    assert await serial() not in (first, second)
