@@ -33,7 +33,7 @@ from quorate.raft.doors.append_call import declared_as_append
 from quorate.raft.doors.client_thread import ClientThread
 from quorate.raft.doors.own_thread import OwnThread
 from quorate.raft.doors.quorum_thread import QuorumThread
-from quorate.runtime import Address, Runtime, tell_forked
+from quorate.runtime import Address, Runtime, TlsFiles, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 
 Outcome = TypeVar("Outcome")
@@ -314,11 +314,16 @@ class Client:
     @classmethod
     @contextmanager
     def open(
-        cls, addresses: Sequence[Address], *, cluster_id: str | None = None, sessions: bool = True
+        cls,
+        addresses: Sequence[Address],
+        *,
+        cluster_id: str | None = None,
+        sessions: bool = True,
+        tls: TlsFiles | None = None,
     ) -> Generator["Client", None, None]:
         """Open a client, as `quorate.client.Client.open`, on a thread of its own. It closes its session at
         the end of the block, or if the interpreter exits inside of it."""
-        thread = ClientThread(addresses, cluster_id=cluster_id, sessions=sessions)
+        thread = ClientThread(addresses, cluster_id=cluster_id, sessions=sessions, tls=tls)
         opened, ended = _Latch(), _Latch()
         thread.start(opened=opened.set, ended=ended.set)
         try:

@@ -315,6 +315,7 @@ class Node:
             node,
             config.node_id,
             endpoint,
+            cluster_id=config.cluster_id,
             runtime=self._runtime,
             deliver=self._deliver_answer,
             on_hung_up=self.hearing.note_hung_up,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 import trio
@@ -25,6 +26,7 @@ from quorate.raft.quorum_errors import (
     NotLeaderError,
     OutcomeUnknownError,
     QuorumBusyError,
+    QuorumConfigError,
     QuorumError,
     QuorumStoppedError,
     RequestRefusedError,
@@ -36,8 +38,17 @@ from quorate.raft.storage.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.raft.transport.append_frames import size_of
 from quorate.raft.transport.caller import ApplicationHandler, Caller, CallerHandler, KafkaHandler, LocalCaller
+from quorate.raft.transport.identities import Identity
 from quorate.raft.waiters import AppendWaiter
-from quorate.runtime import Address, NetworkError, Runtime, get_logger, tell_forked
+from quorate.runtime import (
+    Address,
+    NetworkError,
+    Runtime,
+    TlsFiles,
+    TlsFilesError,
+    get_logger,
+    tell_forked,
+)
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter
 
@@ -136,6 +147,8 @@ class Quorum(Knowledge, Generic[Outcome]):
         """
         machine = with_snapshots(state_machine)
         runtime = runtime or real_runtime(sync=SyncStrategy.INLINE)
+        if config.tls is not None:
+            runtime = _secured(runtime, config, config.tls)
         storage = await open_storage(runtime, config)
         listener = client_listener = None
         try:
@@ -367,7 +380,9 @@ class Quorum(Knowledge, Generic[Outcome]):
                 found[voter.key.id] = self._node.support
                 continue
             try:
-                view = await self._node.ask_view(Address(voter.endpoint.host, voter.endpoint.port))
+                view = await self._node.ask_view(
+                    Address(voter.endpoint.host, voter.endpoint.port), voter.key.id
+                )
             except (QuorumError, NetworkError):
                 view = None
             is_it = view is not None and view.node is not None and view.node.matches(voter.key)
@@ -604,6 +619,22 @@ class Quorum(Knowledge, Generic[Outcome]):
 def unanswered_error(timeout_ms: int) -> OutcomeUnknownError:
     """Return the error of an append that was sent, and has no answer after `timeout_ms`."""
     return OutcomeUnknownError(f"the append was not answered within {timeout_ms} ms")
+
+
+def _secured(runtime: Runtime, config: QuorumConfig, files: TlsFiles) -> Runtime:
+    """Return the same runtime with TLS. Raises `QuorumConfigError`."""
+    try:
+        network = runtime.network.secured(files)
+    except TlsFilesError as error:
+        raise QuorumConfigError(f"tls: {error}") from error
+    own = Identity(config.cluster_id, config.node_id)
+    if network.identities != (own.uri,):
+        names = ", ".join(network.identities or ()) or "no URI"
+        raise QuorumConfigError(
+            f"tls: the certificate {files.certificate} names {names}, not {own.uri}; make it by "
+            f"`quorate certs create-node` for {own}"
+        )
+    return replace(runtime, network=network)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from typing import Final
 from quorate.quorum_state import EMBEDDED, ParameterNames
 from quorate.raft.core import CoreConfig
 from quorate.raft.quorum_errors import QuorumConfigError
-from quorate.runtime import Address
+from quorate.runtime import Address, TlsFiles
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 HIGH_WATERMARK_WAIT_MS: Final = 5
@@ -46,6 +46,11 @@ class QuorumConfig:
     client_listen: Address | None = None
     """The address to listen on for clients (`quorate.client`), which are no members of the quorum. It has its
     own limit of connections, and takes no requests of nodes. None: there are no clients."""
+    tls: TlsFiles | None = None
+    """The certificate of this node, its key, and the authorities of the cluster's members
+    (`quorate certs create-node` makes them). All connections of the quorum and of its clients then have TLS
+    1.3, with certificates on both ends: nodes believe a node's id, and serve a client, only if a certificate
+    says so. Set it on every node, or on none. None: whoever reaches a listener is believed."""
     auto_join: bool = False
     """True: the node becomes a voter as soon as it has caught up (Kafka's
     `controller.quorum.auto.join.enable`). It first removes a voter with its id and another directory. Stop

@@ -34,6 +34,7 @@ class Ends:
             NodeId(2),
             NodeId(1),
             Endpoint(HOME.host, HOME.port),
+            cluster_id="c",
             runtime=SimulatedRuntime("node-1", self.network, random.Random(1)).runtime(),
             deliver=self.events.append,
             on_hung_up=self.hung_up.append,

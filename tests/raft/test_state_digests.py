@@ -318,7 +318,7 @@ class Comparison(StateComparison):
             pause_ms=100,
         )
 
-    async def answer(self, address):
+    async def answer(self, address, _node):
         node = int(address.host.removeprefix("node-"))
         self.asked.append(node)
         digest = self.digests[node]

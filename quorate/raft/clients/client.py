@@ -21,7 +21,7 @@ from quorate.raft.quorum_errors import (
 )
 from quorate.raft.sessions.session import Session
 from quorate.raft.state_machine.interface import Appended
-from quorate.runtime import Address, Network, Tasks, tell_forked
+from quorate.runtime import Address, Network, Tasks, TlsFiles, TlsFilesError, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Offset
 
@@ -55,18 +55,25 @@ class Client:
         *,
         cluster_id: str | None = None,
         sessions: bool = True,
+        tls: TlsFiles | None = None,
         network: Network | None = None,
     ) -> AsyncGenerator["Client", None]:
         """Open a client of the quorum whose nodes listen for clients on `addresses`. It connects at the first
         call, and closes its session at the end of the block.
 
         `cluster_id`: None: that of the first node that answers. `sessions`: False for a quorum whose state
-        machine is not a `Sessions`; an append of unknown outcome is not repeated then. `network`: that of a
-        simulation. Raises `QuorumConfigError` if there are no addresses.
+        machine is not a `Sessions`; an append of unknown outcome is not repeated then. `tls`: for a quorum
+        with `QuorumConfig.tls`; `quorate certs create-client` makes the certificate. `network`: that of a
+        simulation. Raises `QuorumConfigError` if there are no addresses, or `tls` can't be used.
         """
         if not addresses:
             raise QuorumConfigError("addresses is empty; name the client listeners of the nodes")
         network = network or real_runtime(sync=SyncStrategy.INLINE).network
+        if tls is not None:
+            try:
+                network = network.secured(tls)
+            except TlsFilesError as error:
+                raise QuorumConfigError(f"tls: {error}") from error
         tasks = Tasks()
         client = cls(Leader(network, addresses, cluster_id, tasks), sessions=sessions)
         raised: Exception | None = None

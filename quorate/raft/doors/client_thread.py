@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from quorate.raft.clients.client import Client, forked_client_error
 from quorate.raft.doors.own_thread import OwnThread
 from quorate.raft.quorum_errors import QuorumForkedError
-from quorate.runtime import Address
+from quorate.runtime import Address, TlsFiles
 
 _EXIT_S: Final = 5.0
 """The maximum time to wait for the thread at its end."""
@@ -22,14 +22,24 @@ class ClientThread(OwnThread[Client]):
         "this call was made on the client's own thread, and would wait for itself; make it on another thread"
     )
 
-    def __init__(self, addresses: Sequence[Address], *, cluster_id: str | None, sessions: bool) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        *,
+        cluster_id: str | None,
+        sessions: bool,
+        tls: TlsFiles | None,
+    ) -> None:
         super().__init__()
         self._addresses = addresses
         self._cluster_id = cluster_id
         self._sessions = sessions
+        self._tls = tls
 
     def _open(self) -> AbstractAsyncContextManager[Client]:
-        return Client.open(self._addresses, cluster_id=self._cluster_id, sessions=self._sessions)
+        return Client.open(
+            self._addresses, cluster_id=self._cluster_id, sessions=self._sessions, tls=self._tls
+        )
 
     @property
     def _exit_s(self) -> float:

@@ -18,6 +18,7 @@ from quorate.raft.transport.append_frames import (
 )
 from quorate.raft.transport.description_frames import QuorumView, decode_view
 from quorate.raft.transport.frames import PREFACE, Frame, FrameKind, FrameReader, encode_frame
+from quorate.raft.transport.identities import check_node
 from quorate.raft.transport.leader_frames import (
     decode_read_index,
     decode_snapshot,
@@ -30,7 +31,7 @@ from quorate.raft.transport.snapshot_frames import (
     decode_listed,
     snapshot_read_fields,
 )
-from quorate.runtime import Address, Network, NetworkError, get_logger
+from quorate.runtime import Address, Network, NetworkError, TlsError, get_logger
 from quorate.types import Epoch, NodeId, Offset, SnapshotId
 
 log = get_logger(__name__)
@@ -95,19 +96,27 @@ class Channel:
         cluster_id: str,
         max_frame_bytes: int,
         max_append_bytes: int,
+        node: NodeId | None = None,
         connect_timeout_ms: int = 1000,
         silence_timeout_ms: int = 4000,
         on_committed: Callable[[Epoch, Offset], None] | None = None,
     ) -> "Channel":
         """Connect to `address`. Raises `NetworkError`, also when there is no connection within
-        `connect_timeout_ms`: the operating system would try for minutes.
+        `connect_timeout_ms`: the operating system would try for minutes. With TLS it raises `TlsError` if the
+        certificate there is not that of `node`, or of any node of the cluster if that is None.
 
         `silence_timeout_ms`: a connection is closed if requests wait and nothing arrives for so long. A
         leader that can't commit resigns and answers earlier. `on_committed`: called for each append that is
         answered, with the epoch and the end of the committed records."""
         with trio.move_on_after(connect_timeout_ms / 1000):
+            stream = await network.connect(address)
+            try:
+                check_node(stream, cluster_id, node)
+            except TlsError:
+                stream.close()
+                raise
             return cls(
-                Outbox(await network.connect(address)),
+                Outbox(stream),
                 address,
                 cluster_id=cluster_id,
                 max_frame_bytes=max_frame_bytes,

@@ -11,7 +11,7 @@ from quorate.raft.core import AddVoter, UpdateVoter, VoterChange
 from quorate.raft.quorum_errors import QuorumError, RequestRefusedError
 from quorate.raft.transport.description_frames import QuorumView
 from quorate.raft.transport.view_asking import ask_view
-from quorate.runtime import Address, Network, NetworkError
+from quorate.runtime import Address, Network, NetworkError, TlsError
 from quorate.types import NodeId, ReplicaKey, Voter
 
 
@@ -45,6 +45,7 @@ class EndpointCheck:
                 view = await ask_view(
                     self._network,
                     address,
+                    voter.key.id,
                     cluster_id=self._cluster_id,
                     connect_timeout_ms=self._connect_timeout_ms,
                     timeout_ms=self._timeout_ms,
@@ -53,6 +54,8 @@ class EndpointCheck:
         except trio.TooSlowError:
             code = ErrorCode.REQUEST_TIMED_OUT
             problem = f"nothing answered there within {self._timeout_ms} ms; start it"
+        except TlsError as error:
+            problem = f"it can't be trusted ({error}); see what it is"
         except NetworkError as error:
             code, problem = ErrorCode.REQUEST_TIMED_OUT, f"it can't be ({error}); start it"
         except QuorumError as error:

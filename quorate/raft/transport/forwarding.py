@@ -155,6 +155,7 @@ class Forwarder:
                 channel = await Channel.connect(
                     self._network,
                     address,
+                    node=leader,
                     cluster_id=self._cluster_id,
                     max_frame_bytes=self._max_frame_bytes,
                     max_append_bytes=self._max_append_bytes,

@@ -15,9 +15,19 @@ from quorate.log import InvalidBatchError
 from quorate.raft.core import BatchSpan, Event, Message, Received, RequestFailed, Response, Unreachable
 from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.frames import PREFACE, RESPONSE, Frame, FrameKind, FrameReader
+from quorate.raft.transport.identities import check_claims, check_node, node_at
 from quorate.raft.transport.outbox import Outbox
 from quorate.raft.transport.raft_codec import decode, encode, kind_of
-from quorate.runtime import Address, Buffer, NetworkError, Runtime, Timers, get_logger, loop_clock
+from quorate.runtime import (
+    Address,
+    Buffer,
+    NetworkError,
+    Runtime,
+    Timers,
+    TlsError,
+    get_logger,
+    loop_clock,
+)
 from quorate.types import Endpoint, NodeId
 
 log = get_logger(__name__)
@@ -42,6 +52,7 @@ class Peer:
         own: NodeId,
         endpoint: Endpoint,
         *,
+        cluster_id: str,
         runtime: Runtime,
         deliver: Callable[[Event], None],
         on_hung_up: Callable[[NodeId], None],
@@ -54,6 +65,9 @@ class Peer:
         self._own = own
         self.endpoint = endpoint
         self._address = Address(endpoint.host, endpoint.port)
+        self._cluster_id = cluster_id
+        self._proven: NodeId | None = None
+        """The node that the certificate at the other end names. None: there is no TLS."""
         self._runtime = runtime
         self._deliver = deliver
         self._on_hung_up = on_hung_up
@@ -121,10 +135,17 @@ class Peer:
         try:
             with trio.fail_after(self._connect_seconds):
                 stream = await self._runtime.network.connect(self._address)
+            try:
+                check_node(stream, self._cluster_id, self._node if self._node >= 0 else None)
+                self._proven = node_at(stream, self._cluster_id)
+            except TlsError:
+                stream.close()
+                raise
         except (NetworkError, trio.TooSlowError) as error:
             if not self._down:
                 self._down = True
-                log.info("can't reach a node", node=self._node, address=str(self._address), reason=str(error))
+                note = log.warning if isinstance(error, TlsError) else log.info
+                note("can't reach a node", node=self._node, address=str(self._address), reason=str(error))
             self._fail_all()
             self._deliver(Unreachable(self._node))
             return False
@@ -159,15 +180,16 @@ class Peer:
                     self._take_answer(frame)
                     heard = True
                     self._refused = False
-        except NetworkError:
-            pass
-        except PeerProtocolError as error:
+        except (TlsError, PeerProtocolError) as error:
+            # TLS 1.3: the other end's refusal of this node's certificate is the first that is read.
             if not self._refused:
                 self._refused = True
                 log.warning(
                     "closed a connection", node=self._node, address=str(self._address), reason=str(error)
                 )
             return False
+        except NetworkError:
+            pass
         return heard
 
     def _take_answer(self, frame: Frame) -> None:
@@ -183,6 +205,7 @@ class Peer:
             except InvalidBatchError as error:
                 raise PeerProtocolError(f"fetched records are damaged: {error}") from error
         message = decode(frame, spans=spans)
+        check_claims(message, self._proven)
         if self._node < 0:
             message = replace(message, source=self._node)
         if message.source != self._node or message.destination != self._own:

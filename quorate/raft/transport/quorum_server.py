@@ -36,6 +36,7 @@ from quorate.raft.transport.frames import (
     OtherProtocolError,
     encode_frame,
 )
+from quorate.raft.transport.identities import check_claims, identity_at, node_at
 from quorate.raft.transport.leader_frames import (
     decode_cluster_id,
     decode_transfer,
@@ -55,7 +56,7 @@ from quorate.raft.transport.snapshot_frames import (
 )
 from quorate.raft.transport.turnstile import PAUSE_SECONDS, Turnstile
 from quorate.raft.waiters import IndexWaiter
-from quorate.runtime import Buffer, Listener, NetworkError, Stream, get_logger
+from quorate.runtime import Buffer, Listener, NetworkError, Stream, TlsError, get_logger
 from quorate.types import Epoch, NodeId, SnapshotId
 
 log = get_logger(__name__)
@@ -206,6 +207,8 @@ class Server:
         outbox = connection.outbox
         try:
             with trio.fail_after(_FIRST_FRAME_SECONDS):
+                await outbox.stream.handshake()
+                self._identify(connection)
                 if not await reader.receive_preface():
                     return
                 frames = await reader.receive()
@@ -232,6 +235,8 @@ class Server:
                 frames = await reader.receive()
         except trio.TooSlowError:
             log.info("closed a connection", peer=outbox.peer, reason="it asked for nothing")
+        except TlsError as error:
+            log.warning("closed a connection", peer=outbox.peer, reason=str(error))
         except NetworkError:
             pass
         except OtherProtocolError as error:
@@ -241,6 +246,14 @@ class Server:
                 await self.kafka_handler(BegunStream(outbox.stream, error.began))
         except PeerProtocolError as error:
             log.warning("closed a connection", peer=outbox.peer, reason=str(error))
+
+    def _identify(self, connection: PeerConnection) -> None:
+        """Raise `TlsError` if the certificate at the other end is not one for this listener."""
+        stream = connection.outbox.stream
+        if self._kinds is None:
+            connection.proven = node_at(stream, self._cluster_id)
+        else:
+            identity_at(stream, self._cluster_id)
 
     def _handle_frame(self, frame: Frame, connection: PeerConnection) -> None:
         outbox = connection.outbox
@@ -264,6 +277,7 @@ class Server:
             self._dirty[outbox] = None
         elif is_core_message(frame) and not frame.kind & RESPONSE:
             message = decode(frame, correlation=self._connections.add_request(connection, frame.correlation))
+            check_claims(message, connection.proven)
             if message.source != connection.node:
                 is_voter = self._inbound.is_voter(message.source)
                 self._connections.assign_voter(connection, message.source if is_voter else None)

@@ -8,19 +8,27 @@ from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView
 from quorate.runtime import Address, Network, NetworkError
+from quorate.types import NodeId
 
 _MAX_ANSWER_BYTES: Final = 2 * 1024 * 1024
 
 
 async def ask_view(
-    network: Network, address: Address, *, cluster_id: str, connect_timeout_ms: int, timeout_ms: int
+    network: Network,
+    address: Address,
+    node: NodeId,
+    *,
+    cluster_id: str,
+    connect_timeout_ms: int,
+    timeout_ms: int,
 ) -> QuorumView:
-    """Ask the node at `address` to describe its quorum, on a connection of its own. `timeout_ms`: the time
-    without a sign of it after which the connection is closed. Raises `NetworkError`, or `QuorumError` if it
-    is no node of this cluster."""
+    """Ask the node at `address` to describe its quorum, on a connection of its own. `node`: who that is by
+    its certificate, with TLS. `timeout_ms`: the time without a sign of it after which the connection is
+    closed. Raises `NetworkError`, or `QuorumError` if it is no node of this cluster."""
     channel = await Channel.connect(
         network,
         address,
+        node=node,
         cluster_id=cluster_id,
         max_frame_bytes=_MAX_ANSWER_BYTES,
         max_append_bytes=_MAX_ANSWER_BYTES,

@@ -47,7 +47,7 @@ class StateComparison:
         key: ReplicaKey,
         *,
         voters: Callable[[], VoterSet],
-        ask: Callable[[Address], Awaitable[QuorumView]],
+        ask: Callable[[Address, NodeId], Awaitable[QuorumView]],
         telemetry: Telemetry,
         entropy: Entropy,
         pause_ms: int,
@@ -104,7 +104,7 @@ class StateComparison:
 
     async def _ask_voter(self, voter: Voter) -> None:
         try:
-            view = await self._ask(Address(voter.endpoint.host, voter.endpoint.port))
+            view = await self._ask(Address(voter.endpoint.host, voter.endpoint.port), voter.key.id)
         except (QuorumError, NetworkError):
             return  # It is down, or of another cluster.
         if view.node is not None and view.node.matches(voter.key):
