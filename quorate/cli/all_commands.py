@@ -21,6 +21,7 @@ def every_command() -> typer.Typer:
     """Return `quorate` with everything that it can do."""
     from quorate.cli import demo as demonstration
     from quorate.cli.commands import broker_commands as brokers
+    from quorate.cli.commands import certs_commands as certs
     from quorate.cli.commands import client_commands as client
     from quorate.cli.commands import cluster_commands as cluster
     from quorate.cli.commands import config_commands as configs
@@ -53,6 +54,7 @@ def every_command() -> typer.Typer:
     app.add_typer(server.app, name="server")
     app.add_typer(storage.app, name="storage")
     app.add_typer(quorum.app, name="quorum")
+    app.add_typer(certs.app, name="certs")
     app.command("append", epilog="Example: quorate append -l localhost:9099 '{\"set\": 1}'")(client.append)
     app.command("read", epilog="Example: quorate read -l localhost:9099 set")(client.read)
     app.command("watch", epilog="Example: quorate watch -l localhost:9099 --from 0")(client.watch)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -29,6 +30,14 @@ ListenersOption = Annotated[
         "among them, so name all.",
     ),
 ]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--certificate",
+        help="The client's certificate, for a quorum with TLS (`quorate certs create-client`). Its key is "
+        "beside it, as NAME-key.pem, and the authority's certificate as ca.pem.",
+    ),
+]
 
 
 def append(
@@ -42,12 +51,18 @@ def append(
             "machine must have sessions.",
         ),
     ] = True,
+    certificate: CertificateOption = None,
     timeout_ms: TimeoutOption = 10_000,
     as_json: JsonOption = False,
 ) -> None:
     """Append records to an embedded quorum that listens for clients. Print each one's offset and result."""
     values = [record.encode() for record in records]
-    appended = _ask(listeners, lambda client: client.append(values, timeout_ms=timeout_ms), sessions=sessions)
+    appended = _ask(
+        listeners,
+        certificate,
+        lambda client: client.append(values, timeout_ms=timeout_ms),
+        sessions=sessions,
+    )
     results = [_shown(result) for result in appended.results]
     if as_json:
         print_json({"baseOffset": appended.base_offset, "leaderEpoch": appended.epoch, "results": results})
@@ -62,12 +77,16 @@ def read(
         str, typer.Argument(help="The query, as text. The quorum's program gives it a meaning.")
     ],
     listeners: ListenersOption,
+    certificate: CertificateOption = None,
     timeout_ms: TimeoutOption = 10_000,
 ) -> None:
     """Ask the leader's program of an embedded quorum, and print its answer. It sees every append that was
     answered before."""
     answer = _ask(
-        listeners, lambda client: client.read(query.encode(), timeout_ms=timeout_ms), sessions=False
+        listeners,
+        certificate,
+        lambda client: client.read(query.encode(), timeout_ms=timeout_ms),
+        sessions=False,
     )
     sys.stdout.buffer.write(answer + b"\n")
     sys.stdout.flush()
@@ -90,6 +109,7 @@ def watch(
             "--idle-ms", min=0, help="End when there was no record for so long. 0: at the end of the log."
         ),
     ] = None,
+    certificate: CertificateOption = None,
     timeout_ms: TimeoutOption = 60_000,
     as_json: JsonOption = False,
 ) -> None:
@@ -108,18 +128,35 @@ def watch(
                 sys.stdout.flush()
 
     try:
-        _ask(listeners, show, sessions=False)
+        _ask(listeners, certificate, show, sessions=False)
     except* KeyboardInterrupt:
         pass  # its usual end
 
 
-def _ask(listeners: str, action: "Callable[[Client], Awaitable[Answer]]", *, sessions: bool) -> Answer:
+def _ask(
+    listeners: str,
+    certificate: Path | None,
+    action: "Callable[[Client], Awaitable[Answer]]",
+    *,
+    sessions: bool,
+) -> Answer:
     import trio
 
     from quorate.client import Client
+    from quorate.runtime import TlsFiles
+
+    tls = None
+    if certificate is not None:
+        beside = certificate.parent
+        tls = TlsFiles(
+            certificate=str(certificate),
+            key=str(beside / f"{certificate.stem}-key.pem"),
+            authorities=str(beside / "ca.pem"),
+        )
 
     async def main() -> Answer:
-        async with Client.open(parse_addresses(listeners, option=_OPTION), sessions=sessions) as client:
+        addresses = parse_addresses(listeners, option=_OPTION)
+        async with Client.open(addresses, sessions=sessions, tls=tls) as client:
             return await action(client)
 
     with user_errors():

@@ -127,6 +127,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
         UnreadablePartitionMetadataError,
     )
     from quorate.broker.wire.wire_errors import KafkaError
+    from quorate.certs import CertificateError
     from quorate.history import HistoryError, LogUnavailableError, SnapshotNameError, UnreadableFilesError
     from quorate.kafka_bytes.varints import MalformedError
     from quorate.log import LogError
@@ -146,7 +147,9 @@ def _code_of(error: BaseException) -> ExitCode | None:
             return error.code
         case ServerConfigError() | QuorumConfigError() | SnapshotNameError():
             return ExitCode.USAGE
-        case AddressInUseError() | BrokerRegistrationError() | DescriptorsExhaustedError():
+        case (
+            AddressInUseError() | BrokerRegistrationError() | CertificateError() | DescriptorsExhaustedError()
+        ):
             return ExitCode.FAILED
         case UnreadableFilesError():
             return ExitCode.STORAGE

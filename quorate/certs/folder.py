@@ -1,0 +1,184 @@
+"""A folder with the authority of a cluster, and what it has signed."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from quorate.certs.certs_errors import CertificateError
+from quorate.certs.making import certificate_pem, key_pem, make_authority, make_member, new_key
+from quorate.raft.transport.identities import Identity, authority_uri, cluster_of_authority
+from quorate.runtime import TlsFiles
+from quorate.types import NodeId
+
+AUTHORITY: Final = "ca.pem"
+_AUTHORITY_KEY: Final = "ca-key.pem"
+_NAME_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateView:
+    """One certificate in a folder."""
+
+    path: str
+    uri: str
+    """Empty: it names no member of a cluster."""
+    issuer: str
+    not_before: datetime
+    not_after: datetime
+    """It ends then."""
+
+
+class CertificateFolder:
+    """The folder of an authority. `ca-key.pem` is the one file that makes members: keep it where no node
+    runs."""
+
+    def __init__(self, folder: str | Path, *, now: datetime) -> None:
+        """`now`: the time that certificates begin at, with its time zone."""
+        self._folder = Path(folder)
+        self._now = now
+
+    @property
+    def authorities(self) -> Path:
+        """The file that every member needs, besides its own two."""
+        return self._folder / AUTHORITY
+
+    def create_authority(self, cluster_id: str, *, days: int = 3650) -> Path:
+        """Make the authority of a cluster, in a folder of mode 0700. Raises `CertificateError` if there is
+        one, or the cluster id is empty."""
+        if not cluster_id:
+            raise CertificateError("the cluster id is empty; name that of the quorum's configuration")
+        _check_days(days)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise CertificateError(f"{self._folder} can't be made: {error.strerror}") from error
+        key = new_key()
+        certificate = make_authority(key, uri=authority_uri(cluster_id), now=self._now, days=days)
+        _write_both(
+            self._folder / _AUTHORITY_KEY, key_pem(key), self.authorities, certificate_pem(certificate)
+        )
+        return self.authorities
+
+    def create_node(self, node: NodeId, *, days: int = 365) -> TlsFiles:
+        """Make the certificate of a node, in place of an earlier one. Raises `CertificateError`."""
+        if node < 0:
+            raise CertificateError(f"the node id is {node}; it must be 0 or more")
+        return self._create(Identity(self.cluster_id, node), f"node-{node}", days)
+
+    def create_client(self, name: str, *, days: int = 365) -> TlsFiles:
+        """Make the certificate of a client, in place of an earlier one. Raises `CertificateError`."""
+        if not name or len(name) > _NAME_MAX or not all(each.isalnum() or each in "._-" for each in name):
+            raise CertificateError(
+                f"the client name {name!r} must have 1 to {_NAME_MAX} letters, digits, dots, dashes or "
+                "underscores"
+            )
+        return self._create(Identity(self.cluster_id, None, name), f"client-{name}", days)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster whose authority this is. Raises `CertificateError`."""
+        names = map(cluster_of_authority, _uris(self._authority()))
+        found = [each for each in names if each is not None]
+        if len(found) != 1:
+            raise CertificateError(f"{self.authorities} is no authority of a cluster; see what it is")
+        return found[0]
+
+    def certificates(self) -> Sequence[CertificateView]:
+        """Return the certificates in the folder, by name. Raises `CertificateError`."""
+        found: list[CertificateView] = []
+        for path in sorted(self._folder.glob("*.pem")):
+            if not path.name.endswith("-key.pem"):
+                found.extend(_view(path, each) for each in _read_certificates(path))
+        if not found:
+            raise CertificateError(f"{self._folder} has no certificates; make an authority first")
+        return found
+
+    def _create(self, identity: Identity, name: str, days: int) -> TlsFiles:
+        _check_days(days)
+        authority = self._authority()
+        authority_key = self._authority_key()
+        key = new_key()
+        certificate = make_member(
+            key, authority, authority_key, uri=identity.uri, name=name, now=self._now, days=days
+        )
+        paths = self._folder / f"{name}-key.pem", self._folder / f"{name}.pem"
+        _write_both(paths[0], key_pem(key), paths[1], certificate_pem(certificate), replaces=True)
+        return TlsFiles(certificate=str(paths[1]), key=str(paths[0]), authorities=str(self.authorities))
+
+    def _authority(self) -> x509.Certificate:
+        return _read_certificates(self.authorities)[0]
+
+    def _authority_key(self) -> ec.EllipticCurvePrivateKey:
+        path = self._folder / _AUTHORITY_KEY
+        try:
+            key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        except OSError as error:
+            raise CertificateError(
+                f"{path} can't be read ({error.strerror}); certificates are made where the authority's key is"
+            ) from error
+        except (ValueError, TypeError) as error:
+            raise CertificateError(f"{path} is no key in the form PEM without a password") from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise CertificateError(f"{path} is no key of an elliptic curve; make the authority here")
+        return key
+
+
+def _check_days(days: int) -> None:
+    if not 1 <= days <= 36500:
+        raise CertificateError(f"the certificate would be good for {days} days; choose 1 to 36500")
+
+
+def _read_certificates(path: Path) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(path.read_bytes())
+    except OSError as error:
+        raise CertificateError(f"{path} can't be read ({error.strerror}); make an authority first") from error
+    except ValueError as error:
+        raise CertificateError(f"{path} holds no certificate in the form PEM") from error
+
+
+def _uris(certificate: x509.Certificate) -> list[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return names.get_values_for_type(x509.UniformResourceIdentifier)
+
+
+def _view(path: Path, certificate: x509.Certificate) -> CertificateView:
+    return CertificateView(
+        path=str(path),
+        uri=", ".join(_uris(certificate)),
+        issuer=certificate.issuer.rfc4514_string().removeprefix("CN="),
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+    )
+
+
+def _write_both(
+    key_path: Path, key: bytes, certificate_path: Path, certificate: bytes, *, replaces: bool = False
+) -> None:
+    """Write a key that only its owner may read, and its certificate. A reader of the two between the two
+    renames finds that they don't fit, and keeps what it had."""
+    for path in (key_path, certificate_path):
+        if path.exists() and not replaces:
+            raise CertificateError(f"{path} is there already; choose another folder")
+    try:
+        for path, content, mode in ((key_path, key, 0o600), (certificate_path, certificate, 0o644)):
+            partial = path.with_name(f"{path.name}.new")
+            partial.unlink(missing_ok=True)
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            partial.replace(path)
+    except OSError as error:
+        raise CertificateError(f"{key_path.parent} can't be written: {error.strerror}") from error

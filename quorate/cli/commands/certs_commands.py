@@ -1,0 +1,104 @@
+"""`quorate certs`: the certificates of a quorum's nodes and clients."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.commands.options import JsonOption
+from quorate.cli.console.cli_errors import ExitCode, fail, user_errors
+from quorate.cli.console.output import print_json
+
+if TYPE_CHECKING:
+    from quorate.certs import CertificateFolder
+    from quorate.runtime import TlsFiles
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The certificates by which the members of an embedded quorum know each other.",
+    epilog="Example: quorate certs create-ca ./certs --cluster-id shop",
+)
+
+FolderArgument = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="The folder of the authority, and of what it signs.")
+]
+DaysOption = Annotated[int, typer.Option("--days", min=1, help="The days until the certificate ends.")]
+
+
+@app.command("create-ca", epilog="Example: quorate certs create-ca ./certs --cluster-id shop")
+def create_ca(
+    folder: FolderArgument,
+    cluster_id: Annotated[
+        str, typer.Option("--cluster-id", help="The cluster id in the configuration of the quorum.")
+    ],
+    days: DaysOption = 3650,
+) -> None:
+    """Make the authority of a cluster. Whoever has `ca-key.pem` can make members: keep it where no node
+    runs."""
+    with user_errors():
+        path = _folder(folder).create_authority(cluster_id, days=days)
+    print(f"the authority of cluster {cluster_id}: {path}; its key stays in {folder}")
+
+
+@app.command("create-node", epilog="Example: quorate certs create-node ./certs --node 1")
+def create_node(
+    folder: FolderArgument,
+    node: Annotated[int, typer.Option("--node", "-n", min=0, help="The id of the node.")],
+    days: DaysOption = 365,
+) -> None:
+    """Make the certificate of a node, in place of an earlier one. A running node takes it by itself."""
+    from quorate.types import NodeId
+
+    with user_errors():
+        files = _folder(folder).create_node(NodeId(node), days=days)
+    _print_files(f"node {node}", files)
+
+
+@app.command("create-client", epilog="Example: quorate certs create-client ./certs --name web")
+def create_client(
+    folder: FolderArgument,
+    name: Annotated[str, typer.Option("--name", help="The name of the client.")],
+    days: DaysOption = 365,
+) -> None:
+    """Make the certificate of a client, in place of an earlier one."""
+    with user_errors():
+        files = _folder(folder).create_client(name, days=days)
+    _print_files(f"client {name}", files)
+
+
+@app.command("list", epilog="Example: quorate certs list ./certs")
+def list_certificates(folder: FolderArgument, as_json: JsonOption = False) -> None:
+    """Show the certificates in a folder, whom they name, and when they end. Exits with 1 if one has ended."""
+    now = datetime.now(UTC)
+    with user_errors():
+        found = _folder(folder).certificates()
+    if as_json:
+        print_json([
+            {
+                "path": each.path, "uri": each.uri, "issuer": each.issuer,
+                "notBefore": each.not_before.isoformat(), "notAfter": each.not_after.isoformat(),
+            }
+            for each in found
+        ])  # fmt: skip
+    else:
+        for each in found:
+            left = each.not_after - now
+            ends = f"ends in {left.days} days" if left.total_seconds() > 0 else "HAS ENDED"
+            print(f"{Path(each.path).name:24} {each.uri:40} {each.not_after:%Y-%m-%d} {ends}")
+    ended = [Path(each.path).name for each in found if each.not_after <= now]
+    if ended:
+        raise fail(f"ended: {', '.join(ended)}; make new ones", ExitCode.FAILED)
+
+
+def _folder(folder: Path) -> "CertificateFolder":
+    from quorate.runtime import need
+
+    need("making certificates", "cryptography", extra="certs")
+    from quorate.certs import CertificateFolder
+
+    return CertificateFolder(folder, now=datetime.now(UTC))
+
+
+def _print_files(whom: str, files: "TlsFiles") -> None:
+    print(f"{whom} needs {files.certificate}, {files.key} and {files.authorities}")

@@ -1,0 +1,72 @@
+"""`quorate certs`, and the client's commands at a quorum with TLS."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from quorate import blocking
+from quorate.certs import CertificateFolder
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.free_ports import free_ports
+from quorate.raft import CommittedBatch, NodeId, QuorumConfig, parse_voters
+from quorate.runtime import Address, TlsFiles
+from tests.cli.command import Quorate
+
+
+@dataclass
+class Lengths:
+    def apply(self, batch: CommittedBatch) -> list[int]:
+        return [len(record) for record in batch.records]
+
+
+def test_a_client_with_a_certificate_is_served_and_others_are_not(quorate: Quorate, tmp_path: Path) -> None:
+    certs = str(tmp_path / "certs")
+    quorate.output("certs", "create-ca", certs, "--cluster-id", "words")
+    printed = quorate.output("certs", "create-node", certs, "--node", "1")
+    files = TlsFiles(
+        certificate=f"{certs}/node-1.pem", key=f"{certs}/node-1-key.pem", authorities=f"{certs}/ca.pem"
+    )
+    assert printed == f"node 1 needs {files.certificate}, {files.key} and {files.authorities}\n"
+    quorate.output("certs", "create-client", certs, "--name", "web")
+    assert [each["uri"] for each in quorate.json("certs", "list", certs)] == [
+        "quorate://words/ca",
+        "quorate://words/client/web",
+        "quorate://words/node/1",
+    ]
+    port, client_port = free_ports(2)
+    config = QuorumConfig(
+        node_id=NodeId(1),
+        cluster_id="words",
+        folder=str(tmp_path / "node"),
+        voters=parse_voters(f"1@127.0.0.1:{port}"),
+        client_listen=Address("127.0.0.1", client_port),
+        tls=files,
+    )
+    blocking.format_folder(config.folder, cluster_id="words", node_id=NodeId(1))
+    with blocking.Quorum.open(config, Lengths()) as quorum:
+        quorum.wait_leading()
+        call = ("append", "-l", f"127.0.0.1:{client_port}", "--no-sessions", "--timeout-ms", "2000", "three")
+        assert quorate.output(*call, "--certificate", f"{certs}/client-web.pem").split()[1:] == ["5"]
+        refused = quorate.error(*call, code=ExitCode.UNAVAILABLE)
+        assert "no leader was found" in refused
+        missing = quorate.error(*call, "--certificate", f"{certs}/client-other.pem", code=ExitCode.USAGE)
+        assert "client-other.pem can't be read: No such file" in missing
+
+
+def test_certificates_that_have_ended_are_listed_and_the_command_fails(
+    quorate: Quorate, tmp_path: Path
+) -> None:
+    folder = CertificateFolder(tmp_path / "certs", now=datetime.now(UTC) - timedelta(days=9))
+    folder.create_authority("words")
+    folder.create_node(NodeId(1), days=8)
+    said = quorate.error("certs", "list", str(tmp_path / "certs"), code=ExitCode.FAILED)
+    assert "ended: node-1.pem; make new ones" in said
+
+
+def test_what_can_not_be_made_is_an_error_with_the_remedy(quorate: Quorate, tmp_path: Path) -> None:
+    certs = str(tmp_path / "certs")
+    said = quorate.error("certs", "create-node", certs, "--node", "1", code=ExitCode.FAILED)
+    assert "ca.pem can't be read (No such file or directory); make an authority first" in said
+    quorate.output("certs", "create-ca", certs, "--cluster-id", "words")
+    said = quorate.error("certs", "create-ca", certs, "--cluster-id", "words", code=ExitCode.FAILED)
+    assert "is there already" in said
