@@ -1,4 +1,4 @@
-"""A node of the replicated dictionary for clients, such as the workers of dictionary_flask.py.
+"""A node of the replicated dictionary for clients, such as the workers of dictionary_workers.py.
 
 python examples/dictionary_node.py 1 8001 /tmp/d1    (and 2 8002 /tmp/d2, and 3 8003 /tmp/d3)
 quorate append --client-listener 127.0.0.1:8001 '["colour", "blue"]'

@@ -1,4 +1,4 @@
-"""The settings of gunicorn for dictionary_flask.py: a client in each worker.
+"""The settings of gunicorn for dictionary_flask.py and dictionary_django.py: a client in each worker.
 
 NODES has the client listeners of the three nodes (dictionary_node.py):
 

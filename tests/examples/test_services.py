@@ -29,9 +29,11 @@ LINES_MAX = 60
 """The length that each program stays below."""
 QUICK = "dictionary.py"
 """The service that `make test` runs. `make check` and CI run all of them."""
-MEMBERS = (QUICK, "dictionary_asyncio.py", "dictionary_threads.py", "dictionary_fastapi.py")
+ASGI = ("dictionary_fastapi.py", "dictionary_hypercorn.py")
+"""The same service on FastAPI, under uvicorn's loop of asyncio and under hypercorn's of trio."""
+MEMBERS = (QUICK, "dictionary_asyncio.py", "dictionary_threads.py", *ASGI)
 """The same service on trio, on asyncio, with threads and on FastAPI, whose processes are the nodes."""
-CLIENTS = ("dictionary_flask.py",)
+CLIENTS = ("dictionary_flask.py", "dictionary_django.py")
 """The same service on gunicorn, whose workers are clients of nodes in processes of their own."""
 ROUNDS_MAX = 8
 """The most kills until a planted fault shows."""
@@ -144,8 +146,8 @@ def test_an_invalid_request_closes_only_its_own_connection(service: Service) -> 
         b"DELETE / HTTP/1.1\r\n\r\n",
     ):
         answer = spoken(port, request)
-        # uvicorn closes a connection without a whole request, and does not answer.
-        assert answer.startswith(b"HTTP/1.0 400 ") or "fastapi" in service.program.name, request
+        # uvicorn and hypercorn close a connection without a whole request, and do not answer.
+        assert answer.startswith(b"HTTP/1.0 400 ") or service.program.name in ASGI, request
         assert not answer.startswith(b"HTTP/1.1 2"), request
     reset = socket.create_connection(("127.0.0.1", port))
     reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
