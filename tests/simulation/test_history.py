@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.simulation.histories.history import AppendCall, History
+from quorate.simulation.histories.history import AppendCall, BoundedRead, History
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset
 
@@ -74,3 +74,22 @@ def test_an_append_acknowledged_before_another_began_precedes_it() -> None:
     history.invoke("client", [b"c"], 2.0)  # unknown, but begun after the first had ended
     with pytest.raises(SafetyViolation, match="out of order"):
         history.check([(0, b"c"), (1, b"b"), (2, b"a")])
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "staleness_s", "fits"),
+    [(2, 0.5, True), (1, 0.5, False), (1, 1.0, True), (0, 1.0, True), (0, 0.99, False)],
+)
+def test_a_bounded_read_sees_what_was_acknowledged_longer_ago(
+    end_offset: int, staleness_s: float, fits: bool
+) -> None:
+    history = History()
+    acknowledged(history, b"a", 0, 0.0, 1.0)
+    acknowledged(history, b"b", 1, 1.0, 1.25)
+    history.bounded_reads.append(BoundedRead("reader", 2.0, Offset(end_offset), staleness_s))
+    log = [(0, b"a"), (1, b"b")]
+    if fits:
+        history.check(log)
+    else:
+        with pytest.raises(SafetyViolation, match="too stale"):
+            history.check(log)

@@ -12,6 +12,7 @@ Nodes tell through the same `Telemetry` that metrics use, so the code that is ch
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -43,12 +44,23 @@ class CommittedLog:
 
     def __init__(self) -> None:
         self._pieces: dict[int, CommittedPiece] = {}
+        self._bases: list[Offset] = []
         self._last_in: dict[Epoch, CommittedPiece] = {}
         self.end_offset = Offset(0)
         self.last: CommittedPiece | None = None
 
+    @property
+    def epochs(self) -> int:
+        """The number of epochs in which something was committed."""
+        return len(self._last_in)
+
     def at(self, base_offset: int) -> CommittedPiece | None:
         return self._pieces.get(base_offset)
+
+    def holding(self, offset: Offset) -> CommittedPiece | None:
+        """Return the batch that has the record at `offset`. None: the offset is not committed."""
+        position = bisect_right(self._bases, offset)
+        return self._pieces[self._bases[position - 1]] if position and offset < self.end_offset else None
 
     def last_before(self, epoch: Epoch) -> CommittedPiece | None:
         """The newest batch that was committed in an epoch older than `epoch`. A batch of an older epoch may
@@ -60,6 +72,7 @@ class CommittedLog:
         """`epoch`: in which it was committed; at least its own."""
         self._last_in[epoch] = piece
         self._pieces[piece.base_offset] = piece
+        self._bases.append(piece.base_offset)
         self.end_offset = piece.end_offset
         self.last = piece
 

@@ -95,6 +95,8 @@ class HostCluster(ABC, Generic[Node]):
         self.network.on_receive = trace.received
         self.nodes: Sequence[Node] = [self._host(number) for number in range(1, nodes + 1)]
         self.violation: SafetyViolation | None = None
+        self.crashes = 0
+        """The number of processes that were ended by `crash`."""
         trace.on_error = self._logged_error
 
     def _host(self, number: int) -> Node:
@@ -226,6 +228,7 @@ class HostCluster(ABC, Generic[Node]):
         for node in nodes:
             self.trace.add(node.name, "loses power" if power_loss else "crashes")
             if node.up:
+                self.crashes += 1
                 node.alive = False
                 node.disk.cut()
                 self.network.crash_node(node.name, silent=power_loss)

@@ -2,8 +2,10 @@
 
 import enum
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from quorate.simulation.histories import models
 from quorate.simulation.histories.linearizability import Operation, check_history
@@ -51,6 +53,17 @@ class ClientRead:
     end_offset: Offset
 
 
+@dataclass(frozen=True, slots=True)
+class BoundedRead:
+    """An answered call that saw everything below `end_offset`, and may lack what was answered in the last
+    `staleness_s` before it."""
+
+    client: str
+    invoked_at: float
+    end_offset: Offset
+    staleness_s: float
+
+
 class History:
     """All appends and answered reads of a run, in the order of their invocation and answer."""
 
@@ -60,6 +73,7 @@ class History:
         self._whole = whole
         self.appends: list[AppendCall] = []
         self.reads: list[ClientRead] = []
+        self.bounded_reads: list[BoundedRead] = []
 
     def invoke(self, client: str, records: Sequence[bytes], now: float) -> AppendCall:
         append = AppendCall(client, records, now)
@@ -105,6 +119,7 @@ class History:
             strange = [offset for record, offset in found.items() if record not in asked]
             raise SafetyViolation(f"nobody appended what is at offsets {strange[:5]}")
         self._check_order(found)
+        self._check_bounded()
         self._check_linearizable(found)
 
     def _check_whole(self, append: AppendCall, offsets: list[int]) -> None:
@@ -151,12 +166,29 @@ class History:
             )
         check_history(KnownLog(tuple(sorted(starts))), operations).require()
 
-    def _check_order(self, found: dict[bytes, int]) -> None:
-        """Check that each append lies above all appends that were acknowledged before it was invoked."""
-        ended = sorted(
+    def _acknowledged(self) -> list[AppendCall]:
+        """Return the acknowledged appends in the order of their answers."""
+        return sorted(
             (append for append in self.appends if append.outcome is AppendOutcome.ACKNOWLEDGED),
             key=lambda append: append.ended_at,
         )
+
+    def _check_bounded(self) -> None:
+        """Check that each bounded read saw what was acknowledged longer before it than it may be stale."""
+        acknowledged = self._acknowledged()
+        highest = [*accumulate((append.base_offset + len(append.records) for append in acknowledged), max)]
+        for read in self.bounded_reads:
+            since = read.invoked_at - read.staleness_s
+            count = bisect_left(acknowledged, since, key=lambda append: append.ended_at)
+            if count and highest[count - 1] > read.end_offset:
+                raise SafetyViolation(
+                    f"too stale: {read} saw nothing above {read.end_offset}, when all below "
+                    f"{highest[count - 1]} had been acknowledged by {since:.6f} s"
+                )
+
+    def _check_order(self, found: dict[bytes, int]) -> None:
+        """Check that each append lies above all appends that were acknowledged before it was invoked."""
+        ended = self._acknowledged()
         position, newest = 0, None
         for append in self.appends:
             while position < len(ended) and ended[position].ended_at < append.invoked_at:

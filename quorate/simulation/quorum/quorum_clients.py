@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 import trio
@@ -9,6 +10,7 @@ import trio
 from quorate.client import Client
 from quorate.raft import (
     Appended,
+    LeaderNotFoundError,
     NotLeaderError,
     OutcomeUnknownError,
     QuorumBusyError,
@@ -22,12 +24,19 @@ from quorate.raft.sessions.session import Appender
 from quorate.raft.transport.channel import Channel
 from quorate.runtime import Address, NetworkError
 from quorate.simulation.cluster_run import Clients, derived, draw_records
-from quorate.simulation.histories.history import AppendCall, AppendOutcome, ClientRead, History
+from quorate.simulation.histories.history import (
+    AppendCall,
+    AppendOutcome,
+    BoundedRead,
+    ClientRead,
+    History,
+)
 from quorate.simulation.quorum.quorum_cluster import CLIENT_PORT, CLUSTER_ID, QuorumCluster, QuorumNode
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset
 
 _FRAME_BYTES = 16 * 1024 * 1024
+_STALENESS_MS = (0, 100, 1000, 3000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +47,13 @@ class ClientSettings:
     remote: int = 1
     readers: int = 1
     """Clients that ask any node for linearizable reads."""
+    bounded_readers: int = 0
+    """Clients that ask any node for reads of bounded staleness. The bound is by the clocks of the nodes, so
+    they have to go at one rate."""
+    remote_readers: int = 0
+    """Clients on hosts of their own that read at the leader."""
+    watchers: int = 0
+    """Clients that watch, on hosts of their own."""
     think_max_s: float = 0.2
     timeout_s: float = 4.0
     records_max: int = 3
@@ -102,6 +118,15 @@ def _still_lives(node: QuorumNode, life: int) -> bool:
     return node.alive and node.life == life
 
 
+def outside_client(
+    cluster: QuorumCluster, host: str, source: random.Random
+) -> AbstractAsyncContextManager[Client]:
+    """Open a client on a host of its own, which knows all voters."""
+    addresses = [Address(node.name, CLIENT_PORT) for node in cluster.voters]
+    source.shuffle(addresses)
+    return Client.open(addresses, network=cluster.network.for_node(host))
+
+
 class AppendingClients(Clients[QuorumCluster]):
     def __init__(
         self, cluster: QuorumCluster, history: History, settings: ClientSettings, source: random.Random
@@ -121,7 +146,11 @@ class AppendingClients(Clients[QuorumCluster]):
                 nursery.start_soon(send, client, self._derived())
             for number in range(1, self._settings.readers + 1):
                 client = f"reader-{number}"
-                nursery.start_soon(self._read, client, self._derived())
+                nursery.start_soon(self._read, client, self._derived(), (None,))
+            for number in range(1, self._settings.bounded_readers + 1):
+                nursery.start_soon(self._read, f"bounded-{number}", self._derived(), _STALENESS_MS)
+            for number in range(1, self._settings.remote_readers + 1):
+                nursery.start_soon(self._read_at_leader, f"outside-{number}", self._derived())
 
     def _begin(self, client: str, source: random.Random) -> AppendCall:
         self._cluster.check_leaders()
@@ -200,42 +229,60 @@ class AppendingClients(Clients[QuorumCluster]):
     def _timeout_ms(self) -> int:
         return int(self._settings.timeout_s * 1000)
 
-    async def _read(self, client: str, source: random.Random) -> None:
+    async def _read(self, client: str, source: random.Random, bounds_ms: Sequence[int | None]) -> None:
+        """Read again and again. Each read draws how stale it may be; None: linearizable."""
         cluster = self._cluster
         while not self._finish.is_set():
             running = list(cluster.running)
             if running:
                 node = source.choice(running)
+                bound_ms = source.choice(bounds_ms) if len(bounds_ms) > 1 else bounds_ms[0]
                 done = trio.Event()
                 with cluster.scheduler.process(node.name):
-                    cluster.spawn(self._read_from, node, client, done)
+                    cluster.spawn(self._read_from, node, client, bound_ms, done)
                 with trio.move_on_after(self._settings.timeout_s + 1):
                     await done.wait()
             await self._think(source)
 
-    async def _read_from(self, node: QuorumNode, client: str, done: trio.Event) -> None:
+    async def _read_from(self, node: QuorumNode, client: str, bound_ms: int | None, done: trio.Event) -> None:
         quorum, life, invoked_at = node.quorum, node.life, trio.current_time()
         if quorum is not None and node.alive:
             try:
-                await quorum.wait_read_index(timeout_ms=int(self._settings.timeout_s * 1000))
+                await quorum.wait_read_index(max_staleness_ms=bound_ms, timeout_ms=self._timeout_ms)
             except (NotLeaderError, QuorumStoppedError, OutcomeUnknownError):
                 pass
             else:
                 if _still_lives(node, life):
                     end_offset = quorum.applied_offset
-                    self._history.reads.append(
-                        ClientRead(client, invoked_at, trio.current_time(), end_offset)
-                    )
+                    if bound_ms is None:
+                        self._saw(client, invoked_at, end_offset)
+                    else:
+                        self._history.bounded_reads.append(
+                            BoundedRead(client, invoked_at, end_offset, bound_ms / 1000)
+                        )
                     self._cluster.trace.add(client, f"reads below {end_offset} from {node.name}")
         done.set()
 
+    def _saw(self, client: str, invoked_at: float, end_offset: Offset) -> None:
+        self._history.reads.append(ClientRead(client, invoked_at, trio.current_time(), end_offset))
+
     # Over the network
 
+    async def _read_at_leader(self, client: str, source: random.Random) -> None:
+        async with outside_client(self._cluster, client, source) as outside:
+            while not self._finish.is_set():
+                invoked_at = trio.current_time()
+                try:
+                    answer = await outside.read(b"", timeout_ms=self._timeout_ms)
+                except (LeaderNotFoundError, OutcomeUnknownError):
+                    pass
+                else:
+                    self._saw(client, invoked_at, Offset(int(answer)))
+                    self._cluster.trace.add(client, f"reads below {answer.decode()}")
+                await self._think(source)
+
     async def _send_in_session(self, client: str, source: random.Random) -> None:
-        addresses = [Address(node.name, CLIENT_PORT) for node in self._cluster.voters]
-        source.shuffle(addresses)
-        network = self._cluster.network.for_node(client)
-        async with Client.open(addresses, network=network) as outside:
+        async with outside_client(self._cluster, client, source) as outside:
             while not self._finish.is_set():
                 await self._append_through(outside, client, source)
 

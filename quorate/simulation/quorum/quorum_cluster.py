@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import trio
 
@@ -10,6 +11,7 @@ from quorate.log import Log
 from quorate.present import present
 from quorate.raft import Quorum, QuorumConfig, Sessions
 from quorate.raft.core import CoreConfig
+from quorate.raft.sessions.session_table import SessionAnswer, Verdict
 from quorate.raft.sessions.sessions import SessionResult
 from quorate.raft.state_machine.interface import CommittedBatch, SnapshotLoader, StateMachine
 from quorate.raft.storage.storage import format_folder
@@ -69,22 +71,29 @@ JournalResult = int | SessionResult | None
 
 
 class WatchedJournal(Sessions[int]):
-    """A journal with sessions. `applied` is called with each batch, `loaded` with the end of each snapshot
-    that is installed."""
+    """A journal with sessions. `applied` is called with each batch, `answered` with its results, and `loaded`
+    with the end of each snapshot that is installed."""
 
-    __slots__ = ("_applied", "_loaded", "journal")
+    __slots__ = ("_answered", "_applied", "_loaded", "journal")
 
     def __init__(
-        self, *, applied: Callable[[CommittedBatch], None], loaded: Callable[[Offset], None]
+        self,
+        *,
+        applied: Callable[[CommittedBatch], None],
+        answered: Callable[[CommittedBatch, Sequence[JournalResult]], None],
+        loaded: Callable[[Offset], None],
     ) -> None:
         self.journal = Journal()
         super().__init__(self.journal)
         self._applied = applied
+        self._answered = answered
         self._loaded = loaded
 
     def apply(self, batch: CommittedBatch) -> Sequence[JournalResult]:
         self._applied(batch)
-        return super().apply(batch)
+        results = super().apply(batch)
+        self._answered(batch, results)
+        return results
 
     def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
         return WatchedLoader(super().load_snapshot(snapshot), lambda: self._loaded(snapshot.end_offset))
@@ -190,6 +199,8 @@ class QuorumCluster(HostCluster[QuorumNode]):
         self.settings = settings
         self.lost_directories: dict[str, QuorumNode] = {}
         """Directory ids of lost disks, and whose they were."""
+        self.refused: dict[int, Verdict] = {}
+        """The verdicts on the appends in sessions that were not applied, by the offsets of their commands."""
         nodes = settings.voters + settings.observers
         super().__init__(
             nodes,
@@ -292,6 +303,7 @@ class QuorumCluster(HostCluster[QuorumNode]):
         """Return the state machine of a process that starts."""
         node.state_machine = WatchedJournal(
             applied=lambda batch: self._applied(node, batch),
+            answered=self._answered,
             loaded=lambda end_offset: self._loaded(node, end_offset),
         )
         return node.state_machine
@@ -303,6 +315,7 @@ class QuorumCluster(HostCluster[QuorumNode]):
             runtime=node.host.runtime(),
             telemetry=WatchedTelemetry(node, self.checker),
         ) as quorum:
+            quorum.serve_reads(lambda _: b"%d" % quorum.applied_offset)
             node.quorum = quorum
             await node.stop.wait()
 
@@ -312,6 +325,11 @@ class QuorumCluster(HostCluster[QuorumNode]):
     def _applied(self, node: QuorumNode, batch: CommittedBatch) -> None:
         if node.alive:
             self.checker.check(lambda invariant: invariant.applied(node, batch))
+
+    def _answered(self, batch: CommittedBatch, results: Sequence[JournalResult]) -> None:
+        for offset, (answer, first) in enumerate(pairwise(results), batch.base_offset):
+            if isinstance(answer, SessionAnswer) and first is None:
+                self.refused[offset] = answer.verdict
 
     def _loaded(self, node: QuorumNode, end_offset: Offset) -> None:
         if node.alive:

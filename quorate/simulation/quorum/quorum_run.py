@@ -9,6 +9,7 @@ import trio
 
 from quorate.raft import NotLeaderError, OutcomeUnknownError, SessionLimits
 from quorate.raft.core import CoreConfig
+from quorate.raft.sessions.session_table import Verdict
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.faults.voter_faults import adopt_voters
@@ -17,6 +18,7 @@ from quorate.simulation.patience import must_end
 from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
 from quorate.simulation.quorum.quorum_faults import QuorumFaults
+from quorate.simulation.quorum.quorum_watchers import Watchers
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.simulation.world.scheduler import Scheduler
 from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings
@@ -89,6 +91,7 @@ class QuorumRunSettings(ClusterRunSettings):
                 window=source.choice((1, 64)),
                 idle_ms=source.choice((4000, 3_600_000)),
             ),
+            watchers=source.choice((0, 0, 1, 2)),
         )
         return replace(settings, cluster=cluster, clients=clients)
 
@@ -141,10 +144,37 @@ class RunResult:
     acknowledged: int
     failed: int
     unknown: int
+    repeated: int
+    """The repeated appends that the session table answered."""
+    lost: int
+    """The appends of sessions that were lost."""
     read: int
+    bounded: int
+    """The reads of bounded staleness."""
+    watched: int
+    """The records that watchers heard of."""
+    gone: int
+    """The watches that were told that their records are gone."""
     committed: int
     epoch: int
+    elections: int
+    """The epochs in which a leader committed something."""
+    crashes: int
     faults: dict[str, int]
+
+    @property
+    def seen(self) -> dict[str, int]:
+        return {
+            "appends": self.acknowledged,
+            "repeats answered from the session table": self.repeated,
+            "appends of lost sessions": self.lost,
+            "linearizable reads": self.read,
+            "bounded reads": self.bounded,
+            "watched records": self.watched,
+            "watches of what is gone": self.gone,
+            "elections": self.elections,
+            "crashes": self.crashes,
+        }
 
 
 class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
@@ -168,20 +198,28 @@ class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
             await adopt_voters(cluster)
         clients = AppendingClients(cluster, self.history, self.settings.clients, derived(source))
         faults = QuorumFaults(cluster, self.settings.faults, derived(source))
-        await break_and_heal(cluster, clients, faults, self.settings)
-        with must_end(self.settings.patience_s, "ReconfigurationNotStuck: a lost voter is not removed"):
-            await faults.repair()
-        leader = await cluster.converge(within_s=self.settings.patience_s)
-        await self._append_through_every_node(cluster)
-        leader = await cluster.converge(within_s=self.settings.patience_s)
-        self._check(cluster, leader)
+        # From a source of its own, so that runs without watchers are what they were.
+        watchers = Watchers(
+            cluster, self.settings.clients.watchers, random.Random(f"{self.name}-watchers/{self.seed}")
+        )
+        async with trio.open_nursery() as nursery:
+            watchers.start(nursery)
+            await break_and_heal(cluster, clients, faults, self.settings)
+            with must_end(self.settings.patience_s, "ReconfigurationNotStuck: a lost voter is not removed"):
+                await faults.repair()
+            await cluster.converge(within_s=self.settings.patience_s)
+            await self._append_through_every_node(cluster)
+            leader = await cluster.converge(within_s=self.settings.patience_s)
+            await watchers.finish_at_the_end(self.settings.patience_s)
+        self._check(cluster, leader, watchers)
         if self.settings.blackout_at_end:
             await cluster.crash(*cluster.nodes, power_loss=True)
             await cluster.start_all()
             leader = await cluster.converge(within_s=self.settings.patience_s)
-            self._check(cluster, leader)
+            self._check(cluster, leader, watchers)
         for node in list(cluster.running):
             await cluster.stop(node)
+        refused = list(cluster.refused.values())
         return RunResult(
             digest=self.trace.digest,
             events=self.trace.events,
@@ -189,9 +227,16 @@ class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
             acknowledged=self.history.count(AppendOutcome.ACKNOWLEDGED),
             failed=self.history.count(AppendOutcome.FAILED),
             unknown=self.history.count(AppendOutcome.UNKNOWN),
+            repeated=refused.count(Verdict.APPLIED) + refused.count(Verdict.FORGOTTEN),
+            lost=refused.count(Verdict.LOST),
             read=len(self.history.reads),
+            bounded=len(self.history.bounded_reads),
+            watched=watchers.heard,
+            gone=watchers.gone,
             committed=cluster.checker.committed.end_offset,
             epoch=0 if cluster.checker.committed.last is None else cluster.checker.committed.last.epoch,
+            elections=cluster.checker.committed.epochs,
+            crashes=cluster.crashes,
             faults={
                 fault.value: count
                 for fault, count in sorted(faults.counts.items(), key=lambda item: item[0].value)
@@ -228,9 +273,10 @@ class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
         self.history.acknowledge(append, appended.base_offset, appended.epoch, trio.current_time())
         return True
 
-    def _check(self, cluster: QuorumCluster, leader: QuorumNode) -> None:
+    def _check(self, cluster: QuorumCluster, leader: QuorumNode, watchers: Watchers) -> None:
         assert leader.state_machine is not None
         self.history.check(leader.state_machine.journal.entries)
+        watchers.check(leader.state_machine.journal.entries)
         state = list(leader.state_machine.take_snapshot())
         for node in cluster.running:
             if node.state_machine is None or list(node.state_machine.take_snapshot()) != state:
