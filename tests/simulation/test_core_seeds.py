@@ -97,11 +97,13 @@ def test_many_seeds_are_counted_and_their_faults_by_kind() -> None:
     said: list[str] = []
     totals = run_many(range(1, 9), what=Subject.CORE, jobs=2, say=said.append)
     assert totals.runs == 8
-    assert said[-2].startswith("--core seeds 1 to 8: 8 runs, 0 failed: ")
+    assert said[-3].startswith("--core seeds 1 to 8: 8 runs, 0 failed: ")
     alone = run_quietly(Subject.CORE, range(1, 9))
     assert alone.faults, "they break something"
     counts = ", ".join(f"{kind} {alone.faults[kind]:,}" for kind in sorted(alone.faults))
-    assert said[-1] == f"  faults: {counts}", "whichever process ran which seed"
+    assert said[-2] == f"  faults: {counts}", "whichever process ran which seed"
+    assert alone.seen, "its clients do something"
+    assert said[-1] == f"  {alone.seen_by_name}"
 
 
 # What the swarm is there to find

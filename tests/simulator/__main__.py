@@ -12,6 +12,9 @@ def main(
     seed: Annotated[int, typer.Option(help="The first seed to run.")] = 1,
     seeds: Annotated[int, typer.Option(help="How many to run, counting up.")] = 1,
     core: Annotated[bool, typer.Option("--core", help="Simulate the protocol alone: quick.")] = False,
+    sessions: Annotated[
+        bool, typer.Option("--sessions", help="Simulate the clients of a quorum, in short runs.")
+    ] = False,
     quorum: Annotated[bool, typer.Option("--quorum/--broker", help="What to simulate.")] = True,
     jobs: Annotated[
         int, typer.Option(help="Run that many at once, and say only what fails and the counts.")
@@ -22,7 +25,9 @@ def main(
     verbose: Annotated[bool, typer.Option(help="Print every event.")] = False,
 ) -> None:
     """Break simulated clusters and check their invariants. The same seed and code give the same run."""
-    what = Subject.CORE if core else Subject.QUORUM if quorum else Subject.BROKER
+    what = Subject.QUORUM if quorum else Subject.BROKER
+    if core or sessions:
+        what = Subject.CORE if core else Subject.SESSIONS
     if shrink:
         if shrinking.shrink(seed, what=what, say=typer.echo):
             raise typer.Exit(1)

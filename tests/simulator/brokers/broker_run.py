@@ -270,6 +270,16 @@ class BrokerRunResult:
     def committed(self) -> int:
         return self.records
 
+    @property
+    def seen(self) -> dict[str, int]:
+        return {
+            "reads": self.read,
+            "offset commits": self.commits,
+            "reassignments": self.reassignments,
+            "administrative calls": self.calls,
+            "flipped bits": self.flips,
+        }
+
 
 class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
     name = "broker"

@@ -35,6 +35,10 @@ class CoreRunResult:
         return self.steps
 
     @property
+    def seen(self) -> dict[str, int]:
+        return self.calls
+
+    @property
     def virtual_s(self) -> float:
         return self.virtual_ms / 1000
 
