@@ -93,7 +93,8 @@ class Knowledge:
         It is the time since the last linearizable read on this node was asked for, if that is less than what
         follows from the leader's answers to this node. A leader without a majority resigns within 1.5 fetch
         timeouts, so its answers were current at most that long before. That bound assumes that the clocks of
-        all nodes run at about the same rate.
+        all nodes run at about the same rate. On the leader only its reads count: a process that was paused
+        may take itself for the leader.
         """
         return self._node.staleness_ms
 

@@ -241,6 +241,16 @@ async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_wit
         await follower.wait_read_index(max_staleness_ms=2000, timeout_ms=1000)
 
 
+async def test_a_leader_knows_a_bound_on_its_staleness_by_its_reads_only(world, autojump_clock):
+    leader = await world.start_three()
+    await leader.append([b"x"])
+    assert leader.staleness_ms is None
+    await leader.wait_read_index(max_staleness_ms=2000)
+    assert leader.staleness_ms < 100
+    await trio.sleep(1)
+    assert 1000 <= leader.staleness_ms < 1100
+
+
 async def test_a_node_that_reads_all_the_time_asks_the_leader_once_in_its_bound(
     world, autojump_clock, monkeypatch
 ):

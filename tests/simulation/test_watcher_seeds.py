@@ -2,6 +2,7 @@
 what was applied and nothing else. Faults planted in watches and in bounded reads are found."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import trio
@@ -13,6 +14,8 @@ from quorate.raft.clients.watch import WatchedLeader
 from quorate.raft.clients.watch_feed import Watchable, WatchFeed
 from quorate.raft.quorum import Quorum
 from quorate.raft.sessions.session_table import SessionTable
+from quorate.simulation.faults.faults import Fault, FaultSettings
+from quorate.simulation.quorum.quorum_clients import ClientSettings
 from quorate.types import Offset
 from tests.simulator.seeds import Subject, run_quietly, session_run
 
@@ -37,6 +40,21 @@ def test_clients_see_what_was_applied_and_nothing_else() -> None:
         "crashes": 10,
     }.items():
         assert totals.seen[name] >= least, totals.seen_by_name
+
+
+def test_a_leader_that_was_paused_answers_no_bounded_read_from_an_older_state() -> None:
+    """It answered before it looked at its timers, and so took itself for the leader."""
+    pauses = FaultSettings(kinds=(Fault.PAUSE,), mean_interval_s=0.7, mean_duration_s=2.0)
+    clients = ClientSettings(
+        in_process=1, remote=1, readers=0, bounded_readers=4, think_max_s=0.4, sessions=True
+    )
+    bounded = 0
+    for seed in (35, 42, 48):
+        run = session_run(seed)
+        cluster = replace(run.settings.cluster, clock_rates=(), dynamic=False)
+        run.settings = replace(run.settings, cluster=cluster, clients=clients, faults=pauses, faults_s=4.0)
+        bounded += run.execute().bounded
+    assert bounded > 50
 
 
 def a_new_leader_is_asked_for_the_last_record_again(patch: pytest.MonkeyPatch) -> None:

@@ -70,14 +70,11 @@ class Freshness:
         return read_ms if heard_ms is None else min(read_ms, heard_ms)
 
     def _heard_ms(self, core: Core, applied_offset: Offset) -> int | None:
-        """Return the bound from the answers to Fetches, and on the leader from its leadership."""
-        if core.role is Role.LEADER:
-            start = core.epoch_start_offset
-            known = core.high_watermark is not None and start is not None and core.high_watermark > start
-            lag_ms = 0.0
-        else:
-            known = self._answered_at is not None and self._epoch == core.epoch
-            lag_ms = 0.0 if self._answered_at is None else (self._now() - self._answered_at) * 1000
-        if not known or core.high_watermark is None or applied_offset < core.high_watermark:
+        """Return the bound from the answers to Fetches. A leader has none: while its process was paused,
+        others may have elected another one, and a Fetch that comes late looks like a new one. Only a read
+        round tells."""
+        if core.role is Role.LEADER or self._answered_at is None or self._epoch != core.epoch:
             return None
-        return int(lag_ms) + self._leader_lag_ms + 1
+        if core.high_watermark is None or applied_offset < core.high_watermark:
+            return None
+        return int((self._now() - self._answered_at) * 1000) + self._leader_lag_ms + 1
