@@ -20,7 +20,7 @@ sys.path.append(str(HERE.parent / "scripts" / "kafka_tools"))
 import jars
 
 JVM = [
-    "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+    "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 ]  # fmt: skip
@@ -33,7 +33,9 @@ class KafkaNodes:
 
     name = "kafka"
 
-    def __init__(self, folder: Path, *, size: int = 3) -> None:
+    def __init__(self, folder: Path, *, size: int = 3, heap: str = "1G") -> None:
+        """`heap`: of each JVM, all of it from the start on, as in Kafka's own start script."""
+        self._heap = [f"-Xmx{heap}", f"-Xms{heap}"]
         self._class_path = jars.class_path()
         self._folder = folder
         ports = iter(free_ports(2 * size))
@@ -48,16 +50,10 @@ class KafkaNodes:
     def start(self, *numbers: int) -> None:
         """Start nodes (all by default) that don't run; format their folders before their first start."""
         numbers = numbers or tuple(self._clients)
-        for number in numbers:
-            if self._properties(number).exists():
-                continue
-            self._write_properties(number)
-            subprocess.run(
-                self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
-                           str(self._properties(number))),
-                stdout=subprocess.DEVNULL,
-                check=True,
-            )  # fmt: skip
+        formats = [self._format(number) for number in numbers if not self._properties(number).exists()]
+        for each in formats:
+            if each.wait():
+                raise subprocess.CalledProcessError(each.returncode, each.args)
         for number in set(numbers) - set(self.running()):
             with (self._folder / f"{number}.log").open("ab") as said:
                 self._nodes[number] = subprocess.Popen(
@@ -68,6 +64,15 @@ class KafkaNodes:
                     env={**os.environ, "LOG_DIR": str(self._folder)},
                 )
             priority.as_ours(self._nodes[number].pid)
+
+    def _format(self, number: int) -> "subprocess.Popen[bytes]":
+        """Begin to format a folder. Nodes do that at once, as they would on machines of their own."""
+        self._write_properties(number)
+        return subprocess.Popen(
+            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
+                       str(self._properties(number))),
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
 
     def wait_ready(self) -> None:
         """Return when all brokers are there. Raises `TimeoutError`."""
@@ -106,7 +111,7 @@ class KafkaNodes:
             self.kill(number)
 
     def _java(self, main: str, *arguments: str) -> list[str]:
-        return ["java", *JVM, "-cp", self._class_path, main, *arguments]
+        return ["java", *self._heap, *JVM, "-cp", self._class_path, main, *arguments]
 
     def _properties(self, number: int) -> Path:
         return self._folder / f"{number}.properties"

@@ -15,7 +15,8 @@
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
     spark      a metadata log in Spark: each view beside Spark's own transport, Parquet and Kafka source
     partitions 10,000 idle partitions beside Apache Kafka's: CPU, memory, start, failover
-    testing    clusters of quorate.testing: until they are ready, cold and warm, and cleaning after a test
+    testing    clusters of quorate.testing: until they are ready, cold and warm, and cleaning after a test;
+               beside Apache Kafka's brokers, with Java and Maven
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
 Each prints its figures; all but `profile` also write benchmarks/results/<suite>.json and .md. Systems take
@@ -137,7 +138,7 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
         case "topics":
             return topics_bench.run(folder, topics=3 if quick else 24, megabytes=10 if quick else 100)
         case "testing":
-            return testing_bench.run(rounds=options.rounds or (1 if quick else 5))
+            return testing_bench.run(folder, rounds=options.rounds or (1 if quick else 5))
         case "scale":
             sizes = options.partitions or ([5_000, 20_000] if quick else [100, 100_000, 1_000_000, 2_000_000])
             return scale.run(folder, sizes=sizes, kills=options.rounds or (1 if quick else 3))

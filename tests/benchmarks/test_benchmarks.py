@@ -180,6 +180,9 @@ def test_the_testing_suite_times_clusters_and_their_cleaning(tmp_path: Path) -> 
     assert done.returncode == 0, done.stdout + done.stderr
     (times,) = json.loads(figures.read_text())["rounds"]
     assert 0 < times["warm"] < times["cold"], times
+    assert 0 < times["quorum_warm"] < times["quorum_cold"], times
+    kafka = [times.pop("kafka"), times.pop("kafka_single")]
+    assert kafka == [None, None] or all(each > 1 for each in kafka), "a JVM takes longer"
     assert all(each > 0 for each in times.values()), times
 
 
