@@ -85,7 +85,7 @@ def _makers(folder: Path, systems: list[str]) -> tuple[dict[str, Callable[[int],
     return makers, absent
 
 
-def _make(rival: type[rivals.Rival], folder: Path, client: Path, number: int) -> Cluster:
+def _make(rival: type[rivals.Rival], folder: Path, client: list[str], number: int) -> Cluster:
     return rival(folder / f"{rival.name}-{number}", client)
 
 

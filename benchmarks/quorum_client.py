@@ -1,6 +1,6 @@
 """The benchmark's client of quorate, in a process of its own, over TCP. Usage: quorum_client.py VOTERS
 
-One JSON command a line in, one JSON answer a line out, here and in rival_client/main.go:
+One JSON command a line in, one JSON answer a line out, here, in rival_client/main.go and in door_client.py:
 
     {"do": "ready"}                         nothing, as soon as it can
     {"do": "leader"}                        the number, from 1, of the node that takes appends
@@ -195,20 +195,25 @@ async def measure(
         for worker in range(in_flight):
             workers.start_soon(work, worker_of(worker))
     elapsed = clock() - started
-    latencies = sorted(measured.latencies)
-    count = len(latencies)
-    answer: dict[str, object] = {
-        "operations": count,
-        "elapsed_s": elapsed,
-        "per_second": count / elapsed,
-        **{f"{name}_ms": latencies[int(count * share)] * 1000 for name, share in PERCENTILES.items()},
-    }
+    answer = summary(measured.latencies, elapsed)
     if bucket_ms:
         buckets = [0] * (int(elapsed * 1000 / bucket_ms) + 1)
         for ended in measured.ends:
             buckets[int(ended * 1000 / bucket_ms)] += 1
         answer["buckets"] = buckets[:-1]
     return answer
+
+
+def summary(seconds: list[float], elapsed: float) -> dict[str, object]:
+    """The answer for operations that took so long each, and `elapsed` together."""
+    latencies = sorted(seconds)
+    count = len(latencies)
+    return {
+        "operations": count,
+        "elapsed_s": elapsed,
+        "per_second": count / elapsed,
+        **{f"{name}_ms": latencies[int(count * share)] * 1000 for name, share in PERCENTILES.items()},
+    }
 
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}

@@ -1,4 +1,6 @@
-"""One node of the benchmark's quorum, in a process of its own. Usage: quorum_node.py ID FOLDER VOTERS
+"""One node of the benchmark's quorum, in a process of its own.
+
+Usage: quorum_node.py ID FOLDER VOTERS [PORT_FOR_CLIENTS]
 
 With QUORATE_BENCH_PROFILE=FILE in the environment, SIGUSR1 starts cProfile, and SIGUSR2 writes what it saw to
 FILE.
@@ -19,6 +21,7 @@ from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.raft.storage.storage import format_folder
+from quorate.runtime.network import Address
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import NodeId, SnapshotId
 
@@ -82,7 +85,10 @@ async def main() -> None:
     runtime = real_runtime(sync=SyncStrategy.INLINE)
     if not runtime.disk.exists(folder):
         await format_folder(runtime, folder, cluster_id="benchmark", node_id=node)
-    config = QuorumConfig(node_id=node, cluster_id="benchmark", folder=folder, voters=voters)
+    client_listen = Address("127.0.0.1", int(sys.argv[4])) if len(sys.argv) > 4 else None
+    config = QuorumConfig(
+        node_id=node, cluster_id="benchmark", folder=folder, voters=voters, client_listen=client_listen
+    )
     profile_file = os.environ.get("QUORATE_BENCH_PROFILE")
     profile = None if profile_file is None else cProfile.Profile()
     asked = {signal.SIGTERM, signal.SIGINT} | ({signal.SIGUSR1, signal.SIGUSR2} if profile else set())
@@ -90,6 +96,7 @@ async def main() -> None:
     with trio.open_signal_receiver(*sorted(asked)) as signals:
         async with Quorum.open(config, values, runtime=runtime) as quorum:
             quorum.serve_requests(partial(_answer, quorum, values))
+            quorum.serve_reads(lambda key: values.values.get(key, b""))
             async for number in signals:
                 if profile is None or profile_file is None or number in (signal.SIGTERM, signal.SIGINT):
                     break

@@ -4,6 +4,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from clusters import HERE, Cluster
@@ -14,9 +15,9 @@ ZOOKEEPER_JAR = Path("/usr/share/java/zookeeper.jar")
 
 
 class Rival(Cluster):
-    """`client`: the program built from rival_client/."""
+    """`client`: the command of `build_client`, or of door_client.py."""
 
-    def __init__(self, folder: Path, client: Path, *, size: int = 3) -> None:
+    def __init__(self, folder: Path, client: Sequence[str], *, size: int = 3) -> None:
         super().__init__(folder, size=size)
         self._client_program = client
         ports = iter(free_ports(3 * size))
@@ -26,7 +27,7 @@ class Rival(Cluster):
 
     def client_command(self) -> list[str]:
         addresses = ",".join(f"127.0.0.1:{port}" for port in self.client_ports.values())
-        return [str(self._client_program), self.name, addresses]
+        return [*self._client_program, self.name, addresses]
 
 
 class Etcd(Rival):
@@ -83,21 +84,21 @@ class PySyncObj(Rival):
         ]  # fmt: skip
 
 
-def available() -> tuple[list[type[Rival]], list[str]]:
-    """The rivals that can be run, and why each of the others can't."""
-    go = shutil.which("go") is not None
+def available(*, in_python: bool = False) -> tuple[list[type[Rival]], list[str]]:
+    """The rivals that can be run, with a client in Go or in Python, and why each of the others can't."""
+    go = {} if in_python else {"Go": shutil.which("go") is not None}
     needs: dict[type[Rival], dict[str, bool]] = {
-        Etcd: {"Go": go, "apt install etcd-server": shutil.which("etcd") is not None},
+        Etcd: {**go, "apt install etcd-server": shutil.which("etcd") is not None},
         ZooKeeper: {
-            "Go": go,
+            **go,
             "Java": shutil.which("java") is not None,
             "apt install zookeeper": ZOOKEEPER_JAR.exists(),
         },
-        PySyncObj: {
-            "Go": go,
-            "pip install pysyncobj": importlib.util.find_spec("pysyncobj") is not None,
-        },
+        PySyncObj: {**go, "pip install pysyncobj": _has("pysyncobj")},
     }
+    if in_python:
+        needs[Etcd]["pip install grpcio"] = _has("grpc")
+        needs[ZooKeeper]["pip install kazoo"] = _has("kazoo")
     present = [rival for rival, need in needs.items() if all(need.values())]
     absent = [
         f"{rival.name} is left out; it needs: {', '.join(what for what, met in need.items() if not met)}"
@@ -107,16 +108,20 @@ def available() -> tuple[list[type[Rival]], list[str]]:
     return present, absent
 
 
-def choose(names: list[str]) -> tuple[list[type[Rival]], list[str]]:
+def _has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def choose(names: list[str], *, in_python: bool = False) -> tuple[list[type[Rival]], list[str]]:
     """Those named, or all without names, that can be run; and why others can't."""
-    present, absent = available()
+    present, absent = available(in_python=in_python)
     return [rival for rival in present if not names or rival.name in names], [] if names else absent
 
 
-def build_client(folder: Path) -> Path:
-    """Raises `CalledProcessError`."""
+def build_client(folder: Path) -> list[str]:
+    """Build the client in Go, and return its command. Raises `CalledProcessError`."""
     target = folder / "rival_client"
     subprocess.run(
         ["go", "build", "-o", str(target), "."], cwd=HERE / "rival_client", timeout=600, check=True
     )
-    return target
+    return [str(target)]

@@ -7,6 +7,8 @@
     records    small records one by one, from produce to consume, beside idle partitions, and their CPU
     snapshot   a snapshot of --state-mb of state while commits go on: how far throughput dips
     kafka      the brokers beside Apache Kafka's: throughput, small records, CPU; needs Java and Maven
+    doors      commits, linearizable reads and empty calls from Python: through each front door, as a node and
+               as a client, beside clients of etcd, ZooKeeper and PySyncObj
     hops       a call through each front door, for trio, asyncio and threads, beside anyio's portal
     groups     kill -9 of a group's coordinator until its 100 members read on, with 100,000 committed offsets
     idle       1,000 consumers that wait for records that do not come, and nobody: CPU of the nodes, beside
@@ -30,6 +32,7 @@ import tempfile
 from pathlib import Path
 
 import compare
+import door_bench
 import group_bench
 import growth
 import hop_bench
@@ -46,7 +49,7 @@ from report import WIDTH, Report
 from rich.console import Console
 
 SUITES = (
-    "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "hops", "groups", "idle",
+    "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "doors", "hops", "groups", "idle",
     "topics", "scale", "spark", "partitions", "testing", "profile",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
@@ -114,6 +117,13 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
             )
         case "snapshot":
             return snapshot_bench.run(folder, state_mb=options.state_mb or (20 if quick else 1000))
+        case "doors":
+            return door_bench.run(
+                folder,
+                rounds=options.rounds or (1 if quick else 3),
+                seconds=options.seconds or (0.3 if quick else 1),
+                systems=options.systems,
+            )
         case "hops":
             return hop_bench.run(
                 folder,

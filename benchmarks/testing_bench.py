@@ -1,5 +1,5 @@
-"""What a cluster costs a test: `quorate.testing` from a process that has imported nothing, and its slate; also
-Apache Kafka's own brokers."""
+"""What a cluster costs a test: `quorate.testing` from a process that has imported nothing, and its slate.
+Beside it, Apache Kafka's own brokers."""
 
 import json
 import subprocess

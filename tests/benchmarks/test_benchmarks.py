@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import compare
+import door_bench
 import floor
 import plot
 import priority
@@ -255,3 +256,31 @@ def test_a_lone_commit_maps_no_memory(tmp_path: Path, monkeypatch: pytest.Monkey
         _, costs = profile_commits._measure(cluster, leader, commits=300, load=load)
     assert [cost.node.split()[0] for cost in costs] == ["leader", "follower", "follower", "client"]
     assert max(cost.page_faults for cost in costs) < 1, costs
+
+
+@pytest.mark.system
+@pytest.mark.slow
+def test_each_door_is_measured_as_a_node_and_as_a_client(tmp_path: Path) -> None:
+    figures = tmp_path / "doors.json"
+    run = [sys.executable, str(RUN), "doors", "--quick", "--seconds", "0.1", "--systems", "none"]
+    done = subprocess.run([*run, "--json", str(figures)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    measures = json.loads(figures.read_text())["measures"]
+    values = {measure["name"]: measure["values"] for measure in measures}
+    nodes = ("trio", "aio", "blocking")
+    commits, reads = values["commits, 256 in flight"], values["linearizable reads, 256 in flight"]
+    assert commits.keys() == reads.keys() == {*nodes, *(f"client, {door}" for door in nodes)}
+    assert all(each > 0 for each in (*commits.values(), *reads.values()))
+    of_trio = values["the commits at 256, of trio's"]
+    assert of_trio == {door: pytest.approx(each / commits["trio"]) for door, each in commits.items()}
+    assert values["an empty call"]["client, trio"] is None
+
+
+def test_a_ratio_is_met_if_the_lowest_of_the_aimed_doors_meets_it() -> None:
+    measure = Measure(
+        name="reads", unit="/s", values={"trio": 60.0, "aio": 50.0, "client": 1.0, "etcd": 10.0, "none": None}
+    )
+    ratio = door_bench._ratio("of etcd's", measure, "etcd", least=5, of=("trio", "aio"))
+    assert ratio.values == {"trio": 6, "aio": 5, "client": 0.1, "etcd": 1, "none": None}
+    assert ratio.met is True
+    assert door_bench._ratio("of etcd's", measure, "etcd", least=5.1, of=("trio", "aio")).met is False
