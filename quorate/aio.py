@@ -5,11 +5,12 @@ others. Everything else, such as `QuorumConfig` and the errors, comes from `quor
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
 from types import TracebackType
-from typing import Concatenate, Generic, Never, ParamSpec, TypeVar
+from typing import Concatenate, Generic, Never, ParamSpec, TypeVar, cast
 
 from quorate import blocking, client, raft
 from quorate.raft import (
@@ -27,9 +28,11 @@ from quorate.raft import (
 from quorate.raft.clients.client_messages import Watched
 from quorate.raft.clients.watch import Received, WatchedLeader
 from quorate.raft.doors.append_call import declared_as_append
+from quorate.raft.doors.child_node import ChildNode, ChildThread
 from quorate.raft.doors.client_thread import ClientThread
 from quorate.raft.doors.own_thread import OwnThread
 from quorate.raft.doors.quorum_thread import QuorumThread
+from quorate.raft.watch.health import Health
 from quorate.runtime import Address, Runtime, TlsFiles, tell_forked
 from quorate.runtime.real import Mailbox
 
@@ -37,8 +40,18 @@ Outcome = TypeVar("Outcome")
 Opened = TypeVar("Opened")
 T = TypeVar("T")
 P = ParamSpec("P")
+Machine = TypeVar("Machine")
 
-__all__ = ["Client", "PendingAppend", "Quorum", "Watch", "format_folder", "restore_folder", "skip_batch"]
+__all__ = [
+    "ChildQuorum",
+    "Client",
+    "PendingAppend",
+    "Quorum",
+    "Watch",
+    "format_folder",
+    "restore_folder",
+    "skip_batch",
+]
 
 
 class _Caller:
@@ -120,6 +133,10 @@ class _Thread(QuorumThread[Outcome], _Called[raft.Quorum[Outcome]]):
         return call.result()
 
 
+class _ChildThread(ChildThread, _Called[ChildNode]):
+    """The thread that talks to a node in a child process."""
+
+
 class _ClientThread(ClientThread, _Called[client.Client]):
     """A client's thread."""
 
@@ -160,28 +177,25 @@ class _CancelledWith:
 
 def _awaited(
     method: Callable[Concatenate[raft.Quorum[Outcome], P], Awaitable[T]],
-) -> Callable[Concatenate["Quorum[Outcome]", P], Coroutine[object, Never, T]]:
+) -> Callable[Concatenate["_Calls[Outcome]", P], Coroutine[object, Never, T]]:
     """The form for asyncio of a method of `raft.Quorum` that waits."""
 
     @wraps(method)
-    async def awaited(self: "Quorum[Outcome]", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._thread.call(lambda quorum: method(quorum, *args, **kwargs))
+    async def awaited(self: "_Calls[Outcome]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._wait(method, *args, **kwargs)
 
     return awaited
 
 
 def _at_once(
     method: Callable[Concatenate[raft.Quorum[Outcome], P], T],
-) -> Callable[Concatenate["Quorum[Outcome]", P], Coroutine[object, Never, T]]:
-    """The form for asyncio of a method of `raft.Quorum` that does not wait: it runs on the quorum's thread
+) -> Callable[Concatenate["_Calls[Outcome]", P], Coroutine[object, Never, T]]:
+    """The form for asyncio of a method of `raft.Quorum` that does not wait: it runs where the quorum does,
     too."""
 
     @wraps(method)
-    async def hopping(self: "Quorum[Outcome]", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        future, done = self._thread.caller().future()
-        call = self._thread.run_soon(lambda quorum: method(quorum, *args, **kwargs), done)
-        await future
-        return call.result()
+    async def hopping(self: "_Calls[Outcome]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(method, *args, **kwargs)
 
     return hopping
 
@@ -223,7 +237,94 @@ async def _stop(thread: OwnThread[Opened], ended: asyncio.Future[None], *, in_or
             thread.join()
 
 
-class Quorum(Knowledge, Generic[Outcome]):
+@asynccontextmanager
+async def _running(thread: _Called[Opened]) -> AsyncGenerator[Opened, None]:
+    """Open a quorum on its thread, and stop it in order at the end of the block."""
+    caller = thread.caller()
+    (opened, set_opened), (ended, set_ended) = caller.future(), caller.future()
+    thread.start(opened=set_opened, ended=set_ended)
+    in_order = False
+    try:
+        await opened
+        if thread.opened is not None:
+            async with _CancelledWith(ended):
+                yield thread.opened
+            in_order = True
+    except Exception as error:
+        if thread.error is None or not isinstance(error, QuorumError):
+            raise
+    finally:
+        await _stop(thread, ended, in_order=in_order)
+    if thread.error is not None:
+        raise thread.error
+
+
+class _Calls(ABC, Generic[Outcome]):
+    """The calls of a quorum, wherever it runs."""
+
+    @abstractmethod
+    async def _wait(
+        self,
+        method: Callable[Concatenate[raft.Quorum[Outcome], P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run a method that waits, where the quorum runs."""
+
+    @abstractmethod
+    async def _run(
+        self, method: Callable[Concatenate[raft.Quorum[Outcome], P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a method that does not wait there."""
+
+    # What `raft.Quorum` declares
+
+    wait_leader = _awaited(raft.Quorum[Outcome].wait_leader)
+    wait_leadership = _awaited(raft.Quorum[Outcome].wait_leadership)
+    wait_applied = _awaited(raft.Quorum[Outcome].wait_applied)
+    wait_read_index = _awaited(raft.Quorum[Outcome].wait_read_index)
+    wait_leading = _awaited(raft.Quorum[Outcome].wait_leading)
+    wait_leadership_lost = _awaited(raft.Quorum[Outcome].wait_leadership_lost)
+    ask_description = _awaited(raft.Quorum[Outcome].ask_description)
+    add_voter = _awaited(raft.Quorum[Outcome].add_voter)
+    remove_voter = _awaited(raft.Quorum[Outcome].remove_voter)
+    update_voter = _awaited(raft.Quorum[Outcome].update_voter)
+    adopt_voters = _awaited(raft.Quorum[Outcome].adopt_voters)
+    transfer_leadership = _awaited(raft.Quorum[Outcome].transfer_leadership)
+    ask_support = _awaited(raft.Quorum[Outcome].ask_support)
+    raise_state_version = _awaited(raft.Quorum[Outcome].raise_state_version)
+    take_snapshot = _awaited(raft.Quorum[Outcome].take_snapshot)
+    describe = _at_once(raft.Quorum[Outcome].describe)
+    endpoint_of = _at_once(raft.Quorum[Outcome].endpoint_of)
+    snapshots = _at_once(raft.Quorum[Outcome].snapshots)
+    resign = _at_once(raft.Quorum[Outcome].resign)
+
+    async def leadership_changes(self) -> AsyncIterator[Leadership]:
+        """Yield the current leadership, then each change of it. A slow reader gets only the latest. Raises
+        `QuorumStoppedError`."""
+        seen: Leadership | None = None
+        while True:
+            seen = await self.wait_leadership(other_than=seen)
+            yield seen
+
+    @asynccontextmanager
+    async def while_leading(self) -> AsyncGenerator[Epoch, None]:
+        """Wait until this node leads, and run the block with the leader epoch, as
+        `raft.Quorum.while_leading`. The block's task is cancelled until the end of the block, which raises no
+        error, as soon as this node no longer leads in this epoch. Raises `QuorumStoppedError`."""
+        epoch = await self.wait_leading()
+        lost = asyncio.create_task(self.wait_leadership_lost(epoch))
+        try:
+            async with _CancelledWith(lost):
+                yield epoch
+        finally:
+            if not lost.cancel():
+                lost.exception()  # so that asyncio does not report it once more
+        if lost.done():
+            lost.result()
+
+
+class Quorum(_Calls[Outcome], Knowledge):
     """One node of a Raft quorum. Open it with `Quorum.open`. Any asyncio loop may use it."""
 
     def __init__(self, thread: _Thread[Outcome], quorum: raft.Quorum[Outcome]) -> None:
@@ -249,46 +350,10 @@ class Quorum(Knowledge, Generic[Outcome]):
         node at once, as after a crash. If the interpreter exits inside the block, the node stops in order.
         """
         thread = _Thread(config, state_machine, runtime=runtime, telemetry=telemetry)
-        caller = thread.caller()
-        (opened, set_opened), (ended, set_ended) = caller.future(), caller.future()
-        thread.start(opened=set_opened, ended=set_ended)
-        in_order = False
-        try:
-            await opened
-            if thread.opened is not None:
-                async with _CancelledWith(ended):
-                    yield Quorum(thread, thread.opened)
-                in_order = True
-        except Exception as error:
-            if thread.error is None or not isinstance(error, QuorumError):
-                raise
-        finally:
-            await _stop(thread, ended, in_order=in_order)
-        if thread.error is not None:
-            raise thread.error
+        async with _running(thread) as quorum:
+            yield Quorum(thread, quorum)
 
-    # What `raft.Quorum` declares
-
-    wait_leader = _awaited(raft.Quorum[Outcome].wait_leader)
-    wait_leadership = _awaited(raft.Quorum[Outcome].wait_leadership)
-    wait_applied = _awaited(raft.Quorum[Outcome].wait_applied)
-    wait_read_index = _awaited(raft.Quorum[Outcome].wait_read_index)
     read = _awaited(raft.Quorum[Outcome].read)
-    wait_leading = _awaited(raft.Quorum[Outcome].wait_leading)
-    wait_leadership_lost = _awaited(raft.Quorum[Outcome].wait_leadership_lost)
-    ask_description = _awaited(raft.Quorum[Outcome].ask_description)
-    add_voter = _awaited(raft.Quorum[Outcome].add_voter)
-    remove_voter = _awaited(raft.Quorum[Outcome].remove_voter)
-    update_voter = _awaited(raft.Quorum[Outcome].update_voter)
-    adopt_voters = _awaited(raft.Quorum[Outcome].adopt_voters)
-    transfer_leadership = _awaited(raft.Quorum[Outcome].transfer_leadership)
-    ask_support = _awaited(raft.Quorum[Outcome].ask_support)
-    raise_state_version = _awaited(raft.Quorum[Outcome].raise_state_version)
-    take_snapshot = _awaited(raft.Quorum[Outcome].take_snapshot)
-    describe = _at_once(raft.Quorum[Outcome].describe)
-    endpoint_of = _at_once(raft.Quorum[Outcome].endpoint_of)
-    snapshots = _at_once(raft.Quorum[Outcome].snapshots)
-    resign = _at_once(raft.Quorum[Outcome].resign)
     serve_reads = _at_once(raft.Quorum[Outcome].serve_reads)
     _append_nowait = _at_once(raft.Quorum[Outcome].append_nowait)
 
@@ -303,29 +368,90 @@ class Quorum(Knowledge, Generic[Outcome]):
         task keep their order."""
         return PendingAppend(self._thread, await self._append_nowait(records, epoch=epoch))
 
-    async def leadership_changes(self) -> AsyncIterator[Leadership]:
-        """Yield the current leadership, then each change of it. A slow reader gets only the latest. Raises
-        `QuorumStoppedError`."""
-        seen: Leadership | None = None
-        while True:
-            seen = await self.wait_leadership(other_than=seen)
-            yield seen
+    async def _wait(
+        self,
+        method: Callable[Concatenate[raft.Quorum[Outcome], P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return await self._thread.call(lambda quorum: method(quorum, *args, **kwargs))
 
+    async def _run(
+        self, method: Callable[Concatenate[raft.Quorum[Outcome], P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        future, done = self._thread.caller().future()
+        call = self._thread.run_soon(lambda quorum: method(quorum, *args, **kwargs), done)
+        await future
+        return call.result()
+
+
+class ChildQuorum(_Calls[object], Generic[Machine]):
+    """One node of a Raft quorum in a child process. Open it with `ChildQuorum.open`. Any asyncio loop may use
+    it.
+
+    Code that keeps the GIL in this process does not stop the node. Arguments and results are pickled on
+    their way. The properties of `Quorum` are not here, as `ask_health` has most of them, and `append_nowait`
+    is not.
+    """
+
+    def __init__(self, thread: _ChildThread) -> None:
+        self._thread = thread
+
+    @classmethod
     @asynccontextmanager
-    async def while_leading(self) -> AsyncGenerator[Epoch, None]:
-        """Wait until this node leads, and run the block with the leader epoch, as
-        `raft.Quorum.while_leading`. The block's task is cancelled until the end of the block, which raises no
-        error, as soon as this node no longer leads in this epoch. Raises `QuorumStoppedError`."""
-        epoch = await self.wait_leading()
-        lost = asyncio.create_task(self.wait_leadership_lost(epoch))
-        try:
-            async with _CancelledWith(lost):
-                yield epoch
-        finally:
-            if not lost.cancel():
-                lost.exception()  # so that asyncio does not report it once more
-        if lost.done():
-            lost.result()
+    async def open(
+        cls, config: QuorumConfig, state_machine: Callable[[], Opened]
+    ) -> AsyncGenerator["ChildQuorum[Opened]", None]:
+        """Open the node as `Quorum.open`, with the same errors, in a child process. It stops in order at the
+        end of the block, or if this process ends, however that happens.
+
+        `state_machine`: a class or a function of the top of a module, which the child imports and calls.
+        If the child ends, the block's task is cancelled until the end of the block, which raises
+        `QuorumStoppedError`, which says how. Calls that may have happened raise `OutcomeUnknownError`.
+        """
+        thread = _ChildThread(config, state_machine)
+        quorum: ChildQuorum[Opened] = ChildQuorum(thread)
+        async with _running(thread):
+            yield quorum
+
+    async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[object]:
+        """Append records as one atomic unit, as `Quorum.append`, with the same errors."""
+        return await self._wait(raft.Quorum[object].append, records, timeout_ms=timeout_ms)
+
+    async def read(
+        self, read: Callable[[Machine], T], *, max_staleness_ms: int | None = None, timeout_ms: int = 10_000
+    ) -> T:
+        """Read the state machine linearizably, as `Quorum.read`, with the same errors.
+
+        `read` is called in the child with the state machine, and must be of the top of a module. Pass
+        arguments by `operator.methodcaller` or `functools.partial`. Raises `InvalidArgumentError` for a
+        function that can't be pickled, such as a lambda.
+        """
+        named = {"max_staleness_ms": max_staleness_ms, "timeout_ms": timeout_ms}
+        return cast(T, await self._thread.call(lambda node: node.call("read", (read,), named)))
+
+    async def ask_health(self) -> Health:
+        """Return the node's health, with its role, its epoch, the leader that it knows, and the offset up to
+        which it has applied the log. Raises `QuorumStoppedError`."""
+        return cast(Health, await self._thread.call(lambda node: node.call("ask_health", (), {})))
+
+    async def serve_reads(self, handler: Callable[[Machine, bytes], bytes] | None) -> None:
+        """Answer the reads of clients (`quorate.client`), as `Quorum.serve_reads`. `handler` is called in the
+        child, as the function of `read`, with the state machine and the query."""
+        await self._thread.call(lambda node: node.call("serve_reads", (handler,), {}))
+
+    async def _wait(
+        self,
+        method: Callable[Concatenate[raft.Quorum[object], P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return cast(T, await self._thread.call(lambda node: node.call(method.__name__, args, kwargs)))
+
+    async def _run(
+        self, method: Callable[Concatenate[raft.Quorum[object], P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return cast(T, await self._thread.call(lambda node: node.call(method.__name__, args, kwargs)))
 
 
 class Watch:

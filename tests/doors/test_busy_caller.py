@@ -19,7 +19,7 @@ BUSY_S = 3 * FAST.fetch_timeout_ms / 1000
 
 PROGRAM = """
 import asyncio, ctypes, sys, time
-from quorate.aio import Quorum
+from quorate import aio, blocking
 from quorate.raft import NodeId, OutcomeUnknownError, QuorumConfig, parse_voters
 from tests.doors.conftest import FAST, Sums
 
@@ -34,17 +34,14 @@ BUSY = {
     "keeps the GIL": lambda seconds: ctypes.PyDLL(None).usleep(int(seconds * 1e6)),
 }
 
-async def main(folder, voters):
-    config = QuorumConfig(
-        node_id=NodeId(1), cluster_id="busy", folder=folder, voters=parse_voters(voters), core=FAST
-    )
-    async with Quorum.open(config, Sums()) as quorum:
+async def main(opened):
+    async with opened as quorum:
         print("open", flush=True)
         for line in sys.stdin:  # this blocks the loop as well
             kind, _, seconds = line.strip().rpartition(" ")
             BUSY[kind](float(seconds))
             total = await appended(quorum)
-            print(quorum.leader, total, flush=True)
+            print(await quorum.wait_leader(), total, flush=True)
 
 async def appended(quorum):
     try:
@@ -52,12 +49,37 @@ async def appended(quorum):
     except OutcomeUnknownError:  # it did not know yet that it no longer leads
         return await appended(quorum)
 
-asyncio.run(main(*sys.argv[1:]))
+def main_of_threads(opened):
+    with opened as quorum:
+        print("open", flush=True)
+        for line in sys.stdin:
+            kind, _, seconds = line.strip().rpartition(" ")
+            BUSY[kind](float(seconds))
+            print(quorum.wait_leader(), quorum.append([b"1"]).results[0], flush=True)
+
+if __name__ == "__main__":
+    door, folder, voters = sys.argv[1:]
+    config = QuorumConfig(
+        node_id=NodeId(1), cluster_id="busy", folder=folder, voters=parse_voters(voters), core=FAST
+    )
+    match door:
+        case "aio":
+            asyncio.run(main(aio.Quorum.open(config, Sums())))
+        case "aio, child":
+            asyncio.run(main(aio.ChildQuorum.open(config, Sums)))
+        case "blocking, child":
+            main_of_threads(blocking.ChildQuorum.open(config, Sums))
 """
 
 
 @pytest.fixture
-def busy(tmp_path):
+def door():
+    """The door of the program with node 1."""
+    return "aio"
+
+
+@pytest.fixture
+def busy(tmp_path, door):
     """A function that makes node 1 busy, which leads, in a process of its own, and node 2 of the others."""
     ports = free_ports(3)
     voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in zip((1, 2, 3), ports, strict=True))
@@ -77,7 +99,7 @@ def busy(tmp_path):
     with ExitStack() as stack:
         process = stack.enter_context(
             subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, folders[1], voters],
+                [sys.executable, "-c", PROGRAM, door, folders[1], voters],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -101,7 +123,15 @@ def busy(tmp_path):
         yield make_busy, second, said
 
 
-@pytest.mark.parametrize("kind", ["sleeps", "computes"])
+@pytest.mark.parametrize(
+    ("door", "kind"),
+    [
+        ("aio", "sleeps"),
+        ("aio", "computes"),
+        ("aio, child", "keeps the GIL"),
+        ("blocking, child", "keeps the GIL"),
+    ],
+)
 def test_a_leader_whose_caller_is_busy_leads_on_and_commits(busy, kind):
     make_busy, second, said = busy
     epoch, longest, count = second.epoch, 0.0, 0

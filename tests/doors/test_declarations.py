@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from quorate import aio, blocking, raft
+from quorate.raft import Knowledge
 
 ROOT = Path(__file__).parents[2]
 TRIO_ONLY = {
@@ -21,6 +22,17 @@ TRIO_ONLY = {
     "lost_connections": "it is about `request_leader`",
 }
 """The members of `raft.Quorum` that the doors do not have, each with the reason."""
+
+
+NOT_CARRIED = {
+    "append_nowait": "the object that it returns is in the child",
+    **dict.fromkeys(
+        (name for name, member in vars(Knowledge).items() if isinstance(member, property)),
+        "a property of the child's memory; `ask_health` has most of them",
+    ),
+    "forked": "its thread has that",
+}
+"""The members of a door's Quorum that its ChildQuorum does not have, each with the reason."""
 
 
 def public(of: type) -> set[str]:
@@ -42,6 +54,16 @@ def test_a_door_has_the_members_of_rafts_quorum_with_their_signatures_and_docstr
             str(inspect.signature(ours)).partition(" ->")[0]
             == str(inspect.signature(declared)).partition(" ->")[0]
         )
+
+
+@pytest.mark.parametrize("door", [aio, blocking])
+def test_a_quorum_in_a_child_process_has_the_calls_of_one_in_this(door) -> None:
+    assert public(door.ChildQuorum) == (public(door.Quorum) - NOT_CARRIED.keys()) | {"ask_health"}
+    for name in public(door.ChildQuorum) - {"open", "ask_health"}:
+        ours, declared = (inspect.signature(getattr(of, name)) for of in (door.ChildQuorum, door.Quorum))
+        assert ours.parameters.keys() == declared.parameters.keys(), name
+        if name not in ("append", "read", "serve_reads"):
+            assert ours == declared, name
 
 
 @pytest.mark.parametrize("door", [aio, blocking])
@@ -73,6 +95,10 @@ class Lengths:
         return [Answer(len(record)) for record in batch.records]
 
 
+def longest(lengths: Lengths) -> Answer:
+    return Answer(lengths.longest)
+
+
 class NotADataclass:
     def apply(self, batch: CommittedBatch) -> Sequence[Answer]:
         return []
@@ -90,6 +116,9 @@ async def main(config: QuorumConfig) -> None:
             reveal_type(epoch)
         async for leadership in quorum.leadership_changes():
             reveal_type(leadership)
+    async with aio.ChildQuorum.open(config, Lengths) as child:
+        reveal_type(child)
+        reveal_type(await child.read(longest))
 
 
 def threads(config: QuorumConfig) -> None:
@@ -104,14 +133,21 @@ def threads(config: QuorumConfig) -> None:
             reveal_type(leading.epoch)
         for leadership in quorum.leadership_changes():
             reveal_type(leadership)
+    with blocking.ChildQuorum.open(config, Lengths) as child:
+        reveal_type(child)
+        reveal_type(child.read(longest))
 """
 WRONG = """
+        child.append(3)
+        child.read(len)
+        child.transfer_leadership("2")
         quorum.append(3)
         quorum.append([b"x"], timeout=1)
         quorum.transfer_leadership("2")
     blocking.Quorum.open(config, NotADataclass())
 """
 TYPES = ["Quorum[Answer]", "Answer", "Answer", "NodeId", "Answer", "Epoch", "Leadership"]
+TYPES += ["ChildQuorum[Lengths]", "Answer"]
 
 
 def test_pyright_knows_the_types_of_both_doors(tmp_path: Path) -> None:
@@ -126,7 +162,7 @@ def test_pyright_knows_the_types_of_both_doors(tmp_path: Path) -> None:
     told = [each["message"] for each in found if each["severity"] == "information"]
     assert [each.rpartition(' is "')[2].rstrip('"') for each in told] == TYPES * 2
     errors = [each["message"] for each in found if each["severity"] == "error"]
-    assert len(errors) == 4, errors
+    assert len(errors) == 7, errors
 
 
 def test_mypy_knows_the_types_of_both_doors(tmp_path: Path) -> None:
@@ -140,4 +176,4 @@ def test_mypy_knows_the_types_of_both_doors(tmp_path: Path) -> None:
         each.rpartition("[")[2].rstrip("]") for each in TYPES
     ] * 2
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
-    assert len(errors) == 4, errors
+    assert len(errors) == 7, errors

@@ -1,1 +1,1 @@
-"""Threads with a quorum or a client each, for the doors of asyncio and of threads."""
+"""Threads with a quorum, a child process's quorum or a client each, for the doors of asyncio and threads."""

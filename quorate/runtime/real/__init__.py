@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
+    from quorate.runtime.real.child_process import ChildProcess, inherited_stream, is_orphan
     from quorate.runtime.real.descriptors import raise_soft_limit
     from quorate.runtime.real.disk_threads import DiskThreads
     from quorate.runtime.real.freed_memory import give_back_freed_memory
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from quorate.runtime.real.tcp import TcpStream
 
 _HOMES = {
+    "ChildProcess": "quorate.runtime.real.child_process",
+    "inherited_stream": "quorate.runtime.real.child_process",
+    "is_orphan": "quorate.runtime.real.child_process",
     "raise_soft_limit": "quorate.runtime.real.descriptors",
     "DiskThreads": "quorate.runtime.real.disk_threads",
     "give_back_freed_memory": "quorate.runtime.real.freed_memory",
@@ -51,6 +55,7 @@ __getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [
+    "ChildProcess",
     "DiskThreads",
     "LoopThread",
     "Mailbox",
@@ -64,6 +69,8 @@ __all__ = [
     "TaskCall",
     "TcpStream",
     "give_back_freed_memory",
+    "inherited_stream",
+    "is_orphan",
     "open_read_only",
     "raise_soft_limit",
     "real_runtime",
