@@ -95,7 +95,8 @@ def run(folder: Path, *, rounds: int, seconds: float, systems: list[str]) -> Rep
             *notes,
             *(NOTES[name] for name in names if name in NOTES),
             f"Three nodes, records of {SIZE} B. In the columns {', '.join(DOORS)} the program is the "
-            "leader's own. As a client it is a process beside the three nodes. The aims are those of nodes.",
+            "leader's own, or its parent (child). As a client it is a process beside the three nodes. The "
+            "aims are those of nodes in the program.",
         ],
         rounds=raw,
     )
@@ -106,6 +107,10 @@ def _makers(folder: Path, systems: list[str]) -> tuple[dict[str, Callable[[int],
     makers: dict[str, Callable[[int], Cluster]] = {}
     for door in DOORS:
         makers[door] = partial(_make, partial(OfNode, door=door), folder / door)
+    for door in THREADED:
+        makers[f"child, {door}"] = partial(
+            _make, partial(OfNode, door=f"child-{door}"), folder / f"child-{door}"
+        )
     for door in DOORS:
         makers[f"client, {door}"] = partial(_make, partial(OfClient, door=door), folder / f"client-{door}")
     for rival in chosen:

@@ -1,6 +1,7 @@
 """A program in Python that uses one system, in a process of its own. Usage, by the door that it goes through:
 
     trio|aio|blocking FOLDER VOTERS                     node 1 of a quorum, which it makes the leader
+    child-aio|child-blocking FOLDER VOTERS              the same, in a child process
     client-trio|client-aio|client-blocking ADDRESSES    a client of a quorum's client listeners
     etcd|zookeeper|pysyncobj ADDRESSES                  a client of that system's leader
 
@@ -203,6 +204,39 @@ def node_blocking(folder: str, voters: str) -> Iterator[Calls]:
         )
 
 
+# The same in a child process
+
+
+def value_of(key: bytes, values: Values) -> bytes | None:
+    return values.values.get(key)
+
+
+@asynccontextmanager
+async def child_aio(folder: str, voters: str) -> AsyncIterator[Calls]:
+    async with aio.ChildQuorum.open(_config(folder, voters), Values) as quorum:
+        while await quorum.wait_leader() != NODE:
+            with suppress(QuorumError):
+                await quorum.transfer_leadership(NODE)
+        yield Calls(
+            lambda record: quorum.append([record]),
+            lambda key: quorum.read(partial(value_of, key)),
+            lambda: quorum.wait_applied(Offset(0)),
+        )
+
+
+@contextmanager
+def child_blocking(folder: str, voters: str) -> Iterator[Calls]:
+    with blocking.ChildQuorum.open(_config(folder, voters), Values) as quorum:
+        while quorum.wait_leader() != NODE:
+            with suppress(QuorumError):
+                quorum.transfer_leadership(NODE)
+        yield Calls(
+            lambda record: quorum.append([record]),
+            lambda key: quorum.read(partial(value_of, key)),
+            lambda: quorum.wait_applied(Offset(0)),
+        )
+
+
 # quorate, as a client. Without sessions, as the other systems' clients repeat nothing either
 
 
@@ -372,8 +406,19 @@ async def pysyncobj(addresses: str) -> AsyncIterator[Calls]:
 
 
 IN_TRIO = {"trio": node_trio, "client-trio": client_trio}
-IN_ASYNCIO = {"aio": node_aio, "client-aio": client_aio, "etcd": etcd, "pysyncobj": pysyncobj}
-IN_THREADS = {"blocking": node_blocking, "client-blocking": client_blocking, "zookeeper": zookeeper}
+IN_ASYNCIO = {
+    "aio": node_aio,
+    "child-aio": child_aio,
+    "client-aio": client_aio,
+    "etcd": etcd,
+    "pysyncobj": pysyncobj,
+}
+IN_THREADS = {
+    "blocking": node_blocking,
+    "child-blocking": child_blocking,
+    "client-blocking": client_blocking,
+    "zookeeper": zookeeper,
+}
 
 
 def main(door: str, *arguments: str) -> None:
