@@ -52,7 +52,12 @@ class Client:
         return ClientFailedError(f"the client {what}: {self._log.read_text()[-2000:] or 'it said nothing'}")
 
     def cpu_seconds(self) -> float:
-        return cpu_seconds(self.process.pid)
+        """Its children's too: a node may be one."""
+        pid = self.process.pid
+        files = Path(f"/proc/{pid}/task").glob("*/children")
+        return sum(
+            map(cpu_seconds, (pid, *(int(child) for file in files for child in file.read_text().split())))
+        )
 
     def stop(self) -> None:
         self.process.kill()
