@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
-    from quorate.runtime.clock import WallClock, loop_clock
+    from quorate.runtime.clock import SteadyClock, WallClock, loop_clock
     from quorate.runtime.compute import Compute, Result
     from quorate.runtime.disk import (
         Buffer,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from quorate.runtime.work import WORK
 
 _HOMES = {
+    "SteadyClock": "quorate.runtime.clock",
     "WallClock": "quorate.runtime.clock",
     "loop_clock": "quorate.runtime.clock",
     "Compute": "quorate.runtime.compute",
@@ -144,6 +145,7 @@ __all__ = [
     "Result",
     "Runtime",
     "Slices",
+    "SteadyClock",
     "Steps",
     "Stream",
     "Tasks",

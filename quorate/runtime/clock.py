@@ -1,5 +1,6 @@
 """Time. Durations and deadlines come from trio's own clock (`trio.current_time`, seconds), which is virtual
-in simulation; the wall clock below is only for timestamps that people and clients read, and may jump."""
+in simulation. It may stand still while the host is suspended; the steady clock below does not. The wall clock
+is only for timestamps that people and clients read, and may jump."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -18,4 +19,12 @@ class WallClock(Protocol):
 
     def now_ms(self) -> int:
         """Return the time in ms since the Unix epoch."""
+        ...
+
+
+class SteadyClock(Protocol):
+    """A clock for leases. It never jumps or stops, not even while the process or the host is suspended."""
+
+    def now_ms(self) -> int:
+        """Return the time in ms since some moment of this boot, rounded down."""
         ...

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quorate.runtime.clock import WallClock
+from quorate.runtime.clock import SteadyClock, WallClock
 from quorate.runtime.compute import Compute
 from quorate.runtime.disk import Disk
 from quorate.runtime.entropy import Entropy
@@ -16,6 +16,7 @@ class Runtime:
     disk: Disk
     network: Network
     wall_clock: WallClock
+    steady_clock: SteadyClock
     entropy: Entropy
     compute: Compute
     boot_id: str

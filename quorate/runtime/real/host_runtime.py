@@ -19,6 +19,17 @@ class RealWallClock:
         return time.time_ns() // 1_000_000
 
 
+# Linux' CLOCK_MONOTONIC stands still while the host is suspended; that of other systems does not.
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class RealSteadyClock:
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.clock_gettime_ns(_STEADY) // 1_000_000
+
+
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -37,6 +48,7 @@ def real_runtime(*, sync: SyncStrategy) -> Runtime:
         disk=RealDisk(sync=sync),
         network=RealNetwork(),
         wall_clock=RealWallClock(),
+        steady_clock=RealSteadyClock(),
         entropy=Entropy(random.SystemRandom()),
         compute=ThreadCompute(),
         boot_id=_boot_id(),

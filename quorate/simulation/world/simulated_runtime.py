@@ -38,6 +38,19 @@ class SimulatedWallClock:
         return _EPOCH_MS + self.offset_ms + int(trio.current_time() * 1000)
 
 
+class SimulatedSteadyClock:
+    """Follows virtual time, also while the process is paused, at a rate of its own."""
+
+    __slots__ = ("rate",)
+
+    def __init__(self) -> None:
+        self.rate = 1.0
+        """Its ms in one of virtual time."""
+
+    def now_ms(self) -> int:
+        return int(trio.current_time() * 1000 * self.rate)
+
+
 @dataclass(slots=True, kw_only=True)
 class DiskSpeed:
     """The time of a sync, drawn uniformly; seconds."""
@@ -60,7 +73,7 @@ def draw_sync_at_once(source: random.Random) -> tuple[bool, ...]:
 class SimulatedRuntime:
     """A host. `runtime()` is for one process on it; the disk and the clock outlive processes."""
 
-    __slots__ = ("_network", "_random", "disk", "disk_speed", "name", "wall_clock")
+    __slots__ = ("_network", "_random", "disk", "disk_speed", "name", "steady_clock", "wall_clock")
 
     def __init__(
         self,
@@ -77,6 +90,7 @@ class SimulatedRuntime:
         self.disk_speed = disk_speed or DiskSpeed()
         self.disk = SimulatedDisk(sync_delay=self._sync_delay, syncs_at_once=syncs_at_once)
         self.wall_clock = SimulatedWallClock()
+        self.steady_clock = SimulatedSteadyClock()
 
     def _sync_delay(self, path: str) -> float:
         return self._random.uniform(self.disk_speed.sync_min_s, self.disk_speed.sync_max_s)
@@ -94,6 +108,7 @@ class SimulatedRuntime:
             disk=disk,
             network=self._network.for_node(self.name),
             wall_clock=self.wall_clock,
+            steady_clock=self.steady_clock,
             entropy=Entropy(random.Random(self._random.getrandbits(64))),
             compute=InlineCompute(),
             boot_id=f"{self.name}, power lost {disk.power_losses} times",
