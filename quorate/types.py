@@ -152,6 +152,9 @@ class ElectionState:
     epoch: Epoch
     leader: NodeId | None = None
     voted: ReplicaKey | None = None
+    promise_ms: int = 0
+    """The longest promise of read leases that this node may have given and that may still run. After a start
+    it elects nobody for this time."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ class Array(Generic[T_co]):
     array. It raises `SchemaError`.
     """
 
-    __slots__ = ("_fields", "decode", "encode", "of")
+    __slots__ = ("_fields", "decode", "encode", "of", "width")
 
     def __init__(self, of: type[T_co], kinds: Arrays, given: Sequence[str] = ()) -> None:
         self.of: type[object] = of
@@ -65,6 +65,8 @@ class Array(Generic[T_co]):
         items = ", ".join(self._items("value", names))
         read, width = self._construction(of.__name__, 0, names, given)
         places = ", ".join(f"f{place}" for place in range(width))
+        self.width = width
+        """The number of values in the array."""
         source = f"""
 def encode(value):
     return [{items}]

@@ -5,6 +5,9 @@ that was copied or mounted in the wrong place is noticed:
 
     {"clusterId": "…", "nodeId": 1, "leaderId": -1, "leaderEpoch": 3, "votedId": 2,
      "votedDirectoryId": "…", "data_version": 1}
+
+A node that may have promised a read lease stores its length in `readLeaseMs`, with data_version 2: an older
+quorate would not keep the promise after a restart, so it must not start with the file.
 """
 
 import json
@@ -22,6 +25,8 @@ from quorate.types import ElectionState, Epoch, NodeId, ReplicaKey
 QUORUM_STATE = "quorum-state"
 """The name of the file with a node's epoch, leader and vote."""
 DATA_VERSION = 1
+LEASE_DATA_VERSION = 2
+"""The version with the field `readLeaseMs`, written only by a node with read leases."""
 _NONE = -1
 _NO_DIRECTORY = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -71,6 +76,7 @@ class QuorumStateFile:
 
     def _encode(self, state: ElectionState) -> bytes:
         voted = state.voted
+        lease = {"readLeaseMs": state.promise_ms} if state.promise_ms else {}
         return json.dumps(
             {
                 "clusterId": self._cluster_id,
@@ -81,7 +87,8 @@ class QuorumStateFile:
                 "votedDirectoryId": _NO_DIRECTORY
                 if voted is None or voted.directory_id is None
                 else voted.directory_id,
-                "data_version": DATA_VERSION,
+                **lease,
+                "data_version": LEASE_DATA_VERSION if lease else DATA_VERSION,
             },
             separators=(",", ":"),
         ).encode()
@@ -95,10 +102,10 @@ class QuorumStateFile:
             raise self._unreadable("not a JSON object")
         # First the version: what an unknown one means by the other fields is unknown too.
         version = self._integer(fields, "data_version", minimum=0)
-        if version != DATA_VERSION:
+        if version not in (DATA_VERSION, LEASE_DATA_VERSION):
             raise UnknownVersionError(
                 self._path,
-                f"data_version is {version}, this quorate knows {DATA_VERSION}",
+                f"data_version is {version}, this quorate knows {DATA_VERSION} and {LEASE_DATA_VERSION}",
                 "Start the version of quorate that wrote it, or a newer one.",
             )
         cluster_id = self._text(fields, "clusterId")
@@ -126,6 +133,7 @@ class QuorumStateFile:
             voted=None
             if voted == _NONE
             else ReplicaKey(NodeId(voted), None if directory == _NO_DIRECTORY else directory),
+            promise_ms=0 if version == DATA_VERSION else self._integer(fields, "readLeaseMs", minimum=1),
         )
 
     def _integer(self, fields: dict[str, object], name: str, *, minimum: int) -> int:

@@ -187,6 +187,7 @@ class Node:
             forwarder=self.forwarder,
             routes=Routes(self._send_request, self.server.send_response, self._flush_all),
             not_leader=self.not_leader,
+            lease_clock=runtime.steady_clock if config.core.read_lease_ms else None,
         )
         self._endpoint_check = EndpointCheck(
             runtime.network,

@@ -99,6 +99,12 @@ class Knowledge:
         return self._node.staleness_ms
 
     @property
+    def has_read_lease(self) -> bool:
+        """True if this node leads and answers linearizable reads by a lease now, without a message
+        (`CoreConfig.read_lease_ms`)."""
+        return self._node.driver.has_read_lease
+
+    @property
     def state_check(self) -> StateCheck | None:
         """The last comparison of this node's state with those of the voters (`compare_states`). None: there
         was none since the start, as no snapshot was taken."""

@@ -105,6 +105,13 @@ class QuorumConfig:
                 f"fetch_timeout_ms ({self.core.fetch_timeout_ms}) must be at least twice fetch_max_wait_ms "
                 f"({self.core.fetch_max_wait_ms}), or a healthy but idle leader looks dead"
             )
+        lease_ms, wait_ms = self.core.read_lease_ms, self.core.fetch_max_wait_ms
+        if lease_ms and not 2 * wait_ms <= lease_ms <= self.core.fetch_timeout_ms:
+            raise QuorumConfigError(
+                f"read_lease_ms is {lease_ms}; choose 0 for no leases, or at least twice fetch_max_wait_ms "
+                f"({wait_ms}), after which an idle leader renews them, and at most fetch_timeout_ms "
+                f"({self.core.fetch_timeout_ms}), because elections wait for them"
+            )
         if self.observer and self.node_id in self.voters:
             raise QuorumConfigError(
                 f"node {self.node_id} is an observer (observer=True) and among voters; it can't be both"

@@ -1,5 +1,6 @@
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,7 @@ states = st.builds(
     leader=st.none() | st.integers(0, 2**31 - 1).map(NodeId),
     voted=st.none()
     | st.builds(ReplicaKey, st.integers(0, 2**31 - 1).map(NodeId), st.none() | st.just(DIRECTORY)),
+    promise_ms=st.just(0) | st.integers(0, 2**31 - 1),
 )
 
 
@@ -143,3 +145,14 @@ async def test_a_field_of_the_wrong_kind_is_refused(name: str, value: object) ->
     await write_file_atomically(disk, store.path, json.dumps({**fields, name: value}).encode())
     with pytest.raises(UnreadableStateError):
         store.load()
+
+
+async def test_a_version_before_read_leases_does_not_start_with_a_promise() -> None:
+    """It would vote within the promise after a restart."""
+    disk = SimulatedDisk()
+    await state_file(disk).store(replace(VOTED, promise_ms=1000))
+    assert json.loads(read_file(disk, "m/quorum-state"))["data_version"] == 2
+    await state_file(disk).store(VOTED)
+    stored = json.loads(read_file(disk, "m/quorum-state"))
+    assert stored["data_version"] == 1
+    assert "readLeaseMs" not in stored

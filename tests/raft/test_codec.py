@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from dataclasses import replace
 
 import cbor2
 import pytest
@@ -102,8 +103,29 @@ def test_every_message_survives_the_wire(message):
 @given(message=messages)
 def test_a_newer_version_may_add_fields(message):
     frame = decode_frame(body_of(encode(message)))
+    if isinstance(message, FetchRequest | FetchResponse):
+        frame.fields.extend([0, 0])  # no lease: they are left out then
     frame.fields.extend([1, "new", [2]])
     assert decode(frame) == message
+
+
+def test_lease_times_survive_the_wire_and_are_unknown_to_older_versions():
+    asked = {"source": 1, "destination": 2, "correlation": 5, "cluster_id": "c"}
+    fetch = FetchRequest(
+        **asked, replica=ReplicaKey(1), epoch=3, offset=4, last_fetched_epoch=2, max_wait_ms=500,
+        max_bytes=100, high_watermark=3,
+    )  # fmt: skip
+    answer = FetchResponse(source=2, destination=1, correlation=5, epoch=3)
+    leased = replace(fetch, lease_time_ms=2**40, promise_ms=1500), replace(answer, lease_time_ms=2**40)
+    for message, plain in zip(leased, (fetch, answer), strict=True):
+        frame = decode_frame(body_of(encode(message)))
+        assert decode(frame) == message
+        del frame.fields[len(decode_frame(body_of(encode(plain))).fields) :]
+        assert decode(frame) == plain
+    frame = decode_frame(body_of(encode(leased[0])))
+    frame.fields[-1] = -1
+    with pytest.raises(PeerProtocolError):
+        decode(frame)
 
 
 @given(message=messages)

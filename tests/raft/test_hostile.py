@@ -179,9 +179,9 @@ def test_an_id_that_is_listed_twice_is_refused():
         (
             f"{FOLDER}/quorum-state",
             b'"data_version":1',
-            b'"data_version":2',
+            b'"data_version":3',
             QuorumStateError,
-            "data_version is 2",
+            "data_version is 3",
         ),
         (f"{FOLDER}/recovery-point-offset-checkpoint", b"0\n", b"1\n", LogError, "version '1' is not 0"),
         (f"{FOLDER}/replication-offset-checkpoint", b"0\n", b"1\n", LogError, "version '1' is not 0"),

@@ -121,7 +121,9 @@ def shown_message(message: Message) -> str:
             discover = ", only who leads" if message.max_bytes == 0 else ""
             hw = shown_hw(message.high_watermark)
             echo = f", read round {message.read_round}" if message.read_round else ""
-            return f"{way} Fetch? epoch {message.epoch}, from {where}, {hw}{echo}{discover}"
+            promise = f", promises {message.promise_ms} ms from" if message.promise_ms else ""
+            lease = f"{promise} the answer of {message.lease_time_ms}" if message.lease_time_ms else ""
+            return f"{way} Fetch? epoch {message.epoch}, from {where}, {hw}{echo}{lease}{discover}"
         case FetchResponse():
             parts = [known, shown_hw(message.high_watermark)]
             if message.diverging is not None:
@@ -130,6 +132,8 @@ def shown_message(message: Message) -> str:
                 parts.append(f"load {shown_snapshot(message.snapshot)}")
             if message.read_round:
                 parts.append(f"read round {message.read_round}")
+            if message.lease_time_ms:
+                parts.append(f"answer of {message.lease_time_ms}")
             parts += [shown_batch(batch) for batch in message.batches]
             return f"{way} Fetch, {', '.join(parts)}"
         case FetchSnapshotRequest():
@@ -145,7 +149,8 @@ def shown_effect(effect: Effect) -> str:
     match effect:
         case Persist(state=state):
             voted = shown_id(state.voted.id if state.voted is not None else None)
-            return f"persist epoch {state.epoch} leader {shown_id(state.leader)} voted {voted}"
+            promise = f", may have promised {state.promise_ms} ms" if state.promise_ms else ""
+            return f"persist epoch {state.epoch} leader {shown_id(state.leader)} voted {voted}{promise}"
         case AppendLeaderChange():
             granting = " ".join(map(str, effect.granting_voters))
             with_set = "" if effect.voter_set is None else f", {shown_voters(effect.voter_set)}"

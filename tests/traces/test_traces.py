@@ -77,6 +77,16 @@ class Interpreter:
         self.world = CoreWorld(voters=int(voters), observers=int(observers), dynamic=bool(dynamic))
         self.world.on_effect = self._happened
 
+    def do_lease(self, milliseconds: str) -> None:
+        """lease MS: nodes that start from now on have read leases of this length; 0 for none. The time is
+        that of all clocks, and begins at 1000."""
+        self.world.config = replace(self.world.config, read_lease_ms=int(milliseconds))
+        self.world.now_ms = max(self.world.now_ms, 1000)
+
+    def do_wait(self, milliseconds: str) -> None:
+        """wait MS: time passes. Timers are fired by `fire`."""
+        self.world.now_ms += int(milliseconds)
+
     def do_log(self, node: str, *epochs: str) -> None:
         """log NODE EPOCH...: what is in its log, one record each, while it is down."""
         disk = self.world.nodes[NodeId(int(node))].disk

@@ -26,6 +26,7 @@ Construction
 - `log`: a `RecoveredLog`, see "Restart". A new node has `RecoveredLog()`.
 
 `start()` is called once, before the first `step`. Its effects are carried out like those of a step.
+`tell_time()` is called before each `step` if `config.read_lease_ms` is not 0.
 
 Order
 -----
@@ -211,7 +212,10 @@ Faults
   to the new core: close the connections.
 - A `Durable` may be late, repeated and in any order. One of an older generation is ignored. Until it comes
   the node acknowledges nothing; if it comes before the sync is done, a crash may lose committed records.
-- A timer may fire late. Safety depends on no timer. One that was cancelled or armed anew does not fire.
+- A timer may fire late. Safety depends on no timer, except that PROMISE never fires early: a promise of a
+  lease lasts until then. One that was cancelled or armed anew does not fire.
+- A clock that breaks the bound of `quorate.raft.core.roles.read_lease` makes reads stale, where leases are
+  on, and nothing else.
 - A crash may come between any two effects.
 - A write, a sync or a barrier that fails stops the node. What is on the disk then, only recovery can tell.
 

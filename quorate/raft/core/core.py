@@ -130,6 +130,7 @@ class Core:
             log.reset(log.snapshot, log.voters.at(log.snapshot.end_offset))
             node.out.append(InstallSnapshot(log.generation, log.snapshot))
             node.look_up_voters()
+        node.keep_stored_promise()
         stored = node.election
         if stored.epoch < log.last_epoch:
             # The quorum-state file is older than the log: restored or lost. Its vote is not of the log's
@@ -141,7 +142,8 @@ class Core:
                 successors = tuple(voter.id for voter in node.others)
                 return self._roles.begin(Resigned(preferred_successors=successors))
             has_voted_for_itself = stored.voted is not None and stored.voted.matches(node.key)
-            if stored.leader is None and has_voted_for_itself and node.may_stand:
+            may_stand = node.may_stand and not node.promised
+            if stored.leader is None and has_voted_for_itself and may_stand:
                 return self._roles.begin(Candidate(node))
         leader = node.election.leader
         if leader is not None and leader != node.id and not node.is_sole_voter:
@@ -150,6 +152,13 @@ class Core:
             if node.leader_endpoint is not None:
                 return self._roles.begin(Follower(leader=leader))
         return self._roles.begin(Unattached(heeds_outside_ids=node.election.voted is None))
+
+    def tell_time(self, now_ms: int) -> None:
+        """Tell the time of the next step, by a clock that never stops or goes back, not even while the
+        process or the host is suspended. Before each step; of no effect where `read_lease_ms` is 0. A time
+        that is too early makes leases too long: read the clock after the event has come."""
+        if self._node.config.read_lease_ms:
+            self._node.now_ms = now_ms
 
     def step(self, event: Event) -> tuple[Effect, ...]:
         """Raises InvariantError if a rule of the protocol is broken, here or by a peer: the node must
@@ -168,6 +177,9 @@ class Core:
             case TimerFired():
                 if event.timer.kind is TimerKind.BACKOFF:
                     end_pause(roles, event.timer.node)
+                elif event.timer.kind is TimerKind.PROMISE:
+                    node.note_promise_over()
+                    roles.go(roles.role.on_promise_ended(node))
                 else:
                     roles.go(roles.role.on_timer(node, event.timer))
             case RequestFailed():
@@ -323,6 +335,12 @@ class Core:
         empty."""
         role = self._roles.role
         return role.replica_end_offsets(self._node) if isinstance(role, Leader) else {}
+
+    def has_read_lease(self, now_ms: int) -> bool:
+        """Return whether this node leads and answers reads without a round, at this time of its lease
+        clock."""
+        role = self._roles.role
+        return isinstance(role, Leader) and role.has_lease(self._node, now_ms=now_ms)
 
     # --- events ---
 

@@ -38,3 +38,8 @@ class CoreConfig:
     broken_connection_wait_ms: int = 50
     """Upper bound of the random wait after which a follower acts on a connection to its leader that broke
     and could not be reopened. Pre-vote makes this safe (KIP-996)."""
+    read_lease_ms: int = 0
+    """How long this node elects nobody after each answer of a leader, so that the leader may answer reads
+    without a round (see `quorate.raft.core.roles.read_lease`). 0: no leases. Otherwise an election after the
+    sudden end of a leader, and the first one after a restart of voters, take up to this time longer. Choose
+    at least twice `fetch_max_wait_ms`, after which an idle leader answers."""

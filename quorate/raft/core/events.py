@@ -27,6 +27,8 @@ class TimerKind(enum.Enum):
     """`Timer.node` may be asked again."""
     TRANSFER = "transfer"
     """The chosen successor has not caught up."""
+    PROMISE = "promise"
+    """The promise of read leases has ended: this node may stand for election and vote again."""
 
 
 class Timer(NamedTuple):

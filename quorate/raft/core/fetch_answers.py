@@ -30,6 +30,7 @@ def answer_fetch(
         diverging=diverging,
         snapshot=snapshot,
         read_round=read_round,
+        lease_time_ms=node.now_ms,
     )
     is_of_this_log = diverging is None and snapshot is None
     if is_of_this_log and request.max_bytes > 0 and request.offset < node.log.end_offset:

@@ -101,6 +101,10 @@ class FetchRequest(Request):
     """The follower's high watermark. The leader answers as soon as it has a higher one."""
     read_round: int = 0
     """The read-index round in this leader's last answer of this epoch; 0 if none."""
+    lease_time_ms: int = 0
+    """The `lease_time_ms` of this leader's last answer of this epoch; 0 if none."""
+    promise_ms: Int32 = 0
+    """From the receipt of that answer on, the follower elects nobody for this time."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -114,6 +118,8 @@ class FetchResponse(Response):
     read_round: int = 0
     """The leader's latest read-index round that is under way, to be echoed by the next Fetch; 0 if none."""
     batches: tuple[BatchSpan, ...] = ()
+    lease_time_ms: int = 0
+    """The leader's time at this answer, for the next Fetch to return; 0 if it takes no read leases."""
     records: bytes | memoryview = b""
     """The bytes of the batches. The core reads only `batches`; the driver has checked the CRCs."""
 

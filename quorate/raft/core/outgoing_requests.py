@@ -62,10 +62,19 @@ def end_epoch(node: NodeState, voter: NodeId, *, preferred_successors: tuple[Nod
     )
 
 
-def fetch(node: NodeState, peer: NodeId, *, max_wait_ms: int, max_bytes: int, read_round: int = 0) -> None:
+def fetch(
+    node: NodeState,
+    peer: NodeId,
+    *,
+    max_wait_ms: int,
+    max_bytes: int,
+    read_round: int = 0,
+    lease_time_ms: int = 0,
+) -> None:
     """Ask for the records after our log. It acknowledges all of the log, which must be durable.
 
-    `max_bytes` 0 asks only for the leader. `read_round`: that of the leader's last answer.
+    `max_bytes` 0 asks only for the leader. `read_round` and `lease_time_ms`: those of the leader's last
+    answer; the second only if it was promised something at that answer.
     """
     node.send(
         FetchRequest(
@@ -81,6 +90,8 @@ def fetch(node: NodeState, peer: NodeId, *, max_wait_ms: int, max_bytes: int, re
             max_bytes=max_bytes,
             high_watermark=node.high_watermark,
             read_round=read_round,
+            lease_time_ms=lease_time_ms,
+            promise_ms=node.config.read_lease_ms if lease_time_ms else 0,
         )
     )
 

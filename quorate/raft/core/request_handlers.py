@@ -21,6 +21,7 @@ from quorate.raft.core.roles.outside_ids import is_heeded, is_outside_id
 from quorate.raft.core.roles.prospective import Prospective
 from quorate.raft.core.roles.transitions import ToUnattached
 from quorate.raft.core.roles.unattached import Unattached
+from quorate.raft.core.shared_state import NodeState
 
 
 def answer_fetch(roles: RoleHolder, request: FetchRequest) -> None:
@@ -69,7 +70,12 @@ def answer_vote(roles: RoleHolder, request: VoteRequest) -> None:
     granted = False
     if error is ErrorCode.NONE and request.epoch < node.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
-    if error is ErrorCode.NONE and is_outside_id(node, request.source):
+    if error is ErrorCode.NONE and _is_freed_by(node, request):
+        roles.end_promise()
+    if error is ErrorCode.NONE and node.promised:
+        # Nor is its epoch taken over. A candidate asks again, a prospective one begins another round.
+        error = ErrorCode.NONE if request.voter.matches(node.key) else ErrorCode.INVALID_VOTER_KEY
+    elif error is ErrorCode.NONE and is_outside_id(node, request.source):
         granted = _grants_outside_id(roles, request)
         if not request.voter.matches(node.key):
             error = ErrorCode.INVALID_VOTER_KEY
@@ -94,6 +100,17 @@ def answer_vote(roles: RoleHolder, request: VoteRequest) -> None:
         roles.role.on_pre_vote_granted(node)
     if request.pre_vote and error is ErrorCode.NONE and not granted and isinstance(roles.role, Prospective):
         roles.role.on_rival(node, request.source)
+
+
+def _is_freed_by(node: NodeState, request: VoteRequest) -> bool:
+    """Return whether the leader of our epoch told the sender that it resigned. If we promised something to an
+    earlier leader, that one had no lease any more when this epoch's was elected."""
+    return (
+        request.pre_vote
+        and request.leader_resigned
+        and request.epoch == node.epoch
+        and not is_outside_id(node, request.source)
+    )
 
 
 def _grants_outside_id(roles: RoleHolder, request: VoteRequest) -> bool:
@@ -170,6 +187,7 @@ def answer_end_epoch(roles: RoleHolder, request: EndQuorumEpochRequest) -> None:
         error = _claim_error(roles, request)
     if error is ErrorCode.NONE and not is_outside_id(node, request.source):
         roles.hear_of(request.epoch, request.source, None, first_hand=True, resigned=True)
+        roles.end_promise()
         if isinstance(roles.role, Follower) and roles.role.leader == request.source:
             roles.role.on_end_of_epoch(node, request.preferred_successors)
     node.send(EndQuorumEpochResponse(**node.answer_to(request, error)))

@@ -5,6 +5,7 @@ from typing import assert_never
 from quorate.invariant import invariant
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import Effect
+from quorate.raft.core.events import TimerKind
 from quorate.raft.core.roles.candidate import Candidate
 from quorate.raft.core.roles.follower import Follower
 from quorate.raft.core.roles.leader import Leader
@@ -95,6 +96,7 @@ class RoleHolder(Cloneable):
                     leader_resigned=transition.leader_resigned,
                 )
             case ToCandidate():
+                invariant(not node.promised, "who has promised a lease does not stand", epoch=stored.epoch)
                 node.persist(ElectionState(Epoch(stored.epoch + 1), None, node.key))
                 node.leader = None
                 node.leader_endpoint = None
@@ -110,6 +112,14 @@ class RoleHolder(Cloneable):
                 return Resigned(preferred_successors=preferred_successors)
             case _:
                 assert_never(transition)
+
+    def end_promise(self) -> None:
+        """The leader to which this node gave a promise does not lead any more, so it is free."""
+        node = self.node
+        if node.promised:
+            node.promised = False
+            node.cancel(TimerKind.PROMISE)
+            self.go(self.role.on_promise_ended(node))
 
     def take_effects(self) -> tuple[Effect, ...]:
         out = tuple(self.node.out)

@@ -1,5 +1,6 @@
 """The state of a node that all its roles share."""
 
+from dataclasses import replace
 from typing import TypedDict
 
 from quorate.error_code import ErrorCode
@@ -27,6 +28,7 @@ FETCH = Timer(TimerKind.FETCH)
 CHECK_QUORUM = Timer(TimerKind.CHECK_QUORUM)
 BEGIN_QUORUM = Timer(TimerKind.BEGIN_QUORUM)
 TRANSFER = Timer(TimerKind.TRANSFER)
+PROMISE = Timer(TimerKind.PROMISE)
 FIRST_BOOTSTRAP = NodeId(-2)
 """A bootstrap server has no known id: the first is -2, the next -3, ..."""
 
@@ -47,6 +49,7 @@ _DERIVED = {
     **dict.fromkeys(("bootstrap", "cluster_id", "config"), "given at the start"),
     **dict.fromkeys(("is_voter", "may_know_leader", "others", "voters"), "found by look_up_voters"),
     "id": "in the key",
+    "now_ms": "told before each step",
     "out": "empty between two steps",
 }
 
@@ -78,9 +81,11 @@ class NodeState(Cloneable, derived=_DERIVED):
         "leader_endpoint",
         "log",
         "may_know_leader",
+        "now_ms",
         "others",
         "out",
         "paused",
+        "promised",
         "voters",
     )
 
@@ -120,6 +125,11 @@ class NodeState(Cloneable, derived=_DERIVED):
         self.in_flight: dict[NodeId, int] = {}
         self.paused: dict[NodeId, bool] = {}
         """The peers that are not asked until their BACKOFF timer fires. True: a request to it failed."""
+        self.promised = False
+        """True while this node keeps a promise: it does not stand for election, and grants no vote or
+        pre-vote."""
+        self.now_ms = 0
+        """The time of the step that is under way, by the lease clock; 0 without read leases."""
         self.out: list[Effect] = []
         self.voters: VoterSet
         self.is_voter: bool
@@ -188,8 +198,41 @@ class NodeState(Cloneable, derived=_DERIVED):
             return self.heard_of[1]
         return voter
 
+    def keep_stored_promise(self) -> None:
+        """Keep what an earlier process may have promised just before its end."""
+        if self.election.promise_ms:
+            self._arm_promise(self.election.promise_ms)
+
+    def renew_promise(self) -> bool:
+        """Promise the leader, whose answer has just come, to elect nobody for `read_lease_ms`. The length is
+        stored first, for the next process, which may be configured with another. False: no promise is given,
+        because leases are off, or an earlier process may have given a longer one."""
+        lease_ms, stored_ms = self.config.read_lease_ms, self.election.promise_ms
+        if lease_ms == 0 or lease_ms < stored_ms:
+            return False
+        self._store_promise(lease_ms)
+        self._arm_promise(lease_ms)
+        return True
+
+    def _arm_promise(self, promise_ms: int) -> None:
+        self.promised = True
+        self.out.append(ArmTimer(PROMISE, promise_ms, promise_ms))
+
+    def note_promise_over(self) -> None:
+        """The PROMISE timer fired, so that no promise runs any more, whoever gave it."""
+        self.promised = False
+        if self.config.read_lease_ms < self.election.promise_ms:
+            self._store_promise(self.config.read_lease_ms)
+
+    def _store_promise(self, promise_ms: int) -> None:
+        if promise_ms != self.election.promise_ms:
+            self.election = replace(self.election, promise_ms=promise_ms)
+            self.out.append(Persist(self.election))
+
     def persist(self, election: ElectionState) -> None:
-        """Store `election`, with a barrier. No effect if it is stored already."""
+        """Store `election`, with a barrier. The stored promise stays. No effect if it is stored already."""
+        if self.election.promise_ms:
+            election = replace(election, promise_ms=self.election.promise_ms)
         if election != self.election:
             invariant(
                 election.epoch >= self.election.epoch,

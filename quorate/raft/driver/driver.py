@@ -50,7 +50,7 @@ from quorate.raft.state_machine.record_check import record_check
 from quorate.raft.storage.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.raft.transport.forwarding import Forwarder
-from quorate.runtime import Buffer, Runtime, Timers, get_logger, loop_clock
+from quorate.runtime import Buffer, Runtime, SteadyClock, Timers, get_logger, loop_clock
 from quorate.types import Epoch, Offset
 
 log = get_logger(__name__)
@@ -87,6 +87,7 @@ class Driver:
         "_fetched",
         "_forwarder",
         "_late_reads",
+        "_lease_clock",
         "_now",
         "_routes",
         "_runs",
@@ -126,7 +127,9 @@ class Driver:
         forwarder: Forwarder,
         routes: Routes,
         not_leader: Callable[[], NotLeaderError],
+        lease_clock: SteadyClock | None,
     ) -> None:
+        """`lease_clock`: for the core, if it uses read leases."""
         self.core = core
         self.log = storage.log
         self._state_file = storage.state_file
@@ -140,6 +143,7 @@ class Driver:
         self._check_versions = version_check(state_machine, lambda: self.applier.state_version)
         self.appends = AppendQueue(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
         self._now = loop_clock()
+        self._lease_clock = lease_clock
         self._writer = LogWriter(
             storage.log,
             self.appends,
@@ -293,11 +297,22 @@ class Driver:
                 and (not events or isinstance(events[0], ChangeVoters))
             ):
                 number, proposal = self.appends.next_proposal()
+                self._tell_time()
                 self._effects.extend(core.step(Propose(number, proposal.count)))
             elif events:
+                self._tell_time()
                 self._effects.extend(core.step(events.popleft()))
             else:
                 return
+
+    def _tell_time(self) -> None:
+        if self._lease_clock is not None:
+            self.core.tell_time(self._lease_clock.now_ms())
+
+    @property
+    def has_read_lease(self) -> bool:
+        """The same as `Quorum.has_read_lease`."""
+        return self._lease_clock is not None and self.core.has_read_lease(self._lease_clock.now_ms())
 
     def _carry_out_all(self) -> bool:
         """Carry out the effects. False: a barrier is the next one."""

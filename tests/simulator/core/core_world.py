@@ -88,6 +88,7 @@ class CoreWorld:
         know only the voters' endpoints (KIP-853). Otherwise every node is configured with the voters."""
         self.config = config if config is not None else CoreConfig()
         self._factory = core
+        self.now_ms = 0
         self.voters = VoterSet(
             tuple(
                 Voter(
@@ -134,7 +135,7 @@ class CoreWorld:
         machine.incarnation += 1
         machine.high_watermark = None
         machine.core = self._factory(
-            config=self.config,
+            config=self.config_of(node),
             cluster_id=CLUSTER_ID,
             key=machine.key,
             endpoint=endpoint_of(node) if self.bootstrap else None,
@@ -154,6 +155,7 @@ class CoreWorld:
         crashed then."""
         machine = self.nodes[node]
         self.invariants.last_event = node, event
+        machine.up.tell_time(self.clock_of(node))
         effects = machine.up.step(event)
         if effects_done is None:
             self._carry_out(machine, effects)
@@ -161,6 +163,24 @@ class CoreWorld:
             for effect in effects[:effects_done]:
                 self._carry_out_one(machine, effect)
         return effects
+
+    def config_of(self, node: NodeId) -> CoreConfig:
+        """Return the configuration of a process that starts."""
+        return self.config
+
+    def clock_of(self, node: NodeId) -> int:
+        """Return the time of the node's clock for leases, in ms."""
+        return self.now_ms
+
+    def check_leases(self, elected: CoreNode) -> None:
+        """While a leader has a lease, no later epoch has a leader."""
+        for machine in self.nodes.values():
+            if machine.core is None or machine.core.epoch >= elected.up.epoch:
+                continue
+            if machine.core.has_read_lease(self.clock_of(machine.id)):
+                raise self.invariants.violation(
+                    f"a read lease is exclusive: {machine.id} has one of epoch {machine.core.epoch}", elected
+                )
 
     def crash(self, node: NodeId, *, keep: int | None = None) -> None:
         """Stop it. `keep` entries remain, at least those synced; None keeps all, as a process crash does."""
@@ -414,6 +434,8 @@ class CoreInterpreter(EffectInterpreter):
 
     def change_role(self, effect: RoleChanged) -> None:
         self.world.invariants.role_changed(self.machine, effect)
+        if effect.role is Role.LEADER:
+            self.world.check_leases(self.machine)
 
     def end_read(self, effect: ReadIndexConfirmed | ReadIndexFailed) -> None:
         if isinstance(effect, ReadIndexConfirmed):

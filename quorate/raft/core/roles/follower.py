@@ -41,9 +41,11 @@ class Follower(RoleState):
         "_has_fetched",
         "_leader_lost",
         "_leader_resigned",
+        "_lease_time_ms",
         "_loading",
         "_lost_rounds",
         "_read_round",
+        "_stands_when_free",
         "leader",
     )
 
@@ -63,6 +65,10 @@ class Follower(RoleState):
         """True if our log is a prefix of this leader's: it has answered without asking for a truncation."""
         self._read_round = 0
         """The read-index round in the leader's last answer."""
+        self._lease_time_ms = 0
+        """The leader's time in its last answer, at which our promise began; 0 if we gave none."""
+        self._stands_when_free = False
+        """True if the wait for the leader is over, and this node only waits for the end of its promise."""
 
     @property
     def heeds_outside_ids(self) -> bool:
@@ -88,10 +94,20 @@ class Follower(RoleState):
             self._show_presence(node)
             return None
         if node.may_stand:
+            if node.promised:
+                self._stands_when_free = True
+                return None
             return ToProspective(lost_rounds=self._lost_rounds, leader_resigned=self._leader_resigned)
         # A voter that has not noticed yet may name the same leader again. So the waits grow, as those of a
         # voter do.
         return ToUnattached(epoch=node.epoch, lost_rounds=min(self._lost_rounds + 1, LOST_ROUNDS_MAX))
+
+    def on_promise_ended(self, node: NodeState) -> Transition | None:
+        # The leader's last answer reached all voters at about the same time.
+        if self._stands_when_free:
+            self._stands_when_free = False
+            self._arm_short(node)
+        return None
 
     def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
         if peer == self.leader:
@@ -149,6 +165,7 @@ class Follower(RoleState):
         self._has_fetched = True
         self._leader_lost = False
         self._lost_rounds = 0
+        self._stands_when_free = False
         self._arm(node)
         self._fetch(node)
         return None
@@ -219,6 +236,7 @@ class Follower(RoleState):
                 max_wait_ms=config.fetch_max_wait_ms,
                 max_bytes=config.fetch_max_bytes,
                 read_round=self._read_round,
+                lease_time_ms=self._lease_time_ms,
             )
         elif node.incoming is not None and node.incoming.arrival is Arrival.FETCHING:
             incoming = node.incoming
@@ -235,6 +253,8 @@ class Follower(RoleState):
     def _take_records(self, node: NodeState, response: FetchResponse) -> bool:
         """Take in the answer of a Fetch. False, and no change: it does not fit our log."""
         self._read_round = response.read_round
+        wants_promise = response.lease_time_ms > 0 and not self._leader_resigned
+        self._lease_time_ms = response.lease_time_ms if wants_promise and node.renew_promise() else 0
         if response.snapshot is not None:
             return self._begin_load(node, response.snapshot)
         if response.diverging is not None:

@@ -34,6 +34,7 @@ from quorate.raft.core.messages import (
     VoteRequest,
 )
 from quorate.raft.core.roles.read_index import ReadIndexRounds
+from quorate.raft.core.roles.read_lease import holds_lease, note_promise
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
 from quorate.raft.core.roles.role import RoleState
 from quorate.raft.core.roles.tracker import Replicas
@@ -153,10 +154,18 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             self._offer(node)
 
     def on_read_index(self, node: NodeState, event: ReadIndex) -> None:
-        self._read_index.ask(event.read_round, high_watermark=self.high_watermark)
+        high_watermark = self.high_watermark
+        self._read_index.ask(event.read_round, high_watermark=high_watermark)
+        if high_watermark is not None and holds_lease(node, self._replicas, now_ms=node.now_ms):
+            self._read_index.confirm_all(node, high_watermark=high_watermark)
+            return
         for replica in self._replicas.followers.values():
             self._answer_parked(node, replica)
         self._read_index.check(node, high_watermark=self.high_watermark)
+
+    def has_lease(self, node: NodeState, *, now_ms: int) -> bool:
+        """Return whether reads need no round at this time."""
+        return self.high_watermark is not None and holds_lease(node, self._replicas, now_ms=now_ms)
 
     def on_transfer(self, node: NodeState, event: TransferLeadership) -> Transition | None:
         self._transfer.ask(node, self._replicas, event.successor)
@@ -165,6 +174,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
     def on_fetch(self, node: NodeState, request: FetchRequest) -> Transition | None:
         """Handle a well-formed Fetch of this epoch."""
         replica = self._find_replica(node, request)
+        note_promise(replica, request)
         if replica.is_voter:
             self._read_index.count_round(request.source, request.read_round)
         log = node.log

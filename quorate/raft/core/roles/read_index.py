@@ -58,7 +58,16 @@ class ReadIndexRounds(Cloneable):
         del self._pending[: len(passed)]
         if not self._pending:
             self._returned.clear()
-        last = passed[-1]
+        self._confirm(node, passed[-1], high_watermark)
+
+    def confirm_all(self, node: NodeState, *, high_watermark: Offset) -> None:
+        """Confirm all rounds without echoes: a lease proves that this node leads now."""
+        last = self._pending[-1]
+        self._pending.clear()
+        self._returned.clear()
+        self._confirm(node, last, high_watermark)
+
+    def _confirm(self, node: NodeState, last: _Round, high_watermark: Offset) -> None:
         index = last.read_index if last.read_index is not None else high_watermark
         node.out.append(ReadIndexConfirmed(last.round, index))
 

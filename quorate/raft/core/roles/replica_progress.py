@@ -23,6 +23,7 @@ class ReplicaProgress(Cloneable, derived={"fetch_wait": "named by the key"}):
         "is_voter",
         "key",
         "parked",
+        "promised_until_ms",
         "silent_periods",
     )
 
@@ -41,6 +42,8 @@ class ReplicaProgress(Cloneable, derived={"fetch_wait": "named by the key"}):
         """The number of periods (half fetch timeouts) that ended since its last valid Fetch."""
         self.parked: FetchRequest | None = None
         """Its Fetch that waits for records or a newer high watermark."""
+        self.promised_until_ms = 0
+        """It elects nobody before this time of the leader's lease clock, however slow that is."""
         self.fetch_wait = Timer(TimerKind.FETCH_WAIT, key.id)
 
     @property

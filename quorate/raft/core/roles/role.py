@@ -70,6 +70,10 @@ class RoleState(Cloneable, ABC):
         """The durable end offset moved."""
         return None
 
+    def on_promise_ended(self, node: NodeState) -> Transition | None:
+        """This node may stand for election again."""
+        return None
+
     @abstractmethod
     def grants_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         """Return True to grant a vote (not a pre-vote) in this epoch."""

@@ -26,7 +26,15 @@ class Unattached(RoleState):
     it.
     """
 
-    __slots__ = ("_heeds_outside_ids", "_hurried", "_leaderless", "_next", "leader_resigned", "lost_rounds")
+    __slots__ = (
+        "_heeds_outside_ids",
+        "_hurried",
+        "_leaderless",
+        "_next",
+        "_stands_when_free",
+        "leader_resigned",
+        "lost_rounds",
+    )
 
     role: ClassVar[Role] = Role.UNATTACHED
 
@@ -40,6 +48,8 @@ class Unattached(RoleState):
         self._leaderless: tuple[NodeId, ...] = ()
         """Voters that know of no leader in this epoch, in order."""
         self._hurried = False
+        self._stands_when_free = False
+        """True if the timer has ended, and this node only waits for the end of its promise."""
         self._heeds_outside_ids = heeds_outside_ids
 
     @property
@@ -50,7 +60,7 @@ class Unattached(RoleState):
         return (TimerKind.ELECTION,) if node.may_stand else ()
 
     def enter(self, node: NodeState) -> Transition | None:
-        if node.is_sole_voter:
+        if node.is_sole_voter and not node.promised:
             return ToProspective()
         if node.may_stand:
             node.arm_election()
@@ -59,7 +69,18 @@ class Unattached(RoleState):
 
     def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         if timer.kind is TimerKind.ELECTION and node.may_stand:
+            if node.promised:
+                self._stands_when_free = True
+                return None
             return ToProspective()
+        return None
+
+    def on_promise_ended(self, node: NodeState) -> Transition | None:
+        if node.is_sole_voter:
+            return ToProspective()
+        if self._stands_when_free:
+            self._stands_when_free = False
+            self._arm_hurried(node)
         return None
 
     def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
@@ -81,9 +102,7 @@ class Unattached(RoleState):
             and len(self._leaderless) + 1 >= node.voters.majority
         ):
             self._hurried = True
-            config = node.config
-            wait_ms = min(config.election_timeout_ms, HURRIED_WAITS * config.broken_connection_wait_ms)
-            node.out.append(ArmTimer(ELECTION, 0, wait_ms))
+            self._arm_hurried(node)
         return self.on_unanswered(node, peer)
 
     def on_durable(self, node: NodeState) -> Transition | None:
@@ -109,6 +128,11 @@ class Unattached(RoleState):
         """Ask `peer` next, which says that it leads."""
         self._next = node.may_know_leader.index(peer)
         self._ask_next(node)
+
+    def _arm_hurried(self, node: NodeState) -> None:
+        config = node.config
+        wait_ms = min(config.election_timeout_ms, HURRIED_WAITS * config.broken_connection_wait_ms)
+        node.out.append(ArmTimer(ELECTION, 0, wait_ms))
 
     def _ask_next(self, node: NodeState) -> None:
         if node.in_flight or not node.log.is_durable:
