@@ -10,7 +10,7 @@ import trio
 from quorate.log import Log
 from quorate.present import present
 from quorate.raft import Quorum, QuorumConfig, Sessions
-from quorate.raft.core import CoreConfig
+from quorate.raft.core import CoreConfig, Role
 from quorate.raft.sessions.session_table import SessionAnswer, Verdict
 from quorate.raft.sessions.sessions import SessionResult
 from quorate.raft.state_machine.interface import CommittedBatch, SnapshotLoader, StateMachine
@@ -143,6 +143,9 @@ class ClusterSettings:
     """The number of its own ms that each node takes for one of the others': 2.0 is a clock at half speed. A
     process only measures durations on its monotonic clock, and all of them are configured, so the simulation
     scales its configuration. (A wait that a request asks for is measured by the node that parks it.)"""
+    steady_rates: tuple[float, ...] = ()
+    """The rates of the nodes' clocks for leases, in turn. The promises of voters are measured at rate 1, so
+    0.8 is the bound."""
 
 
 class QuorumNode(VotingNode):
@@ -249,6 +252,8 @@ class QuorumCluster(HostCluster[QuorumNode]):
             snapshot_max_new_bytes=self.settings.snapshot_bytes,
             retention_bytes=self.settings.retention_bytes,
         )
+        rates = self.settings.steady_rates
+        host.steady_clock.rate = rates[(number - 1) % len(rates)] if rates else 1.0
         return QuorumNode(config, host)
 
     def _clocked(self, number: int) -> CoreConfig:
@@ -344,8 +349,17 @@ class QuorumCluster(HostCluster[QuorumNode]):
         leader.serving.resign()
 
     def check_leaders(self) -> None:
-        """A node that says it leads has applied all that older epochs committed, so its state is current."""
+        """A node that says it leads has applied all that older epochs committed, so its state is current.
+        While one has a read lease, none leads in a later epoch."""
         for node in self.running:
+            if node.serving.has_read_lease and any(
+                other.serving.role is Role.LEADER and other.serving.epoch > node.serving.epoch
+                for other in self.running
+            ):
+                self.found(
+                    "ReadLeaseIsExclusive",
+                    SafetyViolation(f"node {node.id} has a read lease in epoch {node.serving.epoch}"),
+                )
             if node.serving.is_leader:
                 before = self.checker.committed.last_before(node.serving.epoch)
                 applied = node.serving.applied_offset

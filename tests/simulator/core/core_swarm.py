@@ -9,6 +9,7 @@ import heapq
 import random
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from quorate.raft.core import (
@@ -18,6 +19,7 @@ from quorate.raft.core import (
     AppendVoters,
     ArmTimer,
     Core,
+    CoreConfig,
     Durable,
     Effect,
     Event,
@@ -68,7 +70,6 @@ class CoreSwarm(CoreWorld):
         )
         self.random = source
         self._draw = source.random
-        self.now_ms = 0
         self.steps = 0
         """The number of events given to cores."""
         self.digest = 0
@@ -93,7 +94,7 @@ class CoreSwarm(CoreWorld):
         self._processes = 0
         if CoreFault.CLOCK_RATE in self._active:
             for node in self.nodes:
-                self.clock_rates[node] = source.choice((0.5, 0.8, 1.0, 1.25, 2.0))
+                self.clock_rates[node] = source.choice(settings.clock_rates)
         for node in self.nodes:
             self.start(node)
 
@@ -273,6 +274,16 @@ class CoreSwarm(CoreWorld):
 
     def _clock_ms(self, node: NodeId, duration_ms: int) -> int:
         return int(duration_ms * self.clock_rates[node])
+
+    def clock_of(self, node: NodeId) -> int:
+        return int(self.now_ms / self.clock_rates[node])
+
+    def config_of(self, node: NodeId) -> CoreConfig:
+        lease_ms = self.config.read_lease_ms
+        # Some nodes are restarted with another setting.
+        if not lease_ms or self._draw() < 0.7:
+            return self.config
+        return replace(self.config, read_lease_ms=self.random.choice((0, lease_ms // 2, lease_ms * 3 // 2)))
 
     def armed(self, machine: CoreNode, effect: ArmTimer) -> None:
         duration_ms = effect.min_ms + int(self._draw() * (effect.max_ms - effect.min_ms + 1))

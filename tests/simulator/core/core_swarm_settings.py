@@ -81,6 +81,8 @@ class CoreSwarmSettings:
     """The bytes of a snapshot fetched at once."""
     events: int = 500
     """Steps of nodes under faults."""
+    clock_rates: tuple[float, ...] = (0.5, 0.8, 1.0, 1.25, 2.0)
+    """The ms that clocks take for one of their own, for `CoreFault.CLOCK_RATE`."""
 
     @classmethod
     def draw(cls, source: random.Random) -> "CoreSwarmSettings":
@@ -111,6 +113,17 @@ class CoreSwarmSettings:
             records_max=source.choice((1, 3, 1000)),
             chunk_bytes=source.choice((4, 16, 1000)),
         )
+
+    def with_leases(self, source: random.Random) -> "CoreSwarmSettings":
+        """Return the settings with read leases, and clocks whose rates are up to the bound of leases."""
+        fetch_timeout_ms = self.config.fetch_timeout_ms
+        wait_ms = min(self.config.fetch_max_wait_ms, fetch_timeout_ms // 4)
+        config = replace(
+            self.config,
+            fetch_max_wait_ms=wait_ms,
+            read_lease_ms=source.choice((2 * wait_ms, fetch_timeout_ms)),
+        )
+        return replace(self, config=config, clock_rates=(0.8, 0.9, 1.0))
 
     @property
     def kind_names(self) -> list[str]:
