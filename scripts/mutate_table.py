@@ -1426,7 +1426,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a read goes by the time of the event before it",
         "raft/driver/driver.py",
         "            elif events:\n                self._tell_time()\n",
-        "            elif events:\n                if type(events[0]).__name__ != \"ReadIndex\":\n                    self._tell_time()\n",
+        '            elif events:\n                if type(events[0]).__name__ != "ReadIndex":\n                    self._tell_time()\n',
         "a leader that slept",
         "tests/simulation/test_leased_quorums.py",
     ),
