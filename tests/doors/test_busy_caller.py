@@ -129,7 +129,7 @@ def busy(tmp_path, door):
         ("aio", "sleeps"),
         ("aio", "computes"),
         ("aio, child", "keeps the GIL"),
-        ("blocking, child", "keeps the GIL"),
+        pytest.param("blocking, child", "keeps the GIL", marks=pytest.mark.slow),
     ],
 )
 def test_a_leader_whose_caller_is_busy_leads_on_and_commits(busy, kind):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from child_sums import ChildSums, answer, broken, calls_under_way, divide
@@ -25,6 +26,7 @@ from quorate.raft import (
     QuorumStoppedError,
     parse_voters,
 )
+from quorate.raft.doors.child_messages import dump_error, load_error
 from quorate.runtime import Address, DiskLockedError
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +34,7 @@ PATIENCE_S = 60
 Steps = Generator[object, object, None]
 
 
-@pytest.fixture(params=[blocking, aio], ids=["blocking", "aio"])
+@pytest.fixture(params=["blocking", pytest.param("aio", marks=pytest.mark.slow)])
 def through(request, config):
     """A function that opens a node in a child process by one door, and takes the steps of a generator. Each
     yields a call, and gets what it returns or raises."""
@@ -63,7 +65,7 @@ def through(request, config):
                     error = raised
 
     def run(steps_of: Callable[[object], Steps], machine=ChildSums, configured=config) -> None:
-        if request.param is blocking:
+        if request.param == "blocking":
             run_blocking(steps_of, machine, configured)
         else:
             asyncio.run(run_aio(steps_of, machine, configured))
@@ -240,17 +242,35 @@ def test_a_cancelled_call_is_cancelled_in_the_child(config):
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
 
 
+def test_an_error_that_can_not_be_made_here_is_still_an_error(monkeypatch):
+    class LocalError(Exception):
+        pass
+
+    assert str(load_error(dump_error(LocalError("why")))) == "LocalError: why"
+    gone = ModuleType("gone")
+    exec("class GoneError(Exception): pass", gone.__dict__)
+    monkeypatch.setitem(sys.modules, "gone", gone)
+    pickled = dump_error(gone.GoneError("why"))
+    monkeypatch.delitem(sys.modules, "gone")
+    error = load_error(pickled)
+    assert type(error) is QuorumError and "No module named 'gone'" in str(error)
+
+
 PROGRAM = """
 import os, sys, time
 from quorate.blocking import ChildQuorum
 from quorate.raft import NodeId, QuorumConfig, parse_voters
+
+class Result:
+    def __init__(self, count):
+        self.count = count
 
 class Machine:
     def __init__(self):
         self.count = 0
     def apply(self, batch):
         self.count += len(batch.records)
-        return [self.count] * len(batch.records)
+        return [Result(self.count)] * len(batch.records)
     def take_snapshot(self):
         return iter([b"%d" % self.count])
     def load_snapshot(self, snapshot):
@@ -261,7 +281,7 @@ def main():
     config = QuorumConfig(node_id=NodeId(1), cluster_id="doors", folder=folder, voters=parse_voters(voters))
     with ChildQuorum.open(config, Machine) as quorum:
         quorum.wait_leader()
-        print(quorum.append([b"1"]).results[0], flush=True)
+        print(quorum.append([b"1"]).results[0].count, flush=True)
         if kind == "forks" and not os.fork():
             print(os.getpid(), flush=True)
             time.sleep(600)
@@ -270,7 +290,7 @@ def main():
 GUARDED = PROGRAM + '\nif __name__ == "__main__":\n    main()\n'
 
 
-@pytest.mark.parametrize("kind", ["alone", "forks"])
+@pytest.mark.parametrize("kind", [pytest.param("alone", marks=pytest.mark.slow), "forks"])
 def test_a_parent_that_is_killed_leaves_no_child(config, tmp_path, kind):
     (tmp_path / "program.py").write_text(GUARDED)
     parent = subprocess.Popen(

@@ -177,9 +177,13 @@ def dump_error(error: BaseException) -> bytes:
 
 
 def load_error(pickled: bytes) -> BaseException:
-    """Return the error of `dump_error`. Its `__init__`, which may want other arguments, is not called."""
-    kind, arguments, fields, cause = pickle.loads(pickled)
-    error: BaseException = kind.__new__(kind, *arguments)
+    """Return the error of `dump_error`, or a `QuorumError` if it can't be made in this process. Its
+    `__init__`, which may want other arguments, is not called."""
+    try:
+        kind, arguments, fields, cause = pickle.loads(pickled)
+        error: BaseException = kind.__new__(kind, *arguments)
+    except Exception as unmade:
+        return QuorumError(f"the error of the node's process can't be unpickled here ({unmade})")
     error.args = arguments
     error.__dict__.update(fields)
     error.__cause__ = None if cause is None else load_error(cause)

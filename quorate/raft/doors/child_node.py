@@ -128,7 +128,13 @@ class ChildNode:
             del self._waiting[call.number]
         if waiting.error is not None:
             raise waiting.error
-        return None if waiting.value is None else pickle.loads(waiting.value)
+        try:
+            return None if waiting.value is None else pickle.loads(waiting.value)
+        except Exception as error:
+            raise OutcomeUnknownError(
+                f"{name} is done, but its result can't be unpickled here ({error}); return plain values, or "
+                "objects of classes that this process can import"
+            ) from error
 
     async def _receive(self, block: trio.CancelScope) -> None:
         while True:
