@@ -16,6 +16,7 @@ from quorate.raft import (
     CommittedBatch,
     InvalidAppendError,
     LeaderNotFoundError,
+    NotLeaderError,
     OutcomeUnknownError,
     PeerProtocolError,
     QuorumConfigError,
@@ -32,8 +33,10 @@ from quorate.raft.clients.client_messages import (
 )
 from quorate.raft.sessions.session_records import CloseSession, encode_command
 from quorate.raft.transport.append_frames import encode_request
+from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.frames import PREFACE, FrameKind, encode_frame
 from quorate.runtime import Address
+from quorate.types import Epoch
 
 PORT = 9099
 NODES = [Address(f"node-{node}", PORT) for node in (1, 2, 3)]
@@ -182,6 +185,19 @@ async def test_without_a_leader_the_error_names_each_address_and_its_reason(auto
             ):
                 await call([b"a"] if call == client.append else b"a", timeout_ms=3000)
             assert trio.current_time() - began == pytest.approx(3, abs=0.2)
+
+
+async def test_a_leader_that_resigns_at_the_end_of_the_time_is_no_leader(autojump_clock, served, monkeypatch):
+    await start(served, 1, 2, 3)
+    await served.leader()
+
+    async def resigned(self: Channel, payload: bytes) -> bytes:
+        raise NotLeaderError(leader=None, epoch=Epoch(1))
+
+    monkeypatch.setattr(Channel, "request", resigned)
+    async with client_of(served) as client:
+        with pytest.raises(LeaderNotFoundError, match="the node that led has answered: this node does not"):
+            await client.read(b"query", timeout_ms=90)
 
 
 async def test_a_node_of_another_cluster_is_refused_by_name(autojump_clock, served):

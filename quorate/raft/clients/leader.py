@@ -76,8 +76,10 @@ class Leader:
                     channel = await self._channel_to_leader()
                     error = OutcomeUnknownError(f"{channel.address} did not answer within {timeout_ms} ms")
                     return await channel.request(payload(left_ms(deadline)))
+                except LeaderNotFoundError as not_found:
+                    error = not_found
                 except NotLeaderError as not_leader:
-                    error = not_leader
+                    error = LeaderNotFoundError(f"the node that led has answered: {not_leader}")
                     self._leave(channel)
                 except OutcomeUnknownError as unknown:
                     error = unknown
