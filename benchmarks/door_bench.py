@@ -23,11 +23,14 @@ THREADED = DOORS[1:]
 IN_FLIGHT = (1, 64, 256)
 SIZE = 100
 WARM_UP_S = 0.3
+LEASE = "QUORATE_BENCH_LEASE_MS"
+LEASED = "trio, leases"
 CLIENT = [sys.executable, str(HERE / "door_client.py")]
 READS_OF_ETCD = 5.0
 HOP_US = 60.0
 COMMITS_OF_TRIO = 0.7
 NOTES = {
+    LEASED: "With leases of 1000 ms the leader answers a linearizable read without a message.",
     "zookeeper": "ZooKeeper's client is kazoo; its linearizable read is a sync and a get.",
     "etcd": "etcd's client is grpcio, without a library above it.",
     "pysyncobj": "PySyncObj never syncs, and has no linearizable reads.",
@@ -37,16 +40,20 @@ NOTES = {
 class OfNode(Quorate):
     """Node 1 is in the measured program itself, and leads."""
 
-    def __init__(self, folder: Path, door: str) -> None:
+    def __init__(self, folder: Path, door: str, *, lease_ms: int = 0) -> None:
         super().__init__(folder)
         self._door = door
+        self._lease_ms = lease_ms
+
+    def node_environment(self, number: int) -> dict[str, str]:
+        return {LEASE: str(self._lease_ms)}
 
     def start(self, *numbers: int) -> None:
         blocking.format_folder(str(self.folder / "1"), cluster_id="benchmark", node_id=NodeId(1))
         super().start(*(numbers or (2, 3)))
 
     def client_command(self) -> list[str]:
-        return [*CLIENT, self._door, str(self.folder / "1"), self.voters]
+        return ["env", f"{LEASE}={self._lease_ms}", *CLIENT, self._door, str(self.folder / "1"), self.voters]
 
 
 class OfClient(Quorate):
@@ -107,6 +114,7 @@ def _makers(folder: Path, systems: list[str]) -> tuple[dict[str, Callable[[int],
     makers: dict[str, Callable[[int], Cluster]] = {}
     for door in DOORS:
         makers[door] = partial(_make, partial(OfNode, door=door), folder / door)
+    makers[LEASED] = partial(_make, partial(OfNode, door="trio", lease_ms=1000), folder / "leased")
     for door in THREADED:
         makers[f"child, {door}"] = partial(
             _make, partial(OfNode, door=f"child-{door}"), folder / f"child-{door}"

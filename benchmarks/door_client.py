@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 import trio
 from quorum_client import Command, summary
 from quorum_client import measure as measure_trio
-from quorum_node import Values
+from quorum_node import Values, configured
 
 from quorate import aio, blocking, client, raft
-from quorate.raft import NodeId, Offset, QuorumConfig, QuorumError, parse_voters
+from quorate.raft import NodeId, Offset, QuorumError
 from quorate.runtime import Address
 
 NODE = NodeId(1)
@@ -158,14 +158,10 @@ UNSUPPORTED: Answer = {"unsupported": "not in this system"}
 # quorate, as a node
 
 
-def _config(folder: str, voters: str) -> QuorumConfig:
-    return QuorumConfig(node_id=NODE, cluster_id="benchmark", folder=folder, voters=parse_voters(voters))
-
-
 @asynccontextmanager
 async def node_trio(folder: str, voters: str) -> AsyncIterator[Calls]:
     values = Values()
-    async with raft.Quorum.open(_config(folder, voters), values) as quorum:
+    async with raft.Quorum.open(configured(NODE, folder, voters), values) as quorum:
         while await quorum.wait_leader() != NODE:
             with suppress(QuorumError):  # on a busy machine another one may be elected
                 await quorum.transfer_leadership(NODE)
@@ -179,7 +175,7 @@ async def node_trio(folder: str, voters: str) -> AsyncIterator[Calls]:
 @asynccontextmanager
 async def node_aio(folder: str, voters: str) -> AsyncIterator[Calls]:
     values = Values()
-    async with aio.Quorum.open(_config(folder, voters), values) as quorum:
+    async with aio.Quorum.open(configured(NODE, folder, voters), values) as quorum:
         while await quorum.wait_leader() != NODE:
             with suppress(QuorumError):  # on a busy machine another one may be elected
                 await quorum.transfer_leadership(NODE)
@@ -193,7 +189,7 @@ async def node_aio(folder: str, voters: str) -> AsyncIterator[Calls]:
 @contextmanager
 def node_blocking(folder: str, voters: str) -> Iterator[Calls]:
     values = Values()
-    with blocking.Quorum.open(_config(folder, voters), values) as quorum:
+    with blocking.Quorum.open(configured(NODE, folder, voters), values) as quorum:
         while quorum.wait_leader() != NODE:
             with suppress(QuorumError):
                 quorum.transfer_leadership(NODE)
@@ -213,7 +209,7 @@ def value_of(key: bytes, values: Values) -> bytes | None:
 
 @asynccontextmanager
 async def child_aio(folder: str, voters: str) -> AsyncIterator[Calls]:
-    async with aio.ChildQuorum.open(_config(folder, voters), Values) as quorum:
+    async with aio.ChildQuorum.open(configured(NODE, folder, voters), Values) as quorum:
         while await quorum.wait_leader() != NODE:
             with suppress(QuorumError):
                 await quorum.transfer_leadership(NODE)
@@ -226,7 +222,7 @@ async def child_aio(folder: str, voters: str) -> AsyncIterator[Calls]:
 
 @contextmanager
 def child_blocking(folder: str, voters: str) -> Iterator[Calls]:
-    with blocking.ChildQuorum.open(_config(folder, voters), Values) as quorum:
+    with blocking.ChildQuorum.open(configured(NODE, folder, voters), Values) as quorum:
         while quorum.wait_leader() != NODE:
             with suppress(QuorumError):
                 quorum.transfer_leadership(NODE)

@@ -2,8 +2,8 @@
 
 Usage: quorum_node.py ID FOLDER VOTERS [PORT_FOR_CLIENTS]
 
-With QUORATE_BENCH_PROFILE=FILE in the environment, SIGUSR1 starts cProfile, and SIGUSR2 writes what it saw to
-FILE.
+With QUORATE_BENCH_LEASE_MS in the environment, it has read leases. With QUORATE_BENCH_PROFILE=FILE, SIGUSR1
+starts cProfile, and SIGUSR2 writes what it saw to FILE.
 """
 
 import cProfile
@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -80,15 +81,27 @@ class ValuesLoader:
         self._target.values = self._values
 
 
+def configured(
+    node: NodeId, folder: str, voters: str, *, client_listen: Address | None = None
+) -> QuorumConfig:
+    config = QuorumConfig(
+        node_id=node,
+        cluster_id="benchmark",
+        folder=folder,
+        voters=parse_voters(voters),
+        client_listen=client_listen,
+    )
+    lease_ms = int(os.environ.get("QUORATE_BENCH_LEASE_MS", "0"))
+    return replace(config, core=replace(config.core, read_lease_ms=lease_ms))
+
+
 async def main() -> None:
-    node, folder, voters = NodeId(int(sys.argv[1])), sys.argv[2], parse_voters(sys.argv[3])
+    node, folder = NodeId(int(sys.argv[1])), sys.argv[2]
     runtime = real_runtime(sync=SyncStrategy.INLINE)
     if not runtime.disk.exists(folder):
         await format_folder(runtime, folder, cluster_id="benchmark", node_id=node)
     client_listen = Address("127.0.0.1", int(sys.argv[4])) if len(sys.argv) > 4 else None
-    config = QuorumConfig(
-        node_id=node, cluster_id="benchmark", folder=folder, voters=voters, client_listen=client_listen
-    )
+    config = configured(node, folder, sys.argv[3], client_listen=client_listen)
     profile_file = os.environ.get("QUORATE_BENCH_PROFILE")
     profile = None if profile_file is None else cProfile.Profile()
     asked = {signal.SIGTERM, signal.SIGINT} | ({signal.SIGUSR1, signal.SIGUSR2} if profile else set())
