@@ -98,10 +98,12 @@ def run_asyncio(door: AbstractAsyncContextManager[Calls]) -> None:
 
         async def work(operation: Callable[[], Any]) -> None:
             now = clock()
-            while now < end:
+            while True:
                 await operation()
                 then, now = now, clock()
                 latencies.append(now - then)
+                if now >= end:
+                    return
 
         await asyncio.gather(*(work(worker_of(worker)) for worker in range(command["in_flight"])))
         return summary(latencies, clock() - started)
@@ -130,11 +132,12 @@ def run_threads(door: AbstractContextManager[Calls]) -> None:
             begin.wait()
             now = clock()
             end = now + command["seconds"]
-            while now < end:
+            while True:
                 operation()
                 then, now = now, clock()
                 latencies.append(now - then)
-            return latencies
+                if now >= end:
+                    return latencies
 
         with ThreadPoolExecutor(in_flight) as pool:
             works = [pool.submit(work, worker_of(worker)) for worker in range(in_flight)]

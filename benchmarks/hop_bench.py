@@ -115,10 +115,12 @@ def _trio(config: QuorumConfig, seconds: float) -> Rates:
 
         async def repeat() -> None:
             nonlocal done
-            while time.perf_counter() < end:
+            while True:
                 await call()
                 await trio.lowlevel.checkpoint()
                 done += 1
+                if time.perf_counter() >= end:
+                    return
 
         async with trio.open_nursery() as nursery:
             for _ in range(in_flight):
@@ -145,9 +147,11 @@ def _aio(config: QuorumConfig, seconds: float) -> Rates:
 
         async def repeat() -> None:
             nonlocal done
-            while time.perf_counter() < end:
+            while True:
                 await call()
                 done += 1
+                if time.perf_counter() >= end:
+                    return
 
         await asyncio.gather(*(repeat() for _ in range(in_flight)))
         return watch.rate(done)
@@ -171,10 +175,11 @@ def _in_threads(call: Callable[[], object], in_flight: int, seconds: float) -> R
     def repeat() -> int:
         begin.wait()
         done, end = 0, time.perf_counter() + seconds
-        while time.perf_counter() < end:
+        while True:
             call()
             done += 1
-        return done
+            if time.perf_counter() >= end:
+                return done
 
     with ThreadPoolExecutor(in_flight) as pool:
         counts = [pool.submit(repeat) for _ in range(in_flight)]

@@ -183,7 +183,7 @@ async def measure(
 
     async def work(operation: Callable[[], Awaitable[object]]) -> None:
         now, done = clock(), 0
-        while now < end and (not each or done < each):
+        while not done or (now < end and (not each or done < each)):
             await operation()
             done += 1
             then, now = now, clock()
