@@ -1,5 +1,6 @@
 """`quorate certs`, and the client's commands at a quorum with TLS."""
 
+import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -70,3 +71,18 @@ def test_what_can_not_be_made_is_an_error_with_the_remedy(quorate: Quorate, tmp_
     quorate.output("certs", "create-ca", certs, "--cluster-id", "words")
     said = quorate.error("certs", "create-ca", certs, "--cluster-id", "words", code=ExitCode.FAILED)
     assert "is there already" in said
+
+
+def test_openssl_verifies_the_chain_strictly(quorate: Quorate, tmp_path: Path, need) -> None:
+    folder = CertificateFolder(tmp_path, now=datetime.now(UTC))
+    folder.create_authority("words")
+    files = folder.create_node(NodeId(1))
+    for purpose in ("sslserver", "sslclient"):
+        verified = subprocess.run(
+            [
+                need("openssl"), "verify", "-x509_strict", "-purpose", purpose,
+                "-CAfile", files.authorities, files.certificate,
+            ],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert verified.returncode == 0, verified.stderr
