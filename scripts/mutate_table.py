@@ -1430,4 +1430,37 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a leader that slept",
         "tests/simulation/test_leased_quorums.py",
     ),
+    # --- found by the tests of the doors ---
+    _tested(
+        "an append whose leader is gone is not tried through the next one",
+        "raft/doors/append_call.py",
+        "            self._begin_task()  # nothing happened, and another node may lead\n",
+        "            self._end(error)\n",
+        "a short cut that forgets the long way",
+        "tests/doors/test_appends.py",
+    ),
+    _tested(
+        "an append in the leader's queue has no time limit",
+        "raft/doors/append_call.py",
+        "            self._end(unanswered_error(self._timeout_ms))\n",
+        "            pass\n",
+        "a short cut that forgets its deadline",
+        "tests/doors/test_appends.py",
+    ),
+    _tested(
+        "a call whose caller waits no more goes on in the child",
+        "raft/doors/child_node.py",
+        "            self._messages.send(Cancel(call.number))\n",
+        "            pass\n",
+        "a cancellation that stops at the bridge",
+        "tests/doors/test_child.py",
+    ),
+    _tested(
+        "an append that a child's end cut off is said not to have happened",
+        "raft/doors/child_node.py",
+        "        if name.startswith(_QUESTIONS):\n",
+        "        if True:\n",
+        "an outcome that nobody knows",
+        "tests/doors/test_child.py",
+    ),
 )
