@@ -121,9 +121,10 @@ def _still_lives(node: QuorumNode, life: int) -> bool:
 def outside_client(
     cluster: QuorumCluster, host: str, source: random.Random
 ) -> AbstractAsyncContextManager[Client]:
-    """Open a client on a host of its own, which knows all voters."""
+    """Open a client on a host of its own, which knows all nodes: any may become a voter, and lead."""
     addresses = [Address(node.name, CLIENT_PORT) for node in cluster.voters]
     source.shuffle(addresses)
+    addresses += [Address(node.name, CLIENT_PORT) for node in cluster.nodes[len(addresses) :]]
     return Client.open(addresses, network=cluster.network.for_node(host))
 
 
