@@ -128,4 +128,4 @@ class ClientThrottles:
 
 
 def _user(context: RequestContext) -> str:
-    return context.connection.principal.partition(":")[2]
+    return context.connection.principal.name

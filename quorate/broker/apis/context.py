@@ -8,6 +8,7 @@ from typing import TypeVar
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.authorizer import OPEN, Authorizer
 from quorate.broker.apis import answers
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
@@ -44,6 +45,7 @@ class ServingNode:
     cluster_metadata: ClusterMetadataReader
     tasks: trio.Nursery
     """The nursery of slow answers."""
+    authorizer: Authorizer = OPEN
 
     @property
     def image(self) -> MetadataImage:

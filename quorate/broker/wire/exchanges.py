@@ -13,6 +13,7 @@ from quorate.broker.wire.api import Api
 from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.codecs.fetch_codec import KafkaFetchRequest
 from quorate.broker.wire.codecs.produce_codec import ProduceRequest
+from quorate.broker.wire.principals import ANONYMOUS, Principal
 from quorate.runtime import Buffer
 from quorate.value import value
 
@@ -66,7 +67,7 @@ class ConnectionContext:
     """host:port of the client, for log lines and the member's host in groups."""
     listener: str
     """Name of the listener that accepted it, such as PLAINTEXT."""
-    principal: str = "User:ANONYMOUS"
+    principal: Principal = ANONYMOUS
     gate: Gate = field(default_factory=Gate)
     kept: Kept = field(default_factory=Kept)
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(_NEVER_SHORT))

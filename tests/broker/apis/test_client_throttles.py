@@ -19,6 +19,7 @@ from quorate.broker.metadata.quota_precedence import (
 )
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.exchanges import ConnectionContext, RequestContext
+from quorate.broker.wire.principals import Principal
 from quorate.runtime.token_bucket import QuotaWindows
 
 BURST_S = QuotaWindows().burst_s
@@ -37,7 +38,9 @@ class Clients:
         self.throttles.quotas_changed()
 
     def connected(self, client_id: str, user: str = "ann") -> RequestContext:
-        connection = ConnectionContext(id=1, peer="c:1", listener="PLAINTEXT", principal=f"User:{user}")
+        connection = ConnectionContext(
+            id=1, peer="c:1", listener="PLAINTEXT", principal=Principal("User", user)
+        )
         return RequestContext(connection, APIS[ApiKey.PRODUCE], 0, 0, client_id)
 
 

@@ -1,0 +1,5 @@
+"""Who may do what: the decision about each request (KIP-11, KIP-801).
+
+Handlers ask an `Authorizer`. `OPEN` allows everything; a node whose `authorizer.class.name` names Kafka's
+StandardAuthorizer decides by the ACLs in the metadata.
+"""

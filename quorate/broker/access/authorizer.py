@@ -1,0 +1,58 @@
+"""The question that each handler asks before it acts."""
+
+from typing import Final, Protocol
+
+from quorate.broker.metadata.acls import AclOperation, ResourceType
+from quorate.broker.wire.principals import Principal
+
+
+class Authorizer(Protocol):
+    """Decides, by the metadata as this node knows them."""
+
+    @property
+    def version(self) -> object:
+        """A value that differs whenever an earlier decision may no longer hold: whoever remembers that a
+        request was allowed compares it."""
+        ...
+
+    def allows(
+        self,
+        who: Principal,
+        host: str,
+        operation: AclOperation,
+        resource: ResourceType,
+        name: str,
+        *,
+        audited: bool = True,
+    ) -> bool:
+        """Return whether `who`, from the address `host`, may do `operation`. `audited`: a denial is worth an
+        audit line. False where a client asked for all there is and is shown what it may see."""
+        ...
+
+    def allows_some(self, who: Principal, host: str, operation: AclOperation, resource: ResourceType) -> bool:
+        """Return whether `who` may do `operation` with at least one resource of the type (KIP-679)."""
+        ...
+
+
+class _Open:
+    """Everybody may do everything: there is no authorizer."""
+
+    version = None
+
+    def allows(
+        self,
+        who: Principal,
+        host: str,
+        operation: AclOperation,
+        resource: ResourceType,
+        name: str,
+        *,
+        audited: bool = True,
+    ) -> bool:
+        return True
+
+    def allows_some(self, who: Principal, host: str, operation: AclOperation, resource: ResourceType) -> bool:
+        return True
+
+
+OPEN: Final[Authorizer] = _Open()

@@ -1,0 +1,64 @@
+"""The protection of a listener: encryption, and how its clients say who they are."""
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.runtime import TlsFiles
+
+
+class SecurityProtocol(enum.Enum):
+    """The protocol of a listener, by Kafka's names."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def encrypted(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def sasl(self) -> bool:
+        """Whether clients say who they are by SASL."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+class SaslMechanism(enum.Enum):
+    """The mechanisms of SASL that are served, by their names on the wire."""
+
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    PLAIN = "PLAIN"
+
+
+class ClientAuth(enum.Enum):
+    """Whether clients show a certificate (`ssl.client.auth`)."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSecurity:
+    """The protection of one listener."""
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: TlsFiles | None = None
+    """The files of an encrypted protocol."""
+    client_auth: ClientAuth = ClientAuth.NONE
+    mechanisms: tuple[SaslMechanism, ...] = ()
+    """Those that are enabled, where the protocol has SASL (`sasl.enabled.mechanisms`)."""
+    max_receive_bytes: int = 524_288
+    """The largest frame before a client is known (`sasl.server.max.receive.size`)."""
+    failure_delay_s: float = 0.1
+    """How long the answer to a failed login, and the end of its connection, wait
+    (`connection.failed.authentication.delay.ms`, KIP-306)."""
+    session_max_s: float = 0.0
+    """How long a login lasts before the client has to log in again on its connection; 0: as long as the
+    connection (`connections.max.reauth.ms`, KIP-368)."""
+
+
+UNPROTECTED: Final = ListenerSecurity()
