@@ -3,10 +3,12 @@
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 import trio
 
+from quorate.broker.access.certificates import BrokerNetwork, principal_of
 from quorate.broker.apis.api_table import Dispatcher, error_table
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
@@ -27,6 +29,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata.quota_precedence import connection_rate_of
 from quorate.broker.metadata_cache import MetadataCache, whole_image
+from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.replication.hosting.state_changes import ChangeSummary
 from quorate.broker.replication.replica_manager import ReplicaManager
@@ -35,7 +38,9 @@ from quorate.broker.replication.wiring import ReplicationContext
 from quorate.broker.wire.connection_quotas import ConnectionQuotas
 from quorate.broker.wire.kafka_server import WireServer
 from quorate.raft import Quorum
-from quorate.runtime import Address, Listener, QuotaWindows, Runtime, get_logger
+from quorate.raft.transport.identities import Identity as ClusterMember
+from quorate.raft.transport.identities import secured_as
+from quorate.runtime import Address, Listener, QuotaWindows, Runtime, TlsFilesError, get_logger
 
 log = get_logger(__name__)
 
@@ -121,6 +126,17 @@ class BrokerNode:
             reports.failed(directories)
             contact.hurry()
 
+        def brokers_at(address: Address) -> frozenset[int]:
+            return frozenset(each for each in metadata.image.brokers if connect(each) == address)
+
+        if config.inter_broker_tls is not None:
+            own = ClusterMember(cluster_id, broker_id)
+            try:
+                secured = secured_as(runtime.network, config.inter_broker_tls, own)
+            except TlsFilesError as error:
+                raise ServerConfigError(f"listener {config.inter_broker_listener}: {error}") from error
+            network = BrokerNetwork(secured, cluster_id=cluster_id, brokers_at=brokers_at)
+            runtime = replace(runtime, network=network)
         context = ReplicationContext(
             broker_id=broker_id,
             config=config.replication,
@@ -273,6 +289,8 @@ class BrokerNode:
                 listener_name=asked.name,
                 quotas=self.connections,
                 times=self.throttles,
+                security=self._config.listener_security[asked.name],
+                identify=lambda stream: principal_of(stream, self._cluster_id),
             )
             servers.append(wire)
         # A connection waits unanswered until this node's own metadata has it as a broker that serves: a

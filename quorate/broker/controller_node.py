@@ -6,6 +6,7 @@ from typing import Final
 
 import trio
 
+from quorate.broker.access.certificates import principal_of
 from quorate.broker.apis.api_table import ControllerDispatcher, error_table
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.context import ServingNode
@@ -159,6 +160,7 @@ async def controller_clients(
             errors=error_table(),
             features=lambda: features_of(metadata, quorum),
             listener_name=config.controller_listener_name,
+            identify=lambda stream: principal_of(stream, cluster_id),
         )
         nursery.start_soon(clients.run)
         quorum.serve_kafka(clients.serve)

@@ -16,13 +16,14 @@ from quorate.broker.controller_node import ControllerNode, controller_clients
 from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
 from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.quorum_state import load_meta_properties
 from quorate.raft import Quorum
 from quorate.raft.storage.storage import LOCK_FILE
-from quorate.runtime import Address, Listener, Runtime, get_logger
+from quorate.runtime import Address, Listener, Network, Runtime, TlsFilesError, get_logger
 from quorate.runtime.real import SyncStrategy, real_runtime
 
 log = get_logger(__name__)
@@ -70,7 +71,10 @@ class BrokerServer:
         # Two processes of one configuration have the ports in common too; the folder says more.
         runtime.disk.lock(f"{folder}/{LOCK_FILE}").release()
         async with AsyncExitStack() as stack:
-            clients = [await _listen(stack, runtime, each.address) for each in config.client_listeners]
+            clients = [
+                await _listen(stack, _network_of(config, runtime, each.name), each.address)
+                for each in config.client_listeners
+            ]
             metrics = await _listen_metrics(stack, config, runtime)
             quorum = await stack.enter_async_context(
                 Quorum.open(
@@ -172,9 +176,20 @@ def _lock_log_directory(stack: AsyncExitStack, runtime: Runtime, path: str) -> N
     stack.callback(runtime.disk.lock(f"{path}/{LOCK_FILE}").release)
 
 
-async def _listen(stack: AsyncExitStack, runtime: Runtime, address: Address) -> Listener:
+def _network_of(config: ServerConfig, runtime: Runtime, listener: str) -> Network:
+    """Return the network of a listener for clients. Raises `ServerConfigError`."""
+    security = config.listener_security[listener]
+    if security.tls is None:
+        return runtime.network
+    try:
+        return runtime.network.secured(security.tls, security.terms)
+    except TlsFilesError as error:
+        raise ServerConfigError(f"listener {listener}: {error}") from error
+
+
+async def _listen(stack: AsyncExitStack, network: Network, address: Address) -> Listener:
     host = address.host or "0.0.0.0"
-    listener = await runtime.network.listen(Address(host, address.port))
+    listener = await network.listen(Address(host, address.port))
     stack.callback(listener.close)
     return listener
 
@@ -183,7 +198,7 @@ async def _listen_metrics(stack: AsyncExitStack, config: ServerConfig, runtime: 
     port = config.metrics.port
     if port < 0:
         return None
-    return await _listen(stack, runtime, Address(config.metrics.host, port))
+    return await _listen(stack, runtime.network, Address(config.metrics.host, port))
 
 
 def _advertised(config: ServerConfig, listeners: list[Listener]) -> tuple[BrokerEndpoint, ...]:

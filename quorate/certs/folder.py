@@ -1,6 +1,7 @@
 """A folder with the authority of a cluster, and what it has signed."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,8 @@ from quorate.types import NodeId
 AUTHORITY: Final = "ca.pem"
 _AUTHORITY_KEY: Final = "ca-key.pem"
 _NAME_MAX: Final = 64
+_KEYSTORE: Final = "-keystore.pem"
+_HOST: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +69,15 @@ class CertificateFolder:
         )
         return self.authorities
 
-    def create_node(self, node: NodeId, *, days: int = 365) -> TlsFiles:
-        """Make the certificate of a node, in place of an earlier one. Raises `CertificateError`."""
+    def create_node(self, node: NodeId, *, hosts: Sequence[str] = (), days: int = 365) -> TlsFiles:
+        """Make the certificate of a node, in place of an earlier one. `hosts`: the names and IP addresses at
+        which clients of Kafka's protocol reach it. Raises `CertificateError`."""
         if node < 0:
             raise CertificateError(f"the node id is {node}; it must be 0 or more")
-        return self._create(Identity(self.cluster_id, node), f"node-{node}", days)
+        for host in hosts:
+            if not _HOST.fullmatch(host):
+                raise CertificateError(f"{host!r:.80} is no name of a host and no IP address")
+        return self._create(Identity(self.cluster_id, node), f"node-{node}", days, hosts)
 
     def create_client(self, name: str, *, days: int = 365) -> TlsFiles:
         """Make the certificate of a client, in place of an earlier one. Raises `CertificateError`."""
@@ -94,22 +101,23 @@ class CertificateFolder:
         """Return the certificates in the folder, by name. Raises `CertificateError`."""
         found: list[CertificateView] = []
         for path in sorted(self._folder.glob("*.pem")):
-            if not path.name.endswith("-key.pem"):
+            if not path.name.endswith(("-key.pem", _KEYSTORE)):
                 found.extend(_view(path, each) for each in _read_certificates(path))
         if not found:
             raise CertificateError(f"{self._folder} has no certificates; make an authority first")
         return found
 
-    def _create(self, identity: Identity, name: str, days: int) -> TlsFiles:
+    def _create(self, identity: Identity, name: str, days: int, hosts: Sequence[str] = ()) -> TlsFiles:
         _check_days(days)
         authority = self._authority()
         authority_key = self._authority_key()
         key = new_key()
         certificate = make_member(
-            key, authority, authority_key, uri=identity.uri, name=name, now=self._now, days=days
+            key, authority, authority_key, uri=identity.uri, name=name, hosts=hosts, now=self._now, days=days
         )
         paths = self._folder / f"{name}-key.pem", self._folder / f"{name}.pem"
         _write_both(paths[0], key_pem(key), paths[1], certificate_pem(certificate), replaces=True)
+        _write(keystore_of(paths[1]), key_pem(key) + certificate_pem(certificate), 0o600)
         return TlsFiles(certificate=str(paths[1]), key=str(paths[0]), authorities=str(self.authorities))
 
     def _authority(self) -> x509.Certificate:
@@ -128,6 +136,12 @@ class CertificateFolder:
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise CertificateError(f"{path} is no key of an elliptic curve; make the authority here")
         return key
+
+
+def keystore_of(certificate: str | Path) -> Path:
+    """Return the file with both the certificate and its key, as Kafka's `ssl.keystore.location` wants it."""
+    path = Path(certificate)
+    return path.with_name(f"{path.stem}{_KEYSTORE}")
 
 
 def _check_days(days: int) -> None:
@@ -170,15 +184,19 @@ def _write_both(
     for path in (key_path, certificate_path):
         if path.exists() and not replaces:
             raise CertificateError(f"{path} is there already; choose another folder")
+    _write(key_path, key, 0o600)
+    _write(certificate_path, certificate, 0o644)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    partial = path.with_name(f"{path.name}.new")
     try:
-        for path, content, mode in ((key_path, key, 0o600), (certificate_path, certificate, 0o644)):
-            partial = path.with_name(f"{path.name}.new")
-            partial.unlink(missing_ok=True)
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(descriptor)
-            partial.replace(path)
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        partial.replace(path)
     except OSError as error:
-        raise CertificateError(f"{key_path.parent} can't be written: {error.strerror}") from error
+        raise CertificateError(f"{path.parent} can't be written: {error.strerror}") from error

@@ -1,5 +1,7 @@
 """X.509 certificates of an authority and of members, which pass OpenSSL's strict checks (RFC 5280)."""
 
+import ipaddress
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -35,7 +37,7 @@ def make_authority(
     """Return the certificate of an authority, signed by itself. Its name is different each time, so that two
     authorities of one cluster are told apart."""
     name = _name(f"quorate authority {x509.random_serial_number():x}"[:64])
-    builder = _builder(name, name, key, uri, now=now, days=days)
+    builder = _builder(name, name, key, uri, (), now=now, days=days)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs=True), critical=True)
     return builder.sign(key, hashes.SHA256())
@@ -48,11 +50,13 @@ def make_member(
     *,
     uri: str,
     name: str,
+    hosts: Sequence[str],
     now: datetime,
     days: int,
 ) -> x509.Certificate:
-    """Return the certificate of a node or a client, for both ends of a connection."""
-    builder = _builder(_name(name), authority.subject, key, uri, now=now, days=days)
+    """Return the certificate of a node or a client, for both ends of a connection. `hosts`: the names and IP
+    addresses at which clients reach it."""
+    builder = _builder(_name(name), authority.subject, key, uri, hosts, now=now, days=days)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(signs=False), critical=True)
     builder = builder.add_extension(
@@ -70,6 +74,7 @@ def _builder(
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
     uri: str,
+    hosts: Sequence[str],
     *,
     now: datetime,
     days: int,
@@ -82,9 +87,19 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _EARLIER)
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri), *map(_host, hosts)]),
+            critical=False,
+        )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _name(common_name: str) -> x509.Name:

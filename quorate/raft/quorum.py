@@ -38,7 +38,7 @@ from quorate.raft.storage.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.raft.transport.append_frames import size_of
 from quorate.raft.transport.caller import ApplicationHandler, Caller, CallerHandler, KafkaHandler, LocalCaller
-from quorate.raft.transport.identities import Identity
+from quorate.raft.transport.identities import Identity, secured_as
 from quorate.raft.waiters import AppendWaiter
 from quorate.runtime import (
     Address,
@@ -624,16 +624,9 @@ def unanswered_error(timeout_ms: int) -> OutcomeUnknownError:
 def _secured(runtime: Runtime, config: QuorumConfig, files: TlsFiles) -> Runtime:
     """Return the same runtime with TLS. Raises `QuorumConfigError`."""
     try:
-        network = runtime.network.secured(files)
+        network = secured_as(runtime.network, files, Identity(config.cluster_id, config.node_id))
     except TlsFilesError as error:
         raise QuorumConfigError(f"tls: {error}") from error
-    own = Identity(config.cluster_id, config.node_id)
-    if network.identities != (own.uri,):
-        names = ", ".join(network.identities or ()) or "no URI"
-        raise QuorumConfigError(
-            f"tls: the certificate {files.certificate} names {names}, not {own.uri}; make it by "
-            f"`quorate certs create-node` for {own}"
-        )
     return replace(runtime, network=network)
 
 

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from quorate.runtime.extras import MissingExtraError, need
     from quorate.runtime.forks import tell_forked
     from quorate.runtime.network import (
+        MEMBERS,
         Address,
         AddressInUseError,
+        ClientAuth,
         ConnectRefusedError,
         Listener,
         Network,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         TlsError,
         TlsFiles,
         TlsFilesError,
+        TlsTerms,
     )
     from quorate.runtime.runtime import Runtime
     from quorate.runtime.slices import (
@@ -95,8 +98,11 @@ _HOMES = {
     "NetworkError": "quorate.runtime.network",
     "Stream": "quorate.runtime.network",
     "TlsError": "quorate.runtime.network",
+    "ClientAuth": "quorate.runtime.network",
+    "MEMBERS": "quorate.runtime.network",
     "TlsFiles": "quorate.runtime.network",
     "TlsFilesError": "quorate.runtime.network",
+    "TlsTerms": "quorate.runtime.network",
     "Runtime": "quorate.runtime.runtime",
     "SLICE_SECONDS": "quorate.runtime.slices",
     "Mapped": "quorate.runtime.slices",
@@ -118,12 +124,14 @@ __getattr__ = lazily(__name__, _HOMES)
 
 __all__ = [
     "LOG_LEVELS",
+    "MEMBERS",
     "ROOT",
     "SLICE_SECONDS",
     "WORK",
     "Address",
     "AddressInUseError",
     "Buffer",
+    "ClientAuth",
     "Compute",
     "ConnectRefusedError",
     "DescriptorsExhaustedError",
@@ -153,6 +161,7 @@ __all__ = [
     "TlsError",
     "TlsFiles",
     "TlsFilesError",
+    "TlsTerms",
     "TokenBucket",
     "WallClock",
     "at_once",

@@ -4,9 +4,10 @@ Two implementations: `quorate.runtime.real.real_network.RealNetwork` (TCP) and
 `quorate.simulation.world.simulated_network.SimulatedNetwork`.
 """
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from quorate.runtime.disk import Buffer
 
@@ -63,7 +64,35 @@ class TlsFiles:
     key: str
     """The path of its private key. It has no password."""
     authorities: str
-    """The path of the certificates of the authorities that vouch for the other ends."""
+    """The path of the certificates of the authorities that vouch for the other ends. Empty: nobody does, and
+    the other ends show no certificate."""
+
+
+class ClientAuth(enum.Enum):
+    """Whether those that connect show a certificate, by Kafka's names (`ssl.client.auth`)."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    """They may."""
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsTerms:
+    """The demands of a network with TLS on those that connect. With others than the default, which is that of
+    members of a cluster, it only accepts connections."""
+
+    client_auth: ClientAuth = ClientAuth.REQUIRED
+    before_1_3: bool = False
+    """TLS 1.2 is spoken too."""
+    strict: bool = True
+    """Certificates keep RFC 5280 to the letter."""
+    connects: bool = False
+    """True: it only connects, and the certificate of the other end has to name the host that was dialled. A
+    certificate of its own may be missing."""
+
+
+MEMBERS: Final = TlsTerms()
 
 
 class Stream(Protocol):
@@ -78,6 +107,12 @@ class Stream(Protocol):
     def identities(self) -> tuple[str, ...] | None:
         """The URIs in the verified certificate of the other end. Empty before the handshake. None: there is
         no TLS."""
+        ...
+
+    @property
+    def subject(self) -> str | None:
+        """The name in the verified certificate of the other end, in the form of RFC 2253. None: there is no
+        certificate."""
         ...
 
     async def handshake(self) -> None:
@@ -150,8 +185,8 @@ class Network(Protocol):
         """Bind an address. Raises `AddressInUseError` or `NetworkError`."""
         ...
 
-    def secured(self, files: TlsFiles) -> "Network":
-        """Return the same network with TLS on each connection, where both ends show certificates. Its
-        `connect` raises `TlsError` too. Names of hosts are not compared with those in certificates: see
-        `Stream.identities`. Raises `TlsFilesError`."""
+    def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> "Network":
+        """Return the same network with TLS on each connection, where both ends show certificates, unless
+        `terms` say otherwise. Its `connect` raises `TlsError` too. Names of hosts are not compared with
+        those in certificates: see `Stream.identities`. Raises `TlsFilesError`."""
         ...

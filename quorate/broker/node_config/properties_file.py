@@ -3,14 +3,16 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import javaproperties
 
-from quorate.broker.settings.all_keys import CONFIG_KEYS
+from quorate.broker.settings.all_keys import CONFIG_KEYS, LISTENER_KEYS
 from quorate.broker.settings.config_key import ConfigKey, Effect, TypedKey
 
 T = TypeVar("T")
+
+_PREFIX: Final = "listener.name."
 
 
 class ServerConfigError(ValueError):
@@ -58,8 +60,10 @@ class PropertyValues:
 
     def __init__(self, lines: Mapping[str, Line]) -> None:
         self.lines = lines
+        self.of_listeners = {name: line for name, line in lines.items() if name.startswith(_PREFIX)}
+        """The lines whose keys are set for one listener."""
         for name, line in lines.items():
-            key = CONFIG_KEYS.get(name)
+            key = LISTENER_KEYS.get(_unprefixed(name)) if name in self.of_listeners else CONFIG_KEYS.get(name)
             if key is None:
                 raise ServerConfigError(
                     f"{name} is not a known key{_suggestion(name)}", key=name, line=line.number
@@ -67,19 +71,19 @@ class PropertyValues:
             if key.effect is Effect.REFUSED:
                 raise ServerConfigError(f"{name} can't be set: {key.why}", key=name, line=line.number)
             if line.value or key.default != "":
-                self._check(key, line)
+                self._check(name, key, line)
         self.all = {
             name: lines[name].value if name in lines else key.default or ""
             for name, key in CONFIG_KEYS.items()
         }
 
-    def _check(self, key: ConfigKey, line: Line) -> None:
+    def _check(self, name: str, key: ConfigKey, line: Line) -> None:
         try:
             key.check(line.value)
         except ValueError as error:
             raise ServerConfigError(
-                f"{key.name} is {line.value!r}; {_lower(str(error))}. {key.doc}",
-                key=key.name,
+                f"{name} is {line.value!r}; {_lower(str(error))}. {key.doc}",
+                key=name,
                 line=line.number,
             ) from None
 
@@ -100,6 +104,17 @@ class PropertyValues:
         """Return the value of a key: from the file, else the default."""
         return key.parse(self.all[key.name])
 
+    def of_listener(self, key: TypedKey[T], listener: str, *, alone: bool = False) -> T:
+        """Return the value of a key for one listener: that with the listener's prefix, else, unless `alone`,
+        that for all listeners."""
+        line = self.lines.get(f"{_PREFIX}{listener.lower()}.{key.name}")
+        if line is not None:
+            return key.parse(line.value)
+        return key.parse(key.initial) if alone else self.get(key)
+
+    def error_at(self, name: str, line: Line, problem: str) -> ServerConfigError:
+        return ServerConfigError(f"{name}: {problem}", key=name, line=line.number)
+
     def error(self, key: ConfigKey, problem: str) -> ServerConfigError:
         line = self.lines.get(key.name)
         return ServerConfigError(
@@ -109,6 +124,11 @@ class PropertyValues:
 
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
+
+
+def _unprefixed(name: str) -> str:
+    """Return the name of a key that is set for one listener."""
+    return name.removeprefix(_PREFIX).partition(".")[2]
 
 
 def _suggestion(name: str) -> str:

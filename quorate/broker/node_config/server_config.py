@@ -8,6 +8,7 @@ from typing import Final
 
 from quorate.broker.metadata.configs import StaticConfig
 from quorate.broker.metadata.metadata_records import MAX_DIRECTORIES, MAX_LISTENERS, BrokerEndpoint
+from quorate.broker.node_config.listener_protection import protections
 from quorate.broker.node_config.properties_file import PropertyValues, read_lines
 from quorate.broker.settings.all_keys import BROKER_KEYS, DYNAMIC_KEYS
 from quorate.broker.settings.broker_settings import (
@@ -33,13 +34,13 @@ from quorate.broker.settings.node_keys import (
 from quorate.broker.settings.registered_names import MAX_REGISTERED_NAME
 from quorate.broker.settings.replication_config import ReplicationConfig
 from quorate.broker.settings.setting import nested, read_fields
+from quorate.broker.wire.listener_security import ListenerSecurity
 from quorate.quorum_state import SERVER
 from quorate.raft import HIGH_WATERMARK_WAIT_MS, QuorumConfig, QuorumConfigError, parse_voters
 from quorate.raft.core import CoreConfig
-from quorate.runtime import Address
+from quorate.runtime import Address, TlsFiles
 from quorate.types import Endpoint, NodeId, VoterSet
 
-_PLAINTEXT: Final = "PLAINTEXT"
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 
@@ -74,6 +75,12 @@ class ServerConfig:
     """The endpoint that other nodes use to reach this controller. None: as `voters` says, or this node is not
     a controller."""
     inter_broker_listener: str
+    listener_security: Mapping[str, ListenerSecurity]
+    """The protection of each listener for clients, by name."""
+    controller_tls: TlsFiles | None
+    """The files by which this node and the controllers know each other. None: they don't."""
+    inter_broker_tls: TlsFiles | None
+    """The files by which this broker and the others know each other. None: they don't."""
     voters: VoterSet
     """The static voter set. Empty: the voter set is in the log."""
     bootstrap: tuple[Endpoint, ...]
@@ -121,6 +128,7 @@ class ServerConfig:
             if listener is None
             else Address(listener.address.host or "0.0.0.0", listener.address.port),
             advertised=self.controller_advertised,
+            tls=self.controller_tls,
             auto_join=raft.auto_join,
             core=self.core(),
             segment_bytes=raft.segment_bytes,
@@ -187,7 +195,11 @@ def _build(values: PropertyValues) -> ServerConfig:
         raise values.error(
             NodeKeys.INTER_BROKER_LISTENER, f"{inter_broker} is not in advertised.listeners; add it"
         )
-    _check_protocols(values, [each.name for each in bound])
+    protected = protections(
+        values,
+        list(dict.fromkeys([*(each.name for each in bound), *controller_names])),
+        between_nodes=[*controller_names, *([inter_broker] if is_broker else [])],
+    )
     log_dirs = tuple(
         str(PurePosixPath(item))
         for item in values.get(DirectoryKeys.LOG_DIRS) or values.get(DirectoryKeys.LOG_DIR)
@@ -230,6 +242,9 @@ def _build(values: PropertyValues) -> ServerConfig:
         if controller
         else None,
         inter_broker_listener=inter_broker,
+        listener_security=MappingProxyType({each.name: protected[each.name] for each in clients}),
+        controller_tls=protected[controller_names[0]].tls,
+        inter_broker_tls=protected[inter_broker].tls if is_broker else None,
         voters=voters,
         bootstrap=bootstrap,
         log_dirs=log_dirs,
@@ -327,13 +342,3 @@ def _controller_endpoint(
         return None
     where = advertised.get(listener.name) or _as_bound(listener)
     return Endpoint(where.host, where.port)
-
-
-def _check_protocols(values: PropertyValues, names: list[str]) -> None:
-    key = NodeKeys.PROTOCOL_MAP
-    for item in values.get(key):
-        listener, separator, protocol = item.partition(":")
-        if not separator:
-            raise values.error(key, f"{item!r} is not NAME:PROTOCOL")
-        if listener in names and protocol != _PLAINTEXT:
-            raise values.error(key, f"{listener} has protocol {protocol}; only PLAINTEXT is supported")

@@ -16,6 +16,7 @@ from quorate.broker.settings.client_settings import FETCH_MAX_BYTES, FETCH_SESSI
 from quorate.broker.settings.config_key import ConfigKey, Synonym, UpdateMode
 from quorate.broker.settings.group_config import SINGLE_GROUPS, GroupConfig
 from quorate.broker.settings.kafka_keys import KAFKA_KEYS, THREADS
+from quorate.broker.settings.listener_keys import ListenerKeys
 from quorate.broker.settings.node_keys import (
     DebugSettings,
     DirectoryKeys,
@@ -72,6 +73,7 @@ _TOPIC_DEFAULTS: Final = tuple(_topic_defaults())
 
 CONFIG_KEYS: Final = _by_name(
     *keys_of(NodeKeys),
+    *keys_of(ListenerKeys),
     *keys_of(QuorumSettings),
     *keys_of(DirectoryKeys),
     *keys_of(StorageConfig),
@@ -93,6 +95,10 @@ CONFIG_KEYS: Final = _by_name(
     *KAFKA_KEYS,
 )
 """Every key of `server.properties` by its name."""
+LISTENER_KEYS: Final = _by_name(
+    *keys_of(ListenerKeys), *(CONFIG_KEYS[name] for name in ("ssl.keystore.type", "ssl.truststore.type"))
+)
+"""The keys that may be set for one listener."""
 
 
 def _dynamic(keys: Iterable[ConfigKey]) -> Iterator[ConfigKey]:

@@ -13,7 +13,12 @@ _ONE_LOOP: Final = "a node has one event loop, and starts threads for its disks 
 _SOCKETS: Final = "the operating system sizes the buffers."
 _NO_TRANSACTIONS: Final = "there are no transactions."
 _NO_SHARE: Final = "there are no share groups."
-_NO_TLS: Final = "PLAINTEXT is the only protocol; put a proxy before the listener for TLS"
+_CONVERT: Final = (
+    "quorate reads PEM; make it of a keystore by "
+    "`keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12` and "
+    "`openssl pkcs12 -in FILE.p12 -nodes -out FILE.pem`"
+)
+_NAMED: Final = "name the listener of brokers in inter.broker.listener.name, and leave the key out"
 
 # fmt: off
 THREADS: Final[tuple[ConfigKey, ...]] = (
@@ -55,7 +60,7 @@ KAFKA_KEYS: Final[tuple[ConfigKey, ...]] = (
     fixed_key(ValueType.INT, "num.replica.fetchers", "1", "The number of fetchers per leader.",
         "one fetcher per leader follows all of its partitions; leave the key out"),
     fixed_key(ValueType.STRING, "security.inter.broker.protocol", "PLAINTEXT",
-        "The protocol between brokers.", _NO_TLS),
+        "The protocol between brokers.", _NAMED),
     fixed_key(ValueType.BOOLEAN, "remote.log.storage.system.enable", "false",
         "true: the cluster has tiered storage.",
         "there is no tiered storage; leave the key out"),
@@ -65,12 +70,10 @@ KAFKA_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The class that authorizes requests.",
         "quorate has no ACLs, and every client may do everything; remove the line, and keep others off the "
         "listeners."),
-    refused_key(ValueType.STRING, "ssl.keystore.location",
-        "The keystore of TLS listeners.",
-        f"{_NO_TLS}; remove the line."),
-    refused_key(ValueType.LIST, "sasl.enabled.mechanisms",
-        "The SASL mechanisms that clients may use.",
-        "quorate has no SASL; remove the line, and keep others off the listeners."),
+    fixed_key(ValueType.STRING, "ssl.keystore.type", "PEM",
+        "The form of ssl.keystore.location.", _CONVERT, kafkas="JKS"),
+    fixed_key(ValueType.STRING, "ssl.truststore.type", "PEM",
+        "The form of ssl.truststore.location.", _CONVERT, kafkas="JKS"),
     refused_key(ValueType.STRING, "zookeeper.connect",
         "The address of ZooKeeper.",
         "there is no ZooKeeper; remove the line, and set process.roles and "

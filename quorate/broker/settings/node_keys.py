@@ -71,8 +71,10 @@ class NodeKeys:
         "The name of the listener that other brokers fetch through. Empty: the first of "
         "advertised.listeners.")
     PROTOCOL_MAP: Final = list_key("listener.security.protocol.map", "",
-        "The protocol of each listener, as NAME:PROTOCOL pairs separated by commas. Only PLAINTEXT is "
-        "supported. A listener without an entry uses it.", kafkas="PLAINTEXT:PLAINTEXT,SSL:SSL,...")
+        "The protocol of each listener, as NAME:PROTOCOL pairs separated by commas: PLAINTEXT, SSL, "
+        "SASL_PLAINTEXT or SASL_SSL. Empty: a listener with the name of a protocol has it, the others have "
+        "PLAINTEXT. That of controllers, and that of brokers, is PLAINTEXT or SSL, by which nodes know each "
+        "other.", kafkas="PLAINTEXT:PLAINTEXT,SSL:SSL,...")
     VOTERS: Final = list_key("controller.quorum.voters", "",
         "The voters of a static quorum: id@host:port, separated by commas. The node ignores this key as soon "
         "as its log contains a voter set. Either this key or controller.quorum.bootstrap.servers is "

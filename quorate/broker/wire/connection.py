@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
@@ -28,6 +28,7 @@ from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.framing import SLOWEST_BYTES_PER_S, KafkaFrameReader
 from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
 from quorate.broker.wire.loop_time import LoopTime, RequestTimes
+from quorate.broker.wire.principals import Principal
 from quorate.broker.wire.repeated_fetch import FetchMemory, RepeatedFetch, correlation_id
 from quorate.broker.wire.request_codec import api_versions_response, decode_request, encode_response
 from quorate.broker.wire.sending import join_small, remaining
@@ -133,8 +134,16 @@ class Connection:
         self.requests = 0
 
     @property
+    def id(self) -> int:
+        return self._context.id
+
+    @property
     def peer(self) -> str:
         return self._context.peer
+
+    def known_as(self, principal: Principal) -> None:
+        """Take the further requests for those of `principal`."""
+        self._context = replace(self._context, principal=principal)
 
     @property
     def last_active(self) -> float:

@@ -14,15 +14,19 @@ from quorate.broker.wire.connection import Connection, ConnectionLimits, LateFra
 from quorate.broker.wire.connection_quotas import ConnectionQuotas, Place, address_of
 from quorate.broker.wire.exchanges import ConnectionContext, RequestHandler
 from quorate.broker.wire.feature_levels import NO_FEATURES, Features
+from quorate.broker.wire.listener_security import UNPROTECTED, ListenerSecurity
 from quorate.broker.wire.loop_time import NothingCounted, RequestTimes
+from quorate.broker.wire.principals import ANONYMOUS, Principal
 from quorate.broker.wire.wire_errors import ErrorTable
-from quorate.runtime import Listener, Stream, get_logger
+from quorate.runtime import Listener, NetworkError, Stream, get_logger
 
 log = get_logger(__name__)
 
 _REFUSALS_SAID_EVERY_S: Final = 1.0
 _MOST_HELD_BACK: Final = 1000
 """Connections that wait to be closed. Others beyond it are closed at once."""
+_HANDSHAKE_S: Final = 10.0
+"""The time that a handshake of TLS may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,12 @@ class WireServer:
         listener_name: str = "PLAINTEXT",
         quotas: ConnectionQuotas | None = None,
         times: RequestTimes | None = None,
+        security: ListenerSecurity = UNPROTECTED,
+        identify: Callable[[Stream], Principal] = lambda stream: ANONYMOUS,
     ) -> None:
         """`listener`: None if another one accepts the connections, and passes them to `serve`. `quotas`:
         those of all listeners of the node; its own without. `times` counts the time that requests take of the
-        event loop."""
+        event loop. `identify`: returns who is at the other end by its certificate, or raises `TlsError`."""
         self._listener = listener
         self._handler = handler
         self._forms = {**APIS, **{key: served.api for key, served in handler.apis.items()}}
@@ -62,6 +68,8 @@ class WireServer:
         self._connections: dict[int, Connection] = {}
         self._quotas = quotas or ConnectionQuotas(config.connections)
         self._times = times or NothingCounted()
+        self._security = security
+        self._identify = identify
         self._held_back = 0
         self._refusal_said_at = -math.inf
         self._accepted = 0
@@ -115,9 +123,11 @@ class WireServer:
 
     async def serve(self, stream: Stream) -> None:
         """Serve a connection that another listener accepted, until it ends."""
-        connection = self._admitted(stream)
-        if connection is not None:
-            await self._run(*connection)
+        admitted = self._admitted(stream)
+        if admitted is not None:
+            _, connection, _ = admitted
+            connection.known_as(self._identify(stream))
+            await self._run(*admitted)
 
     async def _hold_back(self, stream: Stream, seconds: float) -> None:
         """Close a connection of an address that opens them too quickly, after a while: most clients try again
@@ -159,7 +169,7 @@ class WireServer:
             self._refusal_said_at = now
         stream.close()
 
-    def _admitted(self, stream: Stream) -> tuple[ConnectionContext, Connection, Place] | None:
+    def _admitted(self, stream: Stream) -> tuple[Stream, Connection, Place] | None:
         """Return the connection that serves the stream; None if it was refused."""
         address = address_of(stream.peer)
         refusal = self._refusal(address)
@@ -181,17 +191,35 @@ class WireServer:
             forms=self._forms,
             times=self._times,
         )
-        self._connections[context.id] = connection
-        return context, connection, self._quotas.add(self._listener_name, address, connection)
+        self._connections[connection.id] = connection
+        return stream, connection, self._quotas.add(self._listener_name, address, connection)
 
-    async def _run(self, context: ConnectionContext, connection: Connection, place: Place) -> None:
+    async def _greet(self, stream: Stream, connection: Connection) -> bool:
+        """Complete the handshake of TLS. Return False if there is none, and the connection is closed."""
         try:
-            await connection.run()
+            with trio.fail_after(_HANDSHAKE_S):
+                await stream.handshake()
+            connection.known_as(self._identify(stream))
+        except trio.TooSlowError:
+            # The controllers' watch, for one, says nothing.
+            log.debug("connection closed", peer=stream.peer, reason=f"no TLS within {_HANDSHAKE_S:g} s")
+            stream.close()
+            return False
+        except NetworkError as error:
+            self._refuse(stream, str(error))
+            return False
+        return True
+
+    async def _run(self, stream: Stream, connection: Connection, place: Place) -> None:
+        try:
+            if self._security.tls is None or await self._greet(stream, connection):
+                await connection.run()
         except Exception as error:
             # A bug of ours on one connection must not take the others down.
-            log.error("connection failed", peer=context.peer, exc_info=error)
+            log.error("connection failed", peer=connection.peer, exc_info=error)
         finally:
-            del self._connections[context.id]
+            stream.close()
+            del self._connections[connection.id]
             self._quotas.remove(place)
 
     async def _sweep(self) -> None:

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.runtime import TlsFiles
+from quorate.runtime import MEMBERS, TlsFiles, TlsTerms
 
 
 class SecurityProtocol(enum.Enum):
@@ -33,14 +33,6 @@ class SaslMechanism(enum.Enum):
     PLAIN = "PLAIN"
 
 
-class ClientAuth(enum.Enum):
-    """Whether clients show a certificate (`ssl.client.auth`)."""
-
-    NONE = "none"
-    REQUESTED = "requested"
-    REQUIRED = "required"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSecurity:
     """The protection of one listener."""
@@ -48,7 +40,8 @@ class ListenerSecurity:
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: TlsFiles | None = None
     """The files of an encrypted protocol."""
-    client_auth: ClientAuth = ClientAuth.NONE
+    terms: TlsTerms = MEMBERS
+    """The demands of an encrypted protocol on clients."""
     mechanisms: tuple[SaslMechanism, ...] = ()
     """Those that are enabled, where the protocol has SASL (`sasl.enabled.mechanisms`)."""
     max_receive_bytes: int = 524_288

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The certificates by which the members of an embedded quorum know each other.",
+    help="The certificates by which the members of a cluster know each other.",
     epilog="Example: quorate certs create-ca ./certs --cluster-id shop",
 )
 
@@ -45,13 +45,17 @@ def create_ca(
 def create_node(
     folder: FolderArgument,
     node: Annotated[int, typer.Option("--node", "-n", min=0, help="The id of the node.")],
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option("--host", help="A name or IP address at which Kafka clients reach it. Repeatable."),
+    ] = None,
     days: DaysOption = 365,
 ) -> None:
     """Make the certificate of a node, in place of an earlier one. A running node takes it by itself."""
     from quorate.types import NodeId
 
     with user_errors():
-        files = _folder(folder).create_node(NodeId(node), days=days)
+        files = _folder(folder).create_node(NodeId(node), hosts=hosts or (), days=days)
     _print_files(f"node {node}", files)
 
 
@@ -101,4 +105,7 @@ def _folder(folder: Path) -> "CertificateFolder":
 
 
 def _print_files(whom: str, files: "TlsFiles") -> None:
+    from quorate.certs.folder import keystore_of
+
     print(f"{whom} needs {files.certificate}, {files.key} and {files.authorities}")
+    print(f"for Kafka's ssl.keystore.location: {keystore_of(files.certificate)}")

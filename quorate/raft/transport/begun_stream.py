@@ -22,6 +22,10 @@ class BegunStream:
     def identities(self) -> tuple[str, ...] | None:
         return self._stream.identities
 
+    @property
+    def subject(self) -> str | None:
+        return self._stream.subject
+
     async def handshake(self) -> None:
         await self._stream.handshake()
 

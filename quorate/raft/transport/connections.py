@@ -17,7 +17,7 @@ class PeerConnection:
     """An accepted connection, and the `Caller` of its requests. Its node is unknown until a request names
     it."""
 
-    __slots__ = ("is_closed", "node", "outbox", "owed", "proven")
+    __slots__ = ("is_client", "is_closed", "node", "outbox", "owed", "proven")
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
@@ -25,6 +25,8 @@ class PeerConnection:
         """The voter that its last request named as sender."""
         self.proven: NodeId | None = None
         """The node that the certificate at the other end names. None: there is no TLS, or it is a client."""
+        self.is_client = False
+        """The certificate at the other end names a client."""
         self.owed: dict[int, int] = {}
         """The correlations of its requests that the core has not answered, by number, oldest first."""
         self.is_closed = False

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from quorate.raft.core import FetchRequest, FetchSnapshotRequest, Message, VoteRequest
 from quorate.raft.quorum_errors import PeerProtocolError
-from quorate.runtime import Stream, TlsError
+from quorate.runtime import Network, Stream, TlsError, TlsFiles, TlsFilesError
 from quorate.types import NodeId
 
 
@@ -81,6 +81,18 @@ def identity_at(stream: Stream, cluster_id: str) -> Identity | None:
     if cluster_id and identity.cluster_id != cluster_id:
         raise TlsError(f"{stream.peer}: its certificate is of {identity}, this is cluster {cluster_id}")
     return identity
+
+
+def secured_as(network: Network, files: TlsFiles, own: Identity) -> Network:
+    """Return the same network with TLS, for a member with its own certificate. Raises `TlsFilesError`."""
+    secured = network.secured(files)
+    if secured.identities != (own.uri,):
+        names = ", ".join(secured.identities or ()) or "no URI"
+        raise TlsFilesError(
+            f"the certificate {files.certificate} names {names}, not {own.uri}; make it by "
+            f"`quorate certs create-node` for {own}"
+        )
+    return secured
 
 
 def node_at(stream: Stream, cluster_id: str) -> NodeId | None:

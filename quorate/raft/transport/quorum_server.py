@@ -212,6 +212,9 @@ class Server:
                 if not await reader.receive_preface():
                     return
                 frames = await reader.receive()
+            if frames and connection.is_client:
+                # Clients of Kafka's protocol never come here.
+                node_at(outbox.stream, self._cluster_id)
             while frames:
                 self._connections.note_heard(connection)
                 for frame in frames:
@@ -251,7 +254,9 @@ class Server:
         """Raise `TlsError` if the certificate at the other end is not one for this listener."""
         stream = connection.outbox.stream
         if self._kinds is None:
-            connection.proven = node_at(stream, self._cluster_id)
+            identity = identity_at(stream, self._cluster_id)
+            connection.proven = None if identity is None else identity.node
+            connection.is_client = identity is not None and identity.node is None
         else:
             identity_at(stream, self._cluster_id)
 

@@ -1,6 +1,6 @@
 """The network of this machine: TCP, with TLS where a program asks for it."""
 
-from quorate.runtime.network import Address, Network, TlsFiles
+from quorate.runtime.network import MEMBERS, Address, Network, TlsFiles, TlsTerms
 from quorate.runtime.real import tcp
 
 
@@ -19,8 +19,8 @@ class RealNetwork:
     async def listen(self, address: Address) -> tcp.TcpListener:
         return await tcp.listen(address)
 
-    def secured(self, files: TlsFiles) -> Network:
+    def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> Network:
         # Most programs need no `ssl`, which takes 13 ms to import.
         from quorate.runtime.real.tls_network import TlsNetwork
 
-        return TlsNetwork(files)
+        return TlsNetwork(files, terms)

@@ -59,6 +59,10 @@ class TcpStream:
     def identities(self) -> tuple[str, ...] | None:
         return None
 
+    @property
+    def subject(self) -> str | None:
+        return None
+
     async def handshake(self) -> None:
         return
 

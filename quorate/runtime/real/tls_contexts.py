@@ -8,11 +8,12 @@ of another key leaves the node with what it had.
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from quorate.runtime.event_log import get_logger
-from quorate.runtime.network import TlsFiles, TlsFilesError
+from quorate.runtime.network import MEMBERS, ClientAuth, TlsError, TlsFiles, TlsFilesError, TlsTerms
 
 log = get_logger(__name__)
 
@@ -21,8 +22,10 @@ _HANDSHAKE_STEPS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class _Contexts:
-    server: ssl.SSLContext
-    client: ssl.SSLContext
+    server: ssl.SSLContext | None
+    """None: nothing listens."""
+    client: ssl.SSLContext | None
+    """None: nothing connects."""
     identities: tuple[str, ...]
     """The URIs in the certificate of both."""
 
@@ -33,23 +36,66 @@ def uris_of(end: ssl.SSLSocket | ssl.SSLObject) -> tuple[str, ...]:
     return tuple(str(each[1]) for each in names if each[0] == "URI")
 
 
+_KEYWORDS: Final = MappingProxyType(
+    {
+        "commonName": "CN",
+        "countryName": "C",
+        "localityName": "L",
+        "stateOrProvinceName": "ST",
+        "organizationName": "O",
+        "organizationalUnitName": "OU",
+        "streetAddress": "STREET",
+        "domainComponent": "DC",
+        "userId": "UID",
+    }
+)
+"""The attributes of a name that Java writes as keywords (`X500Principal.getName`)."""
+
+
+def subject_of(end: ssl.SSLSocket | ssl.SSLObject) -> str | None:
+    """Return the name in the verified certificate of the other end, as Java does: RFC 2253, the last part
+    first. An attribute without a keyword there has its name of OpenSSL here, and its number and its encoding
+    in Java. None: there is no certificate."""
+    parts = (end.getpeercert() or {}).get("subject")
+    if parts is None:
+        return None
+    return ",".join(
+        "+".join(f"{_KEYWORDS.get(str(name), str(name))}={_escaped(str(value))}" for name, value in part)
+        for part in reversed(parts)
+    )
+
+
+def _escaped(value: str) -> str:
+    text = "".join(f"\\{each}" if each in ',+"\\<>;' else each for each in value)
+    if text.startswith(("#", " ")):
+        text = f"\\{text}"
+    return f"{text[:-1]}\\ " if text.endswith(" ") and len(text) > 1 else text
+
+
 class TlsContexts:
     """Both contexts of a node. Each look at them looks at the files."""
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> None:
         """Raises `TlsFilesError`."""
         self._files = files
+        self._terms = terms
         self._seen = self._stamps()
-        self._contexts = _contexts_of(files)
+        self._contexts = _contexts_of(files, terms)
 
     @property
     def server(self) -> ssl.SSLContext:
+        """Raises `TlsError` if nothing may listen."""
         self._refresh()
+        if self._contexts.server is None:
+            raise TlsError("these certificates are those of a client, and nothing listens")
         return self._contexts.server
 
     @property
     def client(self) -> ssl.SSLContext:
+        """Raises `TlsError` if nothing may connect."""
         self._refresh()
+        if self._contexts.client is None:
+            raise TlsError("these certificates are those of a listener for clients, and nothing connects")
         return self._contexts.client
 
     @property
@@ -62,7 +108,7 @@ class TlsContexts:
             return
         self._seen = stamps
         try:
-            contexts = _contexts_of(self._files)
+            contexts = _contexts_of(self._files, self._terms)
             if contexts.identities != self.identities:
                 raise TlsFilesError(
                     f"the certificate {self._files.certificate} names {contexts.identities} in place of "
@@ -78,7 +124,7 @@ class TlsContexts:
             log.info("TLS files have changed: new connections use them", certificate=self._files.certificate)
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(path) for path in (self._files.certificate, self._files.key, self._files.authorities)]
+        return [_stamp(path) for _, path in _paths(self._files)]
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
@@ -89,43 +135,74 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _contexts_of(files: TlsFiles) -> _Contexts:
-    for name, path in (
-        ("certificate", files.certificate),
-        ("key", files.key),
-        ("authorities", files.authorities),
-    ):
+def _paths(files: TlsFiles) -> list[tuple[str, str]]:
+    named = [("certificate", files.certificate), ("key", files.key), ("authorities", files.authorities)]
+    return [each for each in named if each[1]]
+
+
+def _contexts_of(files: TlsFiles, terms: TlsTerms) -> _Contexts:
+    for name, path in _paths(files):
         try:
             with open(path, "rb"):
                 pass
         except OSError as error:
             raise TlsFilesError(f"the {name} {path} can't be read: {error.strerror}") from error
-    mode = os.stat(files.key).st_mode
+    mode = os.stat(files.key).st_mode if files.key else 0
     if mode & 0o077:
         raise TlsFilesError(
             f"the key {files.key} can be read by others (its mode is {mode & 0o777:04o}); chmod 600 it"
         )
-    server = _context(files, ssl.PROTOCOL_TLS_SERVER)
-    client = _context(files, ssl.PROTOCOL_TLS_CLIENT)
-    return _Contexts(server, client, _greet_in_memory(files, server, client))
+    if terms.connects:
+        client = _context(files, terms, ssl.PROTOCOL_TLS_CLIENT)
+        if not files.authorities:
+            client.verify_mode = ssl.CERT_REQUIRED
+            client.load_default_certs()
+        client.check_hostname = True
+        return _Contexts(None, client, ())
+    server = _context(files, terms, ssl.PROTOCOL_TLS_SERVER)
+    if terms == MEMBERS:
+        client = _context(files, terms, ssl.PROTOCOL_TLS_CLIENT)
+        return _Contexts(server, client, _greet_in_memory(files, server, client))
+    # The authorities vouch for clients, and others may have signed the certificate of the listener.
+    alone = TlsFiles(certificate=files.certificate, key=files.key, authorities="")
+    undemanding = replace(terms, client_auth=ClientAuth.NONE)
+    anyone = _context(alone, undemanding, ssl.PROTOCOL_TLS_CLIENT)
+    _greet_in_memory(files, _context(alone, undemanding, ssl.PROTOCOL_TLS_SERVER), anyone)
+    return _Contexts(server, None, ())
 
 
-def _context(files: TlsFiles, protocol: int) -> ssl.SSLContext:
+_DEMANDS: Final = MappingProxyType(
+    {
+        ClientAuth.NONE: ssl.CERT_NONE,
+        ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+        ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+    }
+)
+
+
+def _context(files: TlsFiles, terms: TlsTerms, protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # Without it OpenSSL takes certificates that RFC 5280 does not.
-    context.verify_flags |= ssl.VERIFY_X509_STRICT
     if protocol == ssl.PROTOCOL_TLS_SERVER:
+        context.verify_mode = _DEMANDS[terms.client_auth]
         # A ticket that nobody reads turns the end of a connection into a reset, which can destroy data.
         context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    else:
+        context.verify_mode = ssl.CERT_REQUIRED if files.authorities else ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_2 if terms.before_1_3 else ssl.TLSVersion.TLSv1_3
+    if terms.strict:
+        # Without it OpenSSL takes certificates that RFC 5280 does not.
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
     try:
-        context.load_verify_locations(cafile=files.authorities)
+        if files.authorities:
+            context.load_verify_locations(cafile=files.authorities)
     except ssl.SSLError as error:
         raise TlsFilesError(
             f"the authorities {files.authorities} hold no certificate in the form PEM"
         ) from error
+    if not files.certificate:
+        return context
     try:
         context.load_cert_chain(files.certificate, files.key, password=_no_password(files))
     except ssl.SSLError as error:

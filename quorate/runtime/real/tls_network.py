@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 import trio
 
 from quorate.runtime.disk import Buffer
-from quorate.runtime.network import Address, NetworkError, TlsError, TlsFiles
+from quorate.runtime.network import MEMBERS, Address, NetworkError, TlsError, TlsFiles, TlsTerms
 from quorate.runtime.real import tcp
-from quorate.runtime.real.tls_contexts import TlsContexts, uris_of
+from quorate.runtime.real.tls_contexts import TlsContexts, subject_of, uris_of
 
 _RECORD_BYTES: Final = 16 * 1024
 """The most plaintext of one record. Smaller buffers are joined up to it."""
@@ -30,7 +30,7 @@ _FAULTS: Final = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
     "HTTP_REQUEST": "it speaks HTTP without TLS",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate",
-    "UNSUPPORTED_PROTOCOL": "it does not speak TLS 1.3",
+    "UNSUPPORTED_PROTOCOL": "it speaks no version of TLS that is served here",
     "TLSV1_ALERT_UNKNOWN_CA": "it does not know the authority of this end's certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that this end's certificate has expired; compare the clocks",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it demands a certificate of this end",
@@ -40,22 +40,32 @@ _FAULTS: Final = {
 class TlsStream(tcp.TcpStream):
     """`quorate.runtime.network.Stream` with TLS, over a connected socket."""
 
-    __slots__ = ("_identities", "_tls")
+    __slots__ = ("_identities", "_subject", "_tls")
 
-    def __init__(self, stream: tcp.TcpStream, context: ssl.SSLContext, *, server_side: bool) -> None:
+    def __init__(
+        self, stream: tcp.TcpStream, context: ssl.SSLContext, *, server_side: bool, host: str | None = None
+    ) -> None:
         # It takes the descriptor over, and closes it if it fails.
-        tls = context.wrap_socket(stream._socket, server_side=server_side, do_handshake_on_connect=False)
+        tls = context.wrap_socket(
+            stream._socket, server_side=server_side, do_handshake_on_connect=False, server_hostname=host
+        )
         super().__init__(tls, stream.peer)
         self._tls = tls
         self._identities: tuple[str, ...] = ()
+        self._subject: str | None = None
 
     @property
     def identities(self) -> tuple[str, ...] | None:
         return self._identities
 
+    @property
+    def subject(self) -> str | None:
+        return self._subject
+
     async def handshake(self) -> None:
         await self._when_ready(self._tls.do_handshake)
         self._identities = uris_of(self._tls)
+        self._subject = subject_of(self._tls)
 
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
         # A record may be there already, of which the socket knows nothing.
@@ -150,9 +160,9 @@ class TlsNetwork:
 
     __slots__ = ("_contexts",)
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> None:
         """Raises `TlsFilesError`."""
-        self._contexts = TlsContexts(files)
+        self._contexts = TlsContexts(files, terms)
 
     @property
     def identities(self) -> tuple[str, ...] | None:
@@ -161,7 +171,7 @@ class TlsNetwork:
     async def connect(self, address: Address) -> TlsStream:
         plain = await tcp.connect(address)
         try:
-            stream = TlsStream(plain, self._contexts.client, server_side=False)
+            stream = TlsStream(plain, self._contexts.client, server_side=False, host=address.host)
         except OSError as error:
             raise NetworkError(f"can't connect to {address}: {error}") from error
         try:
@@ -174,5 +184,5 @@ class TlsNetwork:
     async def listen(self, address: Address) -> TlsListener:
         return TlsListener(await tcp.listen(address), self._contexts)
 
-    def secured(self, files: TlsFiles) -> "TlsNetwork":
-        return TlsNetwork(files)
+    def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> "TlsNetwork":
+        return TlsNetwork(files, terms)

@@ -22,6 +22,7 @@ from typing import Final
 import trio
 
 from quorate.runtime import (
+    MEMBERS,
     Address,
     AddressInUseError,
     Buffer,
@@ -29,6 +30,7 @@ from quorate.runtime import (
     NetworkError,
     TlsError,
     TlsFiles,
+    TlsTerms,
 )
 from quorate.simulation.world.pipes import Last, Pipe
 from quorate.simulation.world.pipes import LinkQuality as LinkQuality
@@ -363,6 +365,10 @@ class SimulatedStream:
     def peer(self) -> str:
         return self._peer
 
+    @property
+    def subject(self) -> str | None:
+        return None
+
     async def handshake(self) -> None:
         if self._files is None:
             return
@@ -478,5 +484,5 @@ class NodeNetwork:
         await trio.lowlevel.checkpoint()
         return self._network.listen(self.name, address, self._files)
 
-    def secured(self, files: TlsFiles) -> "NodeNetwork":
+    def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> "NodeNetwork":
         return NodeNetwork(self._network, self.name, files)

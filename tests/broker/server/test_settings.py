@@ -160,7 +160,7 @@ def parts(config: ServerConfig) -> dict[str, Any]:
         for field in dataclasses.fields(config)
         if dataclasses.is_dataclass(getattr(config, field.name)) and field.name != "controller_listener"
     }
-    return nested | {"quorum": config.quorum(cluster_id="c")}
+    return nested | {"quorum": config.quorum(cluster_id="c"), "listeners": dict(config.listener_security)}
 
 
 def another(name: str) -> str:

@@ -1,0 +1,127 @@
+"""The protection of each listener, read from the keys of a node."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from quorate.broker.node_config.properties_file import PropertyValues
+from quorate.broker.settings.config_key import TypedKey
+from quorate.broker.settings.listener_keys import ListenerKeys
+from quorate.broker.settings.node_keys import NodeKeys
+from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
+from quorate.runtime import MEMBERS, ClientAuth, TlsFiles, TlsTerms
+
+T = TypeVar("T")
+
+_NAMES: Final = frozenset(each.value for each in SecurityProtocol)
+
+
+def protections(
+    values: PropertyValues, names: Sequence[str], *, between_nodes: Sequence[str]
+) -> Mapping[str, ListenerSecurity]:
+    """Return the protection of listeners by name. `between_nodes`: those by which nodes know each other.
+    Raises `ServerConfigError`."""
+    protocols = _protocols(values, names)
+    for prefixed, line in values.of_listeners.items():
+        listener = prefixed.removeprefix("listener.name.").partition(".")[0]
+        if listener not in [each.lower() for each in names]:
+            raise values.error_at(
+                prefixed, line, f"there is no listener {listener}; the prefix is its name in lower case"
+            )
+    found = {name: _protection(values, name, protocols[name]) for name in names}
+    for name in between_nodes:
+        _check_between_nodes(values, name, found[name])
+        found[name] = replace(found[name], terms=MEMBERS)
+    return found
+
+
+def _protocols(values: PropertyValues, names: Sequence[str]) -> Mapping[str, SecurityProtocol]:
+    key = NodeKeys.PROTOCOL_MAP
+    mapped: dict[str, SecurityProtocol] = {}
+    for item in values.get(key):
+        listener, separator, protocol = item.partition(":")
+        if not separator:
+            raise values.error(key, f"{item!r} is not NAME:PROTOCOL")
+        if protocol.upper() not in _NAMES:
+            raise values.error(
+                key, f"{listener} has protocol {protocol}; there are {', '.join(sorted(_NAMES))}"
+            )
+        mapped[listener] = SecurityProtocol(protocol.upper())
+    protected = [name for name, each in mapped.items() if each is not SecurityProtocol.PLAINTEXT]
+    for name in names:
+        if name in mapped:
+            continue
+        if protected:
+            # Else a listener that was forgotten would be open to everybody.
+            raise values.error(key, f"{name} has no protocol, and {protected[0]} has; add {name}:PROTOCOL")
+        mapped[name] = SecurityProtocol(name) if name in _NAMES else SecurityProtocol.PLAINTEXT
+    return mapped
+
+
+def _protection(values: PropertyValues, name: str, protocol: SecurityProtocol) -> ListenerSecurity:
+    def get(key: TypedKey[T]) -> T:
+        return values.of_listener(key, name)
+
+    named = get(ListenerKeys.MECHANISMS) if protocol.sasl else ()
+    mechanisms = tuple(map(SaslMechanism, named))
+    if protocol.sasl and not mechanisms:
+        raise values.error(
+            ListenerKeys.MECHANISMS,
+            f"listener {name} has protocol {protocol.value} and no mechanism; "
+            "add sasl.enabled.mechanisms=SCRAM-SHA-512",
+        )
+    if not protocol.encrypted and SaslMechanism.PLAIN in mechanisms:
+        raise values.error(
+            ListenerKeys.MECHANISMS,
+            f"listener {name} would take passwords in clear; give it protocol SASL_SSL, or leave PLAIN out",
+        )
+    keystore, truststore = get(ListenerKeys.KEYSTORE), get(ListenerKeys.TRUSTSTORE)
+    # As in Kafka (KIP-684): of a listener with SASL only what is set for it alone counts.
+    demand = (
+        values.of_listener(ListenerKeys.CLIENT_AUTH, name, alone=True)
+        if protocol.sasl
+        else get(ListenerKeys.CLIENT_AUTH)
+    )
+    client_auth = ClientAuth(demand)
+    if protocol.encrypted and not keystore:
+        raise values.error(
+            ListenerKeys.KEYSTORE,
+            f"listener {name} has protocol {protocol.value} and no key; set "
+            f"listener.name.{name.lower()}.ssl.keystore.location",
+        )
+    if protocol.encrypted and client_auth is not ClientAuth.NONE and not truststore:
+        raise values.error(
+            ListenerKeys.TRUSTSTORE,
+            f"listener {name} asks clients for certificates, and no authority vouches for them; set "
+            f"listener.name.{name.lower()}.ssl.truststore.location",
+        )
+    return ListenerSecurity(
+        protocol=protocol,
+        tls=TlsFiles(certificate=keystore, key=keystore, authorities=truststore)
+        if protocol.encrypted
+        else None,
+        terms=TlsTerms(
+            client_auth=client_auth,
+            before_1_3="TLSv1.2" in get(ListenerKeys.PROTOCOLS),
+            strict=False,
+        ),
+        mechanisms=mechanisms,
+        max_receive_bytes=get(ListenerKeys.MAX_RECEIVE),
+        failure_delay_s=get(ListenerKeys.FAILURE_DELAY) / 1000,
+        session_max_s=get(ListenerKeys.MAX_REAUTH) / 1000,
+    )
+
+
+def _check_between_nodes(values: PropertyValues, name: str, security: ListenerSecurity) -> None:
+    if security.protocol.sasl:
+        raise values.error(
+            NodeKeys.PROTOCOL_MAP,
+            f"{name} has protocol {security.protocol.value}, and nodes know each other by certificates; give "
+            f"it protocol SSL and a keystore by `quorate certs create-node`, or PLAINTEXT",
+        )
+    if security.tls is not None and not security.tls.authorities:
+        raise values.error(
+            ListenerKeys.TRUSTSTORE,
+            f"listener {name} is between nodes, and no authority vouches for them; set "
+            f"listener.name.{name.lower()}.ssl.truststore.location to the ca.pem of the cluster",
+        )

@@ -1,0 +1,60 @@
+"""The keys of a listener's protection. Each may be set for one listener by the prefix `listener.name.NAME.`,
+with the name in lower case."""
+
+from typing import Final
+
+from quorate.broker.settings.config_key import (
+    choices,
+    flag_key,
+    int_key,
+    list_key,
+    long_key,
+    text_key,
+)
+
+
+def _client_auth(value: str) -> None:
+    if value not in ("none", "requested", "required"):
+        raise ValueError("it must be none, requested or required")
+
+
+def _mechanisms(value: str) -> None:
+    if value:
+        choices("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")(value)
+
+
+# fmt: off
+class ListenerKeys:
+    """The protection of listeners. `ServerConfig` checks these keys together."""
+
+    KEYSTORE: Final = text_key("ssl.keystore.location", "",
+        "The file with the private key (PKCS#8, without a password) and the certificates of a listener, that "
+        "of the listener first. Only its owner may read it. It is read again when it changes.")
+    TRUSTSTORE: Final = text_key("ssl.truststore.location", "",
+        "The file with the certificates of the authorities that vouch for clients, or between nodes for the "
+        "other nodes. It is read again when it changes.")
+    CLIENT_AUTH: Final = text_key("ssl.client.auth", "none",
+        "Whether clients show a certificate, which ssl.truststore.location vouches for: none, requested or "
+        "required. Nodes show one to each other in any case.", check=_client_auth)
+    PROTOCOLS: Final = list_key("ssl.enabled.protocols", "TLSv1.2,TLSv1.3",
+        "The versions of TLS that clients may speak. Nodes speak 1.3 with each other.",
+        check=choices("TLSv1.2", "TLSv1.3"))
+    MECHANISMS: Final = list_key("sasl.enabled.mechanisms", "",
+        "The mechanisms by which clients of a listener with SASL may log in: SCRAM-SHA-256, SCRAM-SHA-512, "
+        "PLAIN.", check=_mechanisms, kafkas="GSSAPI")
+    MAX_RECEIVE: Final = int_key("sasl.server.max.receive.size", 524_288,
+        "The maximum size of a request of a client that has not logged in, in bytes.", low=1024)
+    FAILURE_DELAY: Final = int_key("connection.failed.authentication.delay.ms", 100,
+        "The time that a client waits for the answer to a failed login.", low=0, high=60_000)
+    MAX_REAUTH: Final = long_key("connections.max.reauth.ms", 0,
+        "The time after which a client has to log in again on its connection (KIP-368). 0: never.", low=0)
+
+
+class AuthorizerKeys:
+    """The decision about requests. `ServerConfig` checks these keys together."""
+
+    SUPER_USERS: Final = text_key("super.users", "",
+        "The principals that may do everything, separated by semicolons: User:admin;User:ops.")
+    ALLOW_EVERYONE: Final = flag_key("allow.everyone.if.no.acl.found", False,
+        "true: everybody may do everything with a resource that no ACL names.")
+# fmt: on
