@@ -1,20 +1,37 @@
 """`quorate` with all its commands."""
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
+from quorate.cli.console import connections
 from quorate.cli.console.cli_errors import CommandExit
+
+_CONFIG: Final = "--command-config"
 
 
 class _Commands(TyperGroup):
-    def main(self, *args: Any, **options: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
         try:
-            return super().main(*args, **options)
+            return super().main(_configured_first(given), *rest, **options)
         except CommandExit as ended:
             sys.exit(ended.code)
+
+
+def _configured_first(args: list[str]) -> list[str]:
+    """Take `--command-config` from behind the command too, where Kafka's tools have it."""
+    for index, each in enumerate(args):
+        if each == "--":
+            break
+        if each == _CONFIG or each.startswith(f"{_CONFIG}="):
+            after = index + (2 if each == _CONFIG else 1)
+            return [*args[index:after], *args[:index], *args[after:]]
+    return args
 
 
 def every_command() -> typer.Typer:
@@ -97,5 +114,15 @@ def _quorate(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            _CONFIG,
+            metavar="FILE",
+            help="How to reach a protected cluster, in the keys of Kafka's clients. It may stand behind the "
+            "command.",
+        ),
+    ] = None,
 ) -> None:
     """A self-managed metadata quorum, and a broker cluster that speaks Kafka's protocol."""
+    connections.configure(command_config)

@@ -39,7 +39,7 @@ from quorate.kafka_bytes.varints import MalformedError
 from quorate.log import InvalidBatchError
 from quorate.log.snapshots.snapshot_file import SnapshotReader, name_of
 from quorate.quorum_state import SkippedBatches
-from quorate.runtime import Address, NetworkError
+from quorate.runtime import Address, Network, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.types import Offset, SnapshotId
 
@@ -79,6 +79,8 @@ class ClusterLog(MetadataHistory):
     """The time for each answer."""
     controllers: bool = False
     """True if the servers are controllers, at their controller listeners."""
+    network: Network = field(default_factory=RealNetwork, repr=False, compare=False)
+    """The network that reaches them, with the protection of their listeners."""
 
     @property
     def place(self) -> str:
@@ -169,7 +171,7 @@ class ClusterLog(MetadataHistory):
         holders = [holder for each, holder in self._held() if each.snapshot == snapshot]
         with tempfile.TemporaryDirectory(prefix="quorate-snapshot-") as folder:
             file = Path(folder) / name_of(snapshot)
-            download_snapshot(holders, snapshot, file, timeout_ms=self.request_timeout_ms)
+            download_snapshot(self.network, holders, snapshot, file, timeout_ms=self.request_timeout_ms)
             with opened_file(str(file), snapshot) as reader:
                 yield reader
 
@@ -178,7 +180,10 @@ class ClusterLog(MetadataHistory):
         from quorate.history.cluster_snapshots import find_snapshots
 
         return find_snapshots(
-            self.bootstrap_servers, controllers=self.controllers, timeout_ms=self.request_timeout_ms
+            self.network,
+            self.bootstrap_servers,
+            controllers=self.controllers,
+            timeout_ms=self.request_timeout_ms,
         )
 
     def skipped(self) -> SkippedBatches:
@@ -230,7 +235,7 @@ class _Caller:
     async def _connect(self, address: Address) -> WireClient:
         client = await self._stack.enter_async_context(
             open_client(
-                RealNetwork(),
+                self.cluster.network,
                 address,
                 client_id=CLIENT_ID,
                 timeout_s=self.cluster.request_timeout_ms / 1000,

@@ -17,22 +17,21 @@ from quorate.history.history_errors import LogUnavailableError
 from quorate.history.metadata_history import CLIENT_ID, StoredSnapshot
 from quorate.kafka_bytes.varints import MalformedError
 from quorate.raft import OutcomeUnknownError, RequestRefusedError
-from quorate.runtime import Address, NetworkError
-from quorate.runtime.real import RealNetwork
+from quorate.runtime import Address, Network, NetworkError
 from quorate.types import SnapshotId
 
 _FAILURES = (NetworkError, KafkaError, MalformedError, OutcomeUnknownError, RequestRefusedError)
 
 
 def find_snapshots(
-    servers: Sequence[Address], *, controllers: bool, timeout_ms: int
+    network: Network, servers: Sequence[Address], *, controllers: bool, timeout_ms: int
 ) -> list[tuple[StoredSnapshot, Address]]:
     """Return the snapshots of all controllers that answer, each with its holder. `controllers`: the servers
     are controllers, and not brokers."""
 
     async def find() -> list[tuple[StoredSnapshot, Address]]:
-        addresses = servers if controllers else await _ask_brokers(servers, timeout_ms=timeout_ms)
-        listed = await Controllers(RealNetwork(), addresses, timeout_ms=timeout_ms).list_snapshots()
+        addresses = servers if controllers else await _ask_brokers(network, servers, timeout_ms=timeout_ms)
+        listed = await Controllers(network, addresses, timeout_ms=timeout_ms).list_snapshots()
         return [
             (StoredSnapshot(each.snapshot, each.last_timestamp_ms), holder)
             for holder, snapshots in listed.items()
@@ -45,20 +44,20 @@ def find_snapshots(
         raise LogUnavailableError(str(error)) from error
 
 
-async def _ask_brokers(servers: Sequence[Address], *, timeout_ms: int) -> list[Address]:
+async def _ask_brokers(network: Network, servers: Sequence[Address], *, timeout_ms: int) -> list[Address]:
     async with open_admin(
-        RealNetwork(), servers, client_id=CLIENT_ID, connect_timeout_s=timeout_ms / 1000
+        network, servers, client_id=CLIENT_ID, connect_timeout_s=timeout_ms / 1000
     ) as admin:
         return await controllers_of(admin)
 
 
 def download_snapshot(
-    holders: Iterable[Address], snapshot: SnapshotId, file: Path, *, timeout_ms: int
+    network: Network, holders: Iterable[Address], snapshot: SnapshotId, file: Path, *, timeout_ms: int
 ) -> None:
     """Write the snapshot to `file`, from the first of its holders that still has it."""
     problems: list[str] = []
     for holder in holders:
-        controllers = Controllers(RealNetwork(), [holder], timeout_ms=timeout_ms)
+        controllers = Controllers(network, [holder], timeout_ms=timeout_ms)
         try:
             with file.open("wb") as opened:
                 trio.run(controllers.read_snapshot, holder, snapshot, opened.write)

@@ -11,7 +11,7 @@ import typer
 
 from quorate.cli.commands.options import BrokersOption, JsonOption
 from quorate.cli.console.cli_errors import CommandExit, user_errors, wrong_usage
-from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, parse_addresses
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, network, parse_addresses
 from quorate.cli.console.output import print_json
 
 if TYPE_CHECKING:
@@ -171,7 +171,9 @@ def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Rep
     elif data is not None:
         history = FolderLog(path=str(data))
     else:
-        history = ClusterLog(bootstrap_servers=tuple(parse_addresses(brokers or DEFAULT_BOOTSTRAP)))
+        history = ClusterLog(
+            bootstrap_servers=tuple(parse_addresses(brokers or DEFAULT_BOOTSTRAP)), network=network()
+        )
     return Replay(history, warn=lambda text: typer.echo(f"quorate: {text}", err=True))
 
 

@@ -9,7 +9,7 @@ import typer
 
 from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonOption
 from quorate.cli.console.cli_errors import user_errors, wrong_usage
-from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, parse_addresses
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, network, parse_addresses
 from quorate.cli.console.output import print_json, print_rows, time_text
 
 if TYPE_CHECKING:
@@ -117,15 +117,14 @@ def _read_reports(
     from quorate.cli.images.replay import LATEST, Replay
     from quorate.cli.state_changes.cluster_reports import read_reports, read_reports_by_image
     from quorate.history import ClusterLog
-    from quorate.runtime.real import RealNetwork
 
     async def ask_brokers() -> "ClusterReports":
-        async with open_admin(RealNetwork(), addresses, client_id="quorate-cli") as admin:
+        async with open_admin(network(), addresses, client_id="quorate-cli") as admin:
             return await read_reports(admin, request, timeout_s=timeout_s)
 
     if not at_controllers:
         return trio.run(ask_brokers)
-    history = ClusterLog(bootstrap_servers=tuple(addresses), controllers=True)
+    history = ClusterLog(bootstrap_servers=tuple(addresses), controllers=True, network=network())
     replay = Replay(history, warn=lambda line: typer.echo(line, err=True))
     replay.move_to(LATEST)
     return trio.run(partial(read_reports_by_image, replay.image, request, timeout_s=timeout_s))

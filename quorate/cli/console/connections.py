@@ -6,15 +6,34 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from quorate.cli.console.cli_errors import user_errors, wrong_usage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quorate.broker.admin.admin_client import AdminClient
     from quorate.broker.admin.controllers import Controllers
-    from quorate.runtime import Address
+    from quorate.runtime import Address, Network
 
 Answer = TypeVar("Answer")
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 _CONNECT_SECONDS = 5.0
 _CLIENT_ID: Final = "quorate-cli"
+
+
+_command_config: "Path | None" = None
+"""The file of the command that this process runs."""
+
+
+def configure(path: "Path | None") -> None:
+    """Reach clusters as the file says from here on."""
+    global _command_config
+    _command_config = path
+
+
+def network() -> "Network":
+    """Return the network by which this command reaches clusters. Exits with what is wrong in its file."""
+    from quorate.cli.console.command_config import network_by
+
+    return network_by(_command_config)
 
 
 def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> "list[Address]":
@@ -30,16 +49,20 @@ def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> "list[A
     return addresses
 
 
-def ask_cluster(bootstrap: str, action: "Callable[[AdminClient], Awaitable[Answer]]") -> Answer:
-    """Connect to the cluster and run `action`. Raises `NetworkError` and the errors of `action`."""
+def ask_cluster(
+    bootstrap: str, action: "Callable[[AdminClient], Awaitable[Answer]]", *, through: "Network | None" = None
+) -> Answer:
+    """Connect to the cluster and run `action`. `through`: the network, in place of the command's. Raises
+    `NetworkError` and the errors of `action`."""
     import trio
 
     from quorate.broker.admin.admin_client import open_admin
-    from quorate.runtime.real import RealNetwork
+
+    used = network() if through is None else through
 
     async def main() -> Answer:
         async with open_admin(
-            RealNetwork(),
+            used,
             parse_addresses(bootstrap),
             client_id=_CLIENT_ID,
             connect_timeout_s=_CONNECT_SECONDS,
@@ -74,7 +97,6 @@ def ask_quorum(
 
         from quorate.broker.admin import quorum
         from quorate.broker.admin.controllers import Controllers
-        from quorate.runtime.real import RealNetwork
 
         if controllers is not None:
             addresses = parse_addresses(controllers, option="--bootstrap-controller")
@@ -84,6 +106,6 @@ def ask_quorum(
             addresses = ask_cluster(brokers or DEFAULT_BOOTSTRAP, quorum.controllers_of)
 
         async def main() -> Answer:
-            return await at_controllers(Controllers(RealNetwork(), addresses, timeout_ms=timeout_ms))
+            return await at_controllers(Controllers(network(), addresses, timeout_ms=timeout_ms))
 
         return trio.run(main)

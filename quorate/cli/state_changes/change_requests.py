@@ -15,6 +15,7 @@ from quorate.broker.metadata.metadata_records import (
     ShrinkTopic,
     Topic,
 )
+from quorate.cli.console.connections import network
 from quorate.history import ClusterLog, Entry, entries_of
 from quorate.log.batches.control import LeaderChange
 from quorate.runtime import Address
@@ -58,7 +59,10 @@ def read_requests(
     """Read the log from the first record that is not older than `since_ms` (since the Unix epoch) on; None:
     from its start. `controllers`: the addresses are of controllers. Raises `LogUnavailableError`."""
     log = ClusterLog(
-        bootstrap_servers=tuple(addresses), request_timeout_ms=timeout_ms, controllers=controllers
+        bootstrap_servers=tuple(addresses),
+        request_timeout_ms=timeout_ms,
+        controllers=controllers,
+        network=network(),
     )
     extent = log.extent()
     start = extent.start_offset if since_ms is None else log.offset_at(since_ms)

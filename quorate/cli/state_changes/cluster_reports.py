@@ -15,9 +15,9 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.own_messages import DescribeStateChangesRequest, DescribeStateChangesResponse
 from quorate.broker.wire.wire_errors import KafkaError
+from quorate.cli.console.connections import network
 from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Address, Network, NetworkError
-from quorate.runtime.real import RealNetwork
 
 _ALL: Final = 100_000
 _IDS_FROM: Final = 10
@@ -96,7 +96,7 @@ async def read_reports_by_image(
             for each in wanted
             for index, state in enumerate(image.partitions(each.topic_id))
         },
-        journals=await _read_journals(RealNetwork(), addresses, request, timeout_s=timeout_s),
+        journals=await _read_journals(network(), addresses, request, timeout_s=timeout_s),
     )
 
 
