@@ -188,6 +188,11 @@ def _write_both(
     _write(certificate_path, certificate, 0o644)
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read, whole or not at all. Raises `CertificateError`."""
+    _write(path, content, 0o600)
+
+
 def _write(path: Path, content: bytes, mode: int) -> None:
     partial = path.with_name(f"{path.name}.new")
     try:

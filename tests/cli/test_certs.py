@@ -27,7 +27,10 @@ def test_a_client_with_a_certificate_is_served_and_others_are_not(quorate: Quora
     files = TlsFiles(
         certificate=f"{certs}/node-1.pem", key=f"{certs}/node-1-key.pem", authorities=f"{certs}/ca.pem"
     )
-    assert printed == f"node 1 needs {files.certificate}, {files.key} and {files.authorities}\n"
+    assert printed == (
+        f"node 1 needs {files.certificate}, {files.key} and {files.authorities}\n"
+        f"for Kafka's ssl.keystore.location: {certs}/node-1-keystore.pem\n"
+    )
     quorate.output("certs", "create-client", certs, "--name", "web")
     assert [each["uri"] for each in quorate.json("certs", "list", certs)] == [
         "quorate://words/ca",

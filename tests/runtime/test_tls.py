@@ -14,7 +14,15 @@ from captured_logs import captured_logs
 
 from quorate.certs import CertificateFolder
 from quorate.raft.transport.identities import Identity
-from quorate.runtime import Address, NetworkError, TlsError, TlsFiles, TlsFilesError
+from quorate.runtime import (
+    Address,
+    ClientAuth,
+    NetworkError,
+    TlsError,
+    TlsFiles,
+    TlsFilesError,
+    TlsTerms,
+)
 from quorate.runtime.real import RealNetwork
 from quorate.types import NodeId
 
@@ -310,3 +318,94 @@ async def test_changed_files_are_used_by_new_connections_and_broken_ones_are_not
     assert "in place of ('quorate://c/node/1',)" in faults[-1]
     certificates.node(1)
     assert await serial() not in (first, second)
+
+
+CLIENT = TlsTerms(before_1_3=True, strict=False, connects=True)
+
+
+async def served(server: TlsFiles, terms: TlsTerms, client: TlsFiles, host: str = "127.0.0.1"):
+    """What a listener for clients knows of one: its URIs and its subject. Raises what the client meets."""
+    listener = await RealNetwork().secured(server, terms).listen(HERE)
+    known = []
+
+    async def accept():
+        stream = await listener.accept()
+        with suppress(NetworkError):
+            await stream.handshake()
+            known.append((stream.identities, stream.subject))
+            await stream.send([b"hello"])
+        stream.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(accept)
+        met = None
+        try:
+            stream = await RealNetwork().secured(client, CLIENT).connect(Address(host, listener.address.port))
+            assert await stream.receive_some() == b"hello"
+            stream.close()
+        except NetworkError as error:
+            met = error
+    listener.close()
+    if met is not None:
+        raise met
+    return known[0]
+
+
+async def test_a_client_may_have_no_certificate_where_none_is_demanded(certificates):
+    server = certificates.folder.create_node(NodeId(1), hosts=["127.0.0.1"])
+    nobody = TlsFiles(certificate="", key="", authorities=server.authorities)
+    own = certificates.folder.create_client("web")
+    for demand in (ClientAuth.NONE, ClientAuth.REQUESTED):
+        terms = TlsTerms(client_auth=demand, before_1_3=True, strict=False)
+        assert await served(server, terms, nobody) == ((), None)
+    required = TlsTerms(client_auth=ClientAuth.REQUIRED, strict=False)
+    with pytest.raises(TlsError, match="demands a certificate"):
+        await served(server, required, nobody)
+    assert await served(server, required, own) == (("quorate://c/client/web",), "CN=client-web")
+    # What is not asked for is not shown.
+    assert await served(server, TlsTerms(client_auth=ClientAuth.NONE, strict=False), own) == ((), None)
+
+
+async def test_a_client_compares_the_host_that_it_dialled(certificates):
+    server = certificates.folder.create_node(NodeId(1), hosts=["elsewhere.example"])
+    nobody = TlsFiles(certificate="", key="", authorities=server.authorities)
+    with pytest.raises(TlsError, match="its certificate is not accepted: IP address mismatch"):
+        await served(server, TlsTerms(client_auth=ClientAuth.NONE), nobody)
+
+
+async def test_a_listener_shows_a_certificate_that_its_own_authorities_do_not_vouch_for(
+    certificates, tmp_path
+):
+    site = Certificates(tmp_path / "site").folder.create_node(NodeId(1), hosts=["127.0.0.1"])
+    own = certificates.folder.create_client("web")
+    server = TlsFiles(certificate=site.certificate, key=site.key, authorities=own.authorities)
+    client = TlsFiles(certificate=own.certificate, key=own.key, authorities=site.authorities)
+    terms = TlsTerms(client_auth=ClientAuth.REQUIRED, strict=False)
+    assert (await served(server, terms, client))[1] == "CN=client-web"
+
+
+@pytest.mark.parametrize(
+    ("subject", "written"),
+    [
+        ([("O", "Shop"), ("OU", "Ops"), ("CN", "bob")], "CN=bob,OU=Ops,O=Shop"),
+        ([("O", "a,b CN=root"), ("CN", 'x "y"')], 'CN=x \\"y\\",O=a\\,b CN=root'),
+        ([("CN", "#1")], "CN=\\#1"),
+        ([("CN", " bob ")], "CN=\\ bob\\ "),
+    ],
+)
+def test_a_subject_is_written_as_java_does(subject, written):
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    from quorate.runtime.real.tls_contexts import subject_of
+
+    oids = {"O": NameOID.ORGANIZATION_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME, "CN": NameOID.COMMON_NAME}
+    name = x509.Name([x509.NameAttribute(oids[key], value) for key, value in subject])
+    assert name.rfc4514_string() == written
+    long = {"O": "organizationName", "OU": "organizationalUnitName", "CN": "commonName"}
+
+    class End:
+        def getpeercert(self):
+            return {"subject": tuple(((long[key], value),) for key, value in subject)}
+
+    assert subject_of(End()) == written

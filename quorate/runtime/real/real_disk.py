@@ -45,6 +45,8 @@ _DISCARDED: Final = memoryview(bytearray(64 * 1024))
 """The target of reads that only ask whether pages are in the cache. It is not read."""
 _FREED_INLINE_BYTES: Final = 16 * 1024 * 1024
 """The largest file that is removed on the event loop: 1 ms."""
+_OWNER_ONLY: Final = 0o600
+"""The mode of every file: logs and snapshots hold data of users, and keys of their passwords."""
 _PAGE_BYTES: Final = 4096
 _HELD_MAX: Final = 64
 """The most descriptors that one removal takes."""
@@ -266,7 +268,7 @@ class RealLock:
     __slots__ = ("_fd",)
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -301,7 +303,7 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return self._opened(path, os.open(path, flags, 0o644))
+            return self._opened(path, os.open(path, flags, _OWNER_ONLY))
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -326,7 +328,7 @@ class RealDisk:
 
     def make_folder(self, path: str) -> None:
         try:
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, 0o700, exist_ok=True)
         except OSError as error:
             raise disk_error(error, path) from error
 

@@ -1,0 +1,116 @@
+"""The protection of listeners: Kafka's keys, prefixes and protocols, and what is refused."""
+
+import pytest
+
+from quorate.broker.node_config.properties_file import ServerConfigError
+from quorate.broker.node_config.server_config import ServerConfig
+from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
+from quorate.runtime import MEMBERS, ClientAuth, TlsFiles
+
+SECURED = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "BROKERS://:9091,CLIENTS://:9092,CONTROLLER://:9093",
+    "inter.broker.listener.name": "BROKERS",
+    "listener.security.protocol.map": "BROKERS:SSL,CLIENTS:SASL_SSL,CONTROLLER:SSL",
+    "ssl.keystore.location": "/secrets/node.pem",
+    "ssl.truststore.location": "/secrets/ca.pem",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+}
+
+
+def parse(changed: dict[str, str | None]) -> ServerConfig:
+    values = {key: value for key, value in (SECURED | changed).items() if value is not None}
+    return ServerConfig.parse("".join(f"{key}={value}\n" for key, value in values.items()))
+
+
+def clients(**changed: str | None) -> ListenerSecurity:
+    return parse(changed).listener_security["CLIENTS"]
+
+
+def test_nodes_know_each_other_by_certificates_and_clients_log_in() -> None:
+    config = parse({})
+    files = TlsFiles(certificate="/secrets/node.pem", key="/secrets/node.pem", authorities="/secrets/ca.pem")
+    assert (config.controller_tls, config.inter_broker_tls) == (files, files)
+    assert config.quorum(cluster_id="c").tls == files
+    assert config.listener_security["BROKERS"].terms == MEMBERS
+    protected = config.listener_security["CLIENTS"]
+    assert protected.protocol is SecurityProtocol.SASL_SSL
+    assert protected.mechanisms == (SaslMechanism.SCRAM_SHA_512,)
+    assert protected.terms.client_auth is ClientAuth.NONE
+    assert protected.terms.before_1_3
+
+
+def test_a_key_with_the_prefix_of_a_listener_is_its_own() -> None:
+    changed = {"listener.name.clients.ssl.keystore.location": "/public/site.pem"}
+    config = parse(changed)
+    tls = config.listener_security["CLIENTS"].tls
+    assert tls is not None and tls.certificate == "/public/site.pem"
+    assert config.controller_tls is not None and config.controller_tls.certificate == "/secrets/node.pem"
+
+
+def test_only_its_own_key_asks_the_clients_of_a_listener_with_sasl_for_certificates() -> None:
+    assert clients(**{"ssl.client.auth": "required"}).terms.client_auth is ClientAuth.NONE
+    own = clients(**{"listener.name.clients.ssl.client.auth": "requested"})
+    assert own.terms.client_auth is ClientAuth.REQUESTED
+    of_ssl = clients(
+        **{
+            "listener.security.protocol.map": "BROKERS:SSL,CLIENTS:SSL,CONTROLLER:SSL",
+            "ssl.client.auth": "required",
+        }
+    )
+    assert of_ssl.terms.client_auth is ClientAuth.REQUIRED
+
+
+def test_a_cluster_without_protection_needs_no_key() -> None:
+    plain = {key: None for key in SECURED if key.startswith(("ssl.", "sasl.", "listener."))}
+    config = parse(plain)
+    assert config.controller_tls is None and config.inter_broker_tls is None
+    assert {each.protocol for each in config.listener_security.values()} == {SecurityProtocol.PLAINTEXT}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        (
+            {"listener.security.protocol.map": "BROKERS:SSL,CONTROLLER:SSL"},
+            "CLIENTS has no protocol, and BROKERS has; add CLIENTS:PROTOCOL",
+        ),
+        ({"listener.security.protocol.map": "CLIENTS:TLS"}, "CLIENTS has protocol TLS; there are PLAINTEXT"),
+        (
+            {"listener.security.protocol.map": "BROKERS:SASL_SSL,CLIENTS:SSL,CONTROLLER:SSL"},
+            "BROKERS has protocol SASL_SSL, and nodes know each other by certificates",
+        ),
+        ({"sasl.enabled.mechanisms": None}, "listener CLIENTS has protocol SASL_SSL and no mechanism"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "it must be one or more of: SCRAM-SHA-256"),
+        (
+            {
+                "listener.security.protocol.map": "BROKERS:SSL,CLIENTS:SASL_PLAINTEXT,CONTROLLER:SSL",
+                "sasl.enabled.mechanisms": "PLAIN",
+            },
+            "listener CLIENTS would take passwords in clear; give it protocol SASL_SSL",
+        ),
+        ({"ssl.keystore.location": None}, "has protocol SSL and no key; set listener.name.brokers.ssl"),
+        ({"ssl.truststore.location": None}, "is between nodes, and no authority vouches for them"),
+        (
+            {
+                "listener.name.clients.ssl.client.auth": "required",
+                "listener.name.clients.ssl.truststore.location": "",
+            },
+            "listener CLIENTS asks clients for certificates, and no authority vouches for them",
+        ),
+        ({"listener.name.nobody.ssl.client.auth": "none"}, "there is no listener nobody"),
+        ({"listener.name.clients.num.partitions": "1"}, "is not a known key"),
+        ({"listener.name.clients.ssl.client.auth": "maybe"}, "it must be none, requested or required"),
+        ({"ssl.keystore.type": "JKS"}, "keytool -importkeystore"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "it must be one or more of: TLSv1.2, TLSv1.3"),
+    ],
+)
+def test_what_would_leave_a_listener_open_is_refused_with_the_remedy(
+    changed: dict[str, str | None], says: str
+) -> None:
+    with pytest.raises(ServerConfigError) as raised:
+        parse(changed)
+    assert says in str(raised.value)
