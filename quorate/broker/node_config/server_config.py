@@ -11,6 +11,7 @@ from quorate.broker.metadata.metadata_records import MAX_DIRECTORIES, MAX_LISTEN
 from quorate.broker.node_config.listener_protection import protections
 from quorate.broker.node_config.properties_file import PropertyValues, read_lines
 from quorate.broker.settings.all_keys import BROKER_KEYS, DYNAMIC_KEYS
+from quorate.broker.settings.authorizer_settings import AuthorizerSettings
 from quorate.broker.settings.broker_settings import (
     HEARTBEAT_INTERVAL,
     SESSION_TIMEOUT,
@@ -87,6 +88,7 @@ class ServerConfig:
     """The controllers that this node asks for the leader."""
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
+    authorizer: AuthorizerSettings = nested(AuthorizerSettings)
     raft: QuorumSettings = nested(QuorumSettings)
     topics: TopicSettings = nested(TopicSettings)
     lifecycle: LifecycleTimes = nested(LifecycleTimes)

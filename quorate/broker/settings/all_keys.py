@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from quorate.broker.settings.authorizer_settings import AuthorizerSettings
 from quorate.broker.settings.broker_settings import (
     ControllerTuning,
     LeaderBalance,
@@ -74,6 +75,7 @@ _TOPIC_DEFAULTS: Final = tuple(_topic_defaults())
 CONFIG_KEYS: Final = _by_name(
     *keys_of(NodeKeys),
     *keys_of(ListenerKeys),
+    *keys_of(AuthorizerSettings),
     *keys_of(QuorumSettings),
     *keys_of(DirectoryKeys),
     *keys_of(StorageConfig),

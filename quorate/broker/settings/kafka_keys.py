@@ -66,10 +66,6 @@ KAFKA_KEYS: Final[tuple[ConfigKey, ...]] = (
         "there is no tiered storage; leave the key out"),
     fixed_key(ValueType.INT, "offsets.topic.compression.codec", "0", "The compression of committed offsets.",
         "offset commits are not compressed; leave the key out"),
-    refused_key(ValueType.CLASS, "authorizer.class.name",
-        "The class that authorizes requests.",
-        "quorate has no ACLs, and every client may do everything; remove the line, and keep others off the "
-        "listeners."),
     fixed_key(ValueType.STRING, "ssl.keystore.type", "PEM",
         "The form of ssl.keystore.location.", _CONVERT, kafkas="JKS"),
     fixed_key(ValueType.STRING, "ssl.truststore.type", "PEM",

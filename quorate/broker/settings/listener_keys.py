@@ -5,7 +5,6 @@ from typing import Final
 
 from quorate.broker.settings.config_key import (
     choices,
-    flag_key,
     int_key,
     list_key,
     long_key,
@@ -48,13 +47,4 @@ class ListenerKeys:
         "The time that a client waits for the answer to a failed login.", low=0, high=60_000)
     MAX_REAUTH: Final = long_key("connections.max.reauth.ms", 0,
         "The time after which a client has to log in again on its connection (KIP-368). 0: never.", low=0)
-
-
-class AuthorizerKeys:
-    """The decision about requests. `ServerConfig` checks these keys together."""
-
-    SUPER_USERS: Final = text_key("super.users", "",
-        "The principals that may do everything, separated by semicolons: User:admin;User:ops.")
-    ALLOW_EVERYONE: Final = flag_key("allow.everyone.if.no.acl.found", False,
-        "true: everybody may do everything with a resource that no ACL names.")
 # fmt: on

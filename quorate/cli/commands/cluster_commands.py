@@ -8,6 +8,7 @@ import typer
 
 from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, user_errors, wrong_usage
 from quorate.cli.console.output import print_json
+from quorate.cli.node.secured_cluster import ADMIN
 
 if TYPE_CHECKING:
     import threading
@@ -22,7 +23,7 @@ def cluster() -> None:
     """A cluster on this machine, to develop against."""
 
 
-_CHOSEN_BY_EPHEMERAL: Final = ("data", "port", "controller_port", "metrics_port", "voters")
+_CHOSEN_BY_EPHEMERAL: Final = ("data", "port", "controller_port", "metrics_port", "voters", "secure")
 
 
 @app.command(epilog="Example: quorate cluster start --nodes 3 --data ./quorate-data --port 9092")
@@ -59,6 +60,14 @@ def start(
             "add-voter` and `remove-voter` can change it. Default: all nodes are voters, by configuration.",
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="Encrypt everything, and ask everybody who they are: certificates between nodes, passwords "
+            "of clients, ACLs. A client file with a first super user is made in the folder.",
+        ),
+    ] = False,
     config: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,7 +108,8 @@ def start(
         raise wrong_usage(f"--voters {voters}: there are only {nodes} nodes")
     ranges = {"--port": port, "--controller-port": controller_port, "--metrics-port": metrics_port}
     if port:
-        _check_ports(ranges, nodes)
+        behind = {"behind --controller-port": controller_port + nodes} if secure else {}
+        _check_ports(ranges | behind, nodes)
     with user_errors():
         settings = parse_settings(config or ())
     stop = threading.Event()
@@ -112,6 +122,7 @@ def start(
         controller_port=controller_port,
         metrics_port=metrics_port,
         voters=voters,
+        secure=secure,
         overrides=settings,
     )
     with user_errors():
@@ -188,6 +199,10 @@ def _say_ready(local: "LocalCluster", cluster_id: str, *, as_json: bool) -> None
         return
     typer.echo(f"cluster {cluster_id} is ready, data in {local.folder}")
     typer.echo(f"bootstrap servers: {local.bootstrap}")
+    if local.secure:
+        secrets = local.secrets
+        typer.echo(f"client file of the super user {ADMIN}: {secrets.client_file} (Java, --command-config)")
+        typer.echo(f"                               {secrets.librdkafka_file} (librdkafka, kcat -F)")
     for node in local.nodes:
         typer.echo(f"node {node.node_id}: metrics at {local.metrics_url(node.node_id)}, log {node.log_file}")
     typer.echo("Ctrl-C stops it")

@@ -22,17 +22,21 @@ from quorate.broker.admin.topics import describe_topics, topic_as_dict
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.cli.console.cli_errors import CommandError, ExitCode, UsageError
+from quorate.cli.console.command_config import network_by
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.free_ports import free_ports
 from quorate.cli.node.node_processes import NodeProcess, stop_in_order
+from quorate.cli.node.secured_cluster import BROKERS, CLIENTS, ClusterSecrets
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.storage.storage import LOCK_FILE, format_folder
-from quorate.runtime import DiskLockedError, NetworkError, Runtime, uuid_text
+from quorate.runtime import DiskLockedError, Network, NetworkError, Runtime, uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
     import threading
+
+    from quorate.broker.metadata.metadata_records import UserScramCredential
 
 CLUSTER_FILE = "cluster.json"
 
@@ -50,6 +54,8 @@ class NodePlan:
     client_port: int
     controller_port: int
     metrics_port: int
+    broker_port: int
+    """That of a protected cluster by which its brokers reach each other."""
 
     @property
     def config_file(self) -> Path:
@@ -82,6 +88,8 @@ class LocalCluster:
     folder: Path
     nodes: tuple[NodePlan, ...]
     host: str = "127.0.0.1"
+    secure: bool = False
+    """True: nodes and clients know each other, and what they say is encrypted."""
     voters: int | None = None
     """The number of first voters, with the voters in the log, where they can be changed (KIP-853); None: all
     nodes vote, by the configuration."""
@@ -101,15 +109,18 @@ class LocalCluster:
         controller_port: int = 19092,
         metrics_port: int = 7071,
         voters: int | None = None,
+        secure: bool = False,
         overrides: Mapping[str, str] | None = None,
     ) -> "LocalCluster":
-        """Plan consecutive ports from the given ones. Port 0 everywhere means: choose free ones."""
+        """Plan consecutive ports from the given ones; the brokers' own are behind those of the controllers.
+        Port 0 everywhere means: choose free ones."""
         folder = folder.resolve()
         if client_port:
-            ports = [(client_port + n, controller_port + n, metrics_port + n) for n in range(nodes)]
+            firsts = (client_port, controller_port, metrics_port, controller_port + nodes)
+            ports = [tuple(first + n for first in firsts) for n in range(nodes)]
         else:
-            free = free_ports(3 * nodes)
-            ports = [(free[3 * n], free[3 * n + 1], free[3 * n + 2]) for n in range(nodes)]
+            free = free_ports(4 * nodes)
+            ports = [tuple(free[4 * n : 4 * n + 4]) for n in range(nodes)]
         plans = tuple(
             NodePlan(
                 node_id=number,
@@ -117,10 +128,11 @@ class LocalCluster:
                 client_port=client,
                 controller_port=controller,
                 metrics_port=metrics,
+                broker_port=broker,
             )
-            for number, (client, controller, metrics) in enumerate(ports, start=1)
+            for number, (client, controller, metrics, broker) in enumerate(ports, start=1)
         )
-        return cls(folder=folder, nodes=plans, voters=voters, overrides=dict(overrides or {}))
+        return cls(folder=folder, nodes=plans, voters=voters, secure=secure, overrides=dict(overrides or {}))
 
     @property
     def bootstrap(self) -> str:
@@ -170,14 +182,28 @@ class LocalCluster:
         node's folder can't be used.
         """
         cluster_id = self._remember()
+        users: Sequence[UserScramCredential] = ()
+        if self.secure:
+            entropy = real_runtime(sync=SyncStrategy.INLINE).entropy
+            numbers = [node.node_id for node in self.nodes]
+            users = self.secrets.create(cluster_id, numbers, self.host, entropy) or ()
         for node in self.nodes:
             try:
                 node.folder.mkdir(parents=True, exist_ok=True)
                 node.config_file.write_text(self.properties_of(node))
             except OSError as error:
                 raise _not_writable(node.folder, error) from error
-        trio.run(self._format, cluster_id)
+        trio.run(self._format, cluster_id, users)
         return cluster_id
+
+    @property
+    def secrets(self) -> ClusterSecrets:
+        """The certificates and client files of a protected cluster."""
+        return ClusterSecrets.of(self.folder)
+
+    def network(self) -> Network:
+        """Return the network by which the cluster's administrator reaches it."""
+        return network_by(self.secrets.client_file if self.secure else None)
 
     def _remember(self) -> str:
         path = self.folder / CLUSTER_FILE
@@ -185,6 +211,7 @@ class LocalCluster:
             match _read_json(path):
                 case {"cluster_id": str(cluster_id), "nodes": int(nodes), **rest}:
                     in_log = rest.get("voters") is not None
+                    secure = rest.get("secure") is True
                 case _:
                     raise LocalClusterError(
                         f"{path} can't be read; restore it, or choose another folder", ExitCode.STORAGE
@@ -202,6 +229,12 @@ class LocalCluster:
                     "another folder with --data",
                     ExitCode.USAGE,
                 )
+            if secure != self.secure:
+                raise LocalClusterError(
+                    f"{self.folder} holds a cluster that is {'' if secure else 'not '}protected; start it "
+                    f"{'with' if secure else 'without'} --secure, or choose another folder with --data",
+                    ExitCode.USAGE,
+                )
             return cluster_id
         if self.folder.exists() and not self.folder.is_dir():
             raise LocalClusterError(
@@ -215,7 +248,12 @@ class LocalCluster:
         cluster_id = uuid_text(real_runtime(sync=SyncStrategy.INLINE).entropy.uuid())
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            kept = {"cluster_id": cluster_id, "nodes": len(self.nodes), "voters": self.voters}
+            kept = {
+                "cluster_id": cluster_id,
+                "nodes": len(self.nodes),
+                "voters": self.voters,
+                "secure": self.secure,
+            }
             path.write_text(json.dumps(kept))
         except OSError as error:
             raise _not_writable(self.folder, error) from error
@@ -238,8 +276,7 @@ class LocalCluster:
             "process.roles": "broker,controller",
             "node.id": str(node.node_id),
             **quorum,
-            "listeners": f"PLAINTEXT://{self.host}:{node.client_port},"
-            f"CONTROLLER://{self.host}:{node.controller_port}",
+            "listeners": ",".join(f"{name}://{self.host}:{port}" for name, port in self._listeners(node)),
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(node.folder / "data"),
             "metrics.http.host": self.host,
@@ -252,11 +289,18 @@ class LocalCluster:
             "broker.session.timeout.ms": "3000",
             # As in Kafka's own quick start.
             "group.initial.rebalance.delay.ms": "0",
+            **(self.secrets.settings_of(node.node_id) if self.secure else {}),
             **self.overrides,
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
-    async def _format(self, cluster_id: str) -> None:
+    def _listeners(self, node: NodePlan) -> Sequence[tuple[str, int]]:
+        controllers = ("CONTROLLER", node.controller_port)
+        if not self.secure:
+            return (("PLAINTEXT", node.client_port), controllers)
+        return ((CLIENTS, node.client_port), (BROKERS, node.broker_port), controllers)
+
+    async def _format(self, cluster_id: str, users: "Sequence[UserScramCredential]") -> None:
         runtime = real_runtime(sync=SyncStrategy.INLINE)
         # A disk that a cluster lost comes back empty, and the voters are in the other nodes' logs.
         is_new = not any((node.folder / "data").exists() for node in self.nodes)
@@ -326,7 +370,8 @@ class LocalCluster:
         live: set[int] = set()
         for number in self.running():
             try:
-                known = ask_cluster(f"{self.host}:{self.node(number).client_port}", live_brokers)
+                address = f"{self.host}:{self.node(number).client_port}"
+                known = ask_cluster(address, live_brokers, through=self.network())
             except NetworkError:
                 continue
             if number in known:
@@ -380,10 +425,12 @@ class LocalCluster:
         return {"clusterId": cluster_id, "bootstrapServers": self.bootstrap, "nodes": nodes}
 
     def describe_quorum(self) -> dict[str, object]:
-        return quorum_as_dict(ask_cluster(self._live_bootstrap(), describe_quorum))
+        return quorum_as_dict(ask_cluster(self._live_bootstrap(), describe_quorum, through=self.network()))
 
     def describe_topic(self, topic: str) -> dict[str, object]:
-        topics = ask_cluster(self._live_bootstrap(), lambda admin: describe_topics(admin, topic))
+        topics = ask_cluster(
+            self._live_bootstrap(), lambda admin: describe_topics(admin, topic), through=self.network()
+        )
         return topic_as_dict(topics[0])
 
     def _live_bootstrap(self) -> str:

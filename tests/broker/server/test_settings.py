@@ -263,7 +263,7 @@ def test_kafkas_sample_server_properties_works_unchanged() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("authorizer.class.name=org.apache.kafka.X", "can't be set: quorate has no ACLs"),
+        ("authorizer.class.name=org.apache.kafka.X", "code of others can't be loaded"),
         ("zookeeper.connect=h:2181", "set process.roles"),
         ("num.replica.fetchers=4", "only 1 can be had: one fetcher per leader"),
         ("security.inter.broker.protocol=SSL", "only PLAINTEXT can be had"),
