@@ -5,11 +5,13 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from quorate.broker.metadata.acls import Acl, AclOperation, AclPermission, PatternType, ResourceType
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     LOST,
     UNASSIGNED,
     AbortTransaction,
+    AccessControlEntry,
     BeginTransaction,
     BrokerEndpoint,
     BrokerRegistrationChange,
@@ -27,6 +29,7 @@ from quorate.broker.metadata.metadata_records import (
     QuotaEntity,
     Record,
     RegisterBroker,
+    RemoveAccessControlEntry,
     RemoveTopic,
     ShrinkTopic,
     Topic,
@@ -83,6 +86,8 @@ class HistoryMaker:
             self._unregister,
             *[self._config] * 2,
             self._quota,
+            *[self._acl] * 2,
+            self._remove_acl,
             self._feature,
             self._producer_ids,
         ]
@@ -225,6 +230,23 @@ class HistoryMaker:
             [QuotaEntity(user="u"), QuotaEntity(user="u", client_id=""), QuotaEntity(ip="i")]
         )
         return ClientQuota(entity=entity, key="k", value=self.random.choice([None, 1.0, 2.5]))
+
+    def _acl(self) -> AccessControlEntry | None:
+        draw = self.random
+        acl = Acl(
+            resource_type=draw.choice([ResourceType.TOPIC, ResourceType.GROUP]),
+            name=draw.choice([*NAMES, "*"]),
+            pattern=draw.choice([*PatternType]),
+            principal=draw.choice(["User:u", "User:*"]),
+            host="*",
+            operation=draw.choice([AclOperation.READ, AclOperation.ALL]),
+            permission=draw.choice([*AclPermission]),
+        )
+        return None if acl in self.image.acls else AccessControlEntry(id=self._id(), acl=acl)
+
+    def _remove_acl(self) -> RemoveAccessControlEntry | None:
+        ids = [*self.image.acls.by_id]
+        return RemoveAccessControlEntry(id=self.random.choice(ids)) if ids else None
 
     def _feature(self) -> FeatureLevel:
         return FeatureLevel(

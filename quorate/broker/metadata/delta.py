@@ -8,6 +8,7 @@ from typing import Final
 
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
+    AccessControlEntry,
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -17,6 +18,7 @@ from quorate.broker.metadata.metadata_records import (
     QuotaEntity,
     Record,
     RegisterBroker,
+    RemoveAccessControlEntry,
     RemoveTopic,
     ShrinkTopic,
     Topic,
@@ -92,6 +94,8 @@ class MetadataDelta:
     brokers: tuple[BrokerDelta, ...] = ()
     configs: tuple[ConfigResource, ...] = ()
     quotas: tuple[QuotaEntity, ...] = ()
+    acls: tuple[uuid.UUID, ...] = ()
+    """The ids of those that were created or deleted."""
 
     def looks(self) -> Iterator[PartitionDelta | None]:
         """Yield `partitions`, with None for each that was compared and has not changed, so that a walk in
@@ -151,7 +155,7 @@ _FEWER: Final = 16
 class Changes:
     """The changes of records to an image, in any number of runs."""
 
-    __slots__ = ("_brokers", "_configs", "_created", "_deleted", "_image", "_quotas", "_touched")
+    __slots__ = ("_acls", "_brokers", "_configs", "_created", "_deleted", "_image", "_quotas", "_touched")
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -161,6 +165,7 @@ class Changes:
         self._deleted: dict[uuid.UUID, str] = {}
         self._configs: dict[ConfigResource, None] = {}
         self._quotas: dict[QuotaEntity, None] = {}
+        self._acls: dict[uuid.UUID, None] = {}
 
     def apply(self, records: Sequence[Record | PartitionRun], *, base_offset: int, epoch: int) -> None:
         """Apply a run of consecutive records. Raises `ImageError` as `MetadataImage.apply` does; the image
@@ -198,6 +203,8 @@ class Changes:
                     self._configs[ConfigResource(record.resource_type, record.resource_name)] = None
                 case ClientQuota():
                     self._quotas[record.entity] = None
+                case AccessControlEntry() | RemoveAccessControlEntry():
+                    self._acls[record.id] = None
                 case _:
                     pass
             image.apply(record, offset=offset, epoch=epoch)
@@ -260,6 +267,7 @@ class Changes:
             ),
             configs=tuple(self._configs),
             quotas=tuple(self._quotas),
+            acls=tuple(self._acls),
         )
 
 

@@ -32,6 +32,11 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
             for entity in dict.fromkeys((*before.quota_entities(), *after.quota_entities()))
             if before.quotas(entity) != after.quotas(entity)
         ),
+        acls=tuple(
+            acl_id
+            for acl_id in dict.fromkeys((*before.acls.by_id, *after.acls.by_id))
+            if before.acls.by_id.get(acl_id) != after.acls.by_id.get(acl_id)
+        ),
     )
 
 

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import assert_never
 
+from quorate.broker.metadata.acl_index import AclIndex
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     AbortTransaction,
+    AccessControlEntry,
     BeginTransaction,
     BrokerRegistrationChange,
     ClientQuota,
@@ -27,6 +29,7 @@ from quorate.broker.metadata.metadata_records import (
     QuotaEntity,
     Record,
     RegisterBroker,
+    RemoveAccessControlEntry,
     RemoveTopic,
     ShrinkTopic,
     Topic,
@@ -61,6 +64,7 @@ class MetadataImage:
     """
 
     __slots__ = (
+        "_acls",
         "_brokers",
         "_configs",
         "_features",
@@ -92,6 +96,7 @@ class MetadataImage:
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._quota_counts: Counter[str] = Counter()
         """The number of entities that have each quota, by its key."""
+        self._acls = AclIndex()
         self._next_producer_id = 0
         self._tallies = TopicTallies()
         self._shared = SharedParts()
@@ -112,6 +117,7 @@ class MetadataImage:
         twin._features = self._features.copy()
         twin._quotas = self._quotas.copy()
         twin._quota_counts = self._quota_counts.copy()
+        twin._acls = self._acls.copy()
         twin._next_producer_id = self._next_producer_id
         twin._tallies = self._tallies.copy()
         twin._shared = self._shared
@@ -128,6 +134,7 @@ class MetadataImage:
             and self._configs == other._configs
             and self._features == other._features
             and self._quotas == other._quotas
+            and self._acls == other._acls
             and self._next_producer_id == other._next_producer_id
         )
 
@@ -264,6 +271,11 @@ class MetadataImage:
         """Return the entities that have quotas."""
         return iter(self._quotas)
 
+    @property
+    def acls(self) -> AclIndex:
+        """The ACLs. Only `apply` changes them."""
+        return self._acls
+
     # Applying
 
     def apply(self, record: Record, *, offset: int, epoch: int) -> None:
@@ -307,6 +319,10 @@ class MetadataImage:
                 self._next_producer_id = record.next_producer_id
             case ClientQuota():
                 self._set_quota(record)
+            case AccessControlEntry():
+                self._acls.add(record.id, record.acl)
+            case RemoveAccessControlEntry():
+                self._acls.remove(record.id)
             case NoOp():
                 pass
             case BeginTransaction() | EndTransaction() | AbortTransaction():
@@ -506,6 +522,8 @@ class MetadataImage:
         for entity, quotas in self._quotas.items():
             for key, quota in quotas.items():
                 yield ClientQuota(entity=entity, key=key, value=quota)
+        for acl_id, acl in self._acls.by_id.items():
+            yield AccessControlEntry(id=acl_id, acl=acl)
         if self._next_producer_id:
             yield ProducerIds(broker_id=0, broker_epoch=0, next_producer_id=self._next_producer_id)
 

@@ -10,6 +10,7 @@ import uuid
 from typing import Annotated, Final, TypeAlias
 
 from quorate.bounds import Integer, Most
+from quorate.broker.metadata.acls import Acl
 from quorate.broker.settings.registered_names import MAX_REGISTERED_NAME
 from quorate.types import Epoch
 from quorate.value import value
@@ -324,6 +325,21 @@ class ClientQuota:
 
 
 @value(frozen=True, slots=True, kw_only=True)
+class AccessControlEntry:
+    """An ACL was created (KIP-11, KIP-801)."""
+
+    id: uuid.UUID
+    acl: Acl
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class RemoveAccessControlEntry:
+    """An ACL was deleted."""
+
+    id: uuid.UUID
+
+
+@value(frozen=True, slots=True, kw_only=True)
 class NoOp:
     """Says that time has passed (KIP-835)."""
 
@@ -361,6 +377,8 @@ Record: TypeAlias = (
     | FeatureLevel
     | ProducerIds
     | ClientQuota
+    | AccessControlEntry
+    | RemoveAccessControlEntry
     | NoOp
     | BeginTransaction
     | EndTransaction

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
+    AccessControlEntry,
     BeginTransaction,
     BrokerRegistrationChange,
     ClientQuota,
@@ -25,6 +26,7 @@ from quorate.broker.metadata.metadata_records import (
     ProducerIds,
     Record,
     RegisterBroker,
+    RemoveAccessControlEntry,
     RemoveTopic,
     ShrinkTopic,
     Topic,
@@ -61,6 +63,8 @@ _RECORDS: Final[Messages[Record]] = Messages(
     (13, 0, AbortTransaction),
     (14, 0, ShrinkTopic),
     (15, 0, ClientQuota),
+    (18, 0, AccessControlEntry),
+    (19, 0, RemoveAccessControlEntry),
     error=RecordDecodeError,
     max_bytes=MAX_RECORD_BYTES,
 )

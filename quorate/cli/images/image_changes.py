@@ -10,6 +10,7 @@ from quorate.broker.metadata.states import PartitionKey
 from quorate.cli.images.image_tree import (
     CONFIG_FOLDERS,
     Json,
+    acl_value,
     broker_value,
     entity_name,
     file_name,
@@ -78,6 +79,13 @@ def image_changes(before: MetadataImage, after: MetadataImage) -> Iterator[Image
     for entity in delta.quotas:
         yield from _settings(
             f"/clientQuotas/{entity_name(entity)}", before.quotas(entity), after.quotas(entity)
+        )
+    for acl_id in delta.acls:
+        earlier, later = before.acls.by_id.get(acl_id), after.acls.by_id.get(acl_id)
+        yield ImageChange(
+            f"/acls/byId/{uuid_text(acl_id)}",
+            None if earlier is None else acl_value(earlier),
+            None if later is None else acl_value(later),
         )
     yield from _setting("/producerIds/nextProducerId", before.next_producer_id, after.next_producer_id)
 

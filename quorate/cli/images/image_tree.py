@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 from quorate.broker.controller.state_machines import partition_phase
+from quorate.broker.metadata.acls import Acl
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType, QuotaEntity
 from quorate.broker.metadata.states import (
@@ -60,6 +61,7 @@ def image_tree(image: MetadataImage, local: Mapping[str, Json]) -> TreeDirectory
     """The tree of `image`, with `local` as the files of /local. It shows later changes of the image too."""
     return _fixed(
         {
+            "acls": _fixed({"byId": _acls(image)}),
             "brokers": _brokers(image),
             "clientQuotas": _quotas(image),
             "configs": _fixed({name: _configs(image, kind) for kind, name in CONFIG_FOLDERS.items()}),
@@ -277,7 +279,7 @@ def partition_value(image: MetadataImage, key: PartitionKey, state: PartitionSta
     }
 
 
-# Configs and quotas
+# Configs, quotas and ACLs
 
 
 def _configs(image: MetadataImage, kind: ConfigType) -> TreeDirectory:
@@ -302,6 +304,27 @@ def entity_name(entity: QuotaEntity) -> str:
     """An entity of quotas as a file name, such as `user(alice),clientId(<default>)`."""
     parts = (("user", entity.user), ("clientId", entity.client_id), ("ip", entity.ip))
     return ",".join(f"{kind}({file_name(name)})" for kind, name in parts if name is not None)
+
+
+def _acls(image: MetadataImage) -> TreeDirectory:
+    return _looked_up(
+        lambda: sorted(map(uuid_text, image.acls.by_id)),
+        lambda file: next((each for each in image.acls.by_id if uuid_text(each) == file), None),
+        lambda acl_id: _values(lambda: acl_value(image.acls.by_id[acl_id])),
+    )
+
+
+def acl_value(acl: Acl) -> dict[str, Json]:
+    """The fields of an ACL by Kafka's names, as Kafka's metadata shell shows them."""
+    return {
+        "host": acl.host,
+        "operation": acl.operation.name,
+        "patternType": acl.pattern.name,
+        "permissionType": acl.permission.name,
+        "principal": acl.principal,
+        "resourceName": acl.name,
+        "resourceType": acl.resource_type.name,
+    }
 
 
 def _is_number(file: str) -> bool:

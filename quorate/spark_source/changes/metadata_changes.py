@@ -13,6 +13,7 @@ import numpy as np
 
 from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
+    AccessControlEntry,
     BeginTransaction,
     BrokerRegistrationChange,
     ClientQuota,
@@ -27,6 +28,7 @@ from quorate.broker.metadata.metadata_records import (
     QuotaEntity,
     Record,
     RegisterBroker,
+    RemoveAccessControlEntry,
     RemoveTopic,
     ShrinkTopic,
     Topic,
@@ -314,7 +316,7 @@ class MetadataChanges:
             case ClientQuota():
                 quota = record if record.value is not None else None
                 self._put(at, Entity.QUOTA, self._quotas, (record.entity, record.key), quota)
-            case ProducerIds() | NoOp():
+            case ProducerIds() | AccessControlEntry() | RemoveAccessControlEntry() | NoOp():
                 pass
             case _:
                 raise MisfitError(f"a {type(record).__name__} in this place")

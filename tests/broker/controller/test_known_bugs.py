@@ -12,11 +12,13 @@ from quorate.broker.controller.rpc import (
     MorePartitions,
     NewTopic,
 )
+from quorate.broker.metadata.acls import Acl, AclOperation, AclPermission, PatternType, ResourceType
 from quorate.broker.metadata.configs import StaticConfig, dynamic_values, effective, refused_settings
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     AbortTransaction,
+    AccessControlEntry,
     BeginTransaction,
     BrokerEndpoint,
     BrokerRegistrationChange,
@@ -35,6 +37,7 @@ from quorate.broker.metadata.metadata_records import (
     QuotaEntity,
     Record,
     RegisterBroker,
+    RemoveAccessControlEntry,
     RemoveTopic,
     ShrinkTopic,
     Topic,
@@ -338,6 +341,15 @@ def test_unclean_elections_may_be_allowed_in_any_place_after_the_leader_is_gone(
 # Metadata
 
 ID = uuid.UUID(int=77)
+ACL = Acl(
+    resource_type=ResourceType.TOPIC,
+    name="t",
+    pattern=PatternType.PREFIXED,
+    principal="User:ann",
+    host="*",
+    operation=AclOperation.READ,
+    permission=AclPermission.DENY,
+)
 KINDS: dict[type[Record], tuple[Record, ...]] = {
     RegisterBroker: (
         RegisterBroker(
@@ -381,6 +393,12 @@ KINDS: dict[type[Record], tuple[Record, ...]] = {
     FeatureLevel: (FeatureLevel(name="new", level=3),),
     ProducerIds: (ProducerIds(broker_id=1, broker_epoch=0, next_producer_id=7),),
     ClientQuota: (ClientQuota(entity=QuotaEntity(user="u"), key="producer_byte_rate", value=1.0),),
+    AccessControlEntry: (AccessControlEntry(id=ID, acl=ACL),),
+    RemoveAccessControlEntry: (
+        AccessControlEntry(id=ID, acl=ACL),
+        RemoveAccessControlEntry(id=ID),
+        AccessControlEntry(id=uuid.UUID(int=78), acl=ACL),
+    ),
 }
 STATELESS = {NoOp, BeginTransaction, EndTransaction, AbortTransaction}
 

@@ -22,6 +22,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     AbortTransaction,
+    AccessControlEntry,
     BeginTransaction,
     BrokerRegistrationChange,
     ClientQuota,
@@ -32,6 +33,7 @@ from quorate.broker.metadata.metadata_records import (
     PartitionChange,
     ProducerIds,
     Record,
+    RemoveAccessControlEntry,
     Topic,
 )
 from quorate.broker.metadata.record_codec import decode
@@ -44,7 +46,17 @@ from quorate.simulation.checkers.node_view import NodeView, RoleSeen
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Offset
 
-_NO_PARTITIONS = (Topic, Config, ClientQuota, FeatureLevel, ProducerIds, BeginTransaction, AbortTransaction)
+_NO_PARTITIONS = (
+    Topic,
+    Config,
+    ClientQuota,
+    AccessControlEntry,
+    RemoveAccessControlEntry,
+    FeatureLevel,
+    ProducerIds,
+    BeginTransaction,
+    AbortTransaction,
+)
 """Records that leave every partition as it is."""
 
 
