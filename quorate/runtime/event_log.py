@@ -58,6 +58,11 @@ class EventLogger:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
+    @property
+    def writes_debug(self) -> bool:
+        """True if the level is DEBUG or below, for a caller whose event takes time to make."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
     def debug(self, event: str, /, **fields: object) -> None:
         if self._logger.isEnabledFor(logging.DEBUG):
             self._log(logging.DEBUG, event, fields)

@@ -1,0 +1,197 @@
+"""The decision by the ACLs in the metadata, as Kafka's StandardAuthorizer makes it (KIP-11, KIP-801)."""
+
+import enum
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from quorate.broker.access.audit import AuditLog
+from quorate.broker.metadata.acl_index import AclIndex
+from quorate.broker.metadata.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    Acl,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+    canonical_host,
+)
+from quorate.broker.wire.principals import NODE, Principal
+
+_MOST_REMEMBERED: Final = 10_000
+"""Decisions that are kept until the ACLs change."""
+_NO_RESOURCE: Final = "\0"
+"""A name that no resource has, and no ACL that was checked when it was created."""
+
+
+class Rule(enum.Enum):
+    """The reason of a decision, by Kafka's names."""
+
+    SUPER_USER = "SuperUser"
+    NODE = "Node"
+    """Ours: a node of the cluster, by its certificate."""
+    MATCHING_ACL = "MatchingAcl"
+    DEFAULT_ALLOW = "DefaultAllow"
+    """No ACL's pattern means the resource, and `allow.everyone.if.no.acl.found` is set."""
+    DEFAULT_DENY = "DefaultDeny"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a request is allowed, and why."""
+
+    allowed: bool
+    rule: Rule
+    acl: Acl | None = None
+    """The ACL that decided, if one did."""
+
+    def __str__(self) -> str:
+        return self.rule.value if self.acl is None else f"{self.rule.value}(acl={self.acl})"
+
+
+class StandardAuthorizer:
+    """`Authorizer` by ACLs. A denial wins over any number of permissions, in any order.
+
+    A node of the cluster may do ClusterAction on the cluster, which no ACL can take from it: a cluster whose
+    brokers are denied that stands still. Otherwise it is a principal as any other. It is no super user, even
+    if `super_users` names it.
+    """
+
+    def __init__(
+        self,
+        acls: Callable[[], AclIndex],
+        *,
+        super_users: Collection[Principal] = (),
+        allow_everyone_if_no_acl: bool = False,
+        now: Callable[[], float] = trio.current_time,
+    ) -> None:
+        """`acls`: those of the present metadata image. `now`: a time in s that never goes back."""
+        self._acls = acls
+        self._super_users = frozenset(super_users)
+        self._allow_everyone_if_no_acl = allow_everyone_if_no_acl
+        self._audit = AuditLog(now)
+        self._version: object = None
+        self._decisions: dict[tuple[Principal, str, AclOperation, ResourceType, str], Decision] = {}
+        self._some: dict[tuple[Principal, str, AclOperation, ResourceType], bool] = {}
+
+    @property
+    def version(self) -> object:
+        """A value that differs whenever the ACLs have changed."""
+        return self._acls().version
+
+    def allows(
+        self,
+        who: Principal,
+        host: str,
+        operation: AclOperation,
+        resource: ResourceType,
+        name: str,
+        *,
+        audited: bool = True,
+    ) -> bool:
+        """Return whether `who`, from the address `host`, may do `operation`."""
+        decision = self.decide(who, host, operation, resource, name)
+        if decision.allowed:
+            self._audit.allowed(who, host, operation, resource, name, rule=decision)
+        elif audited:
+            self._audit.denied(who, host, operation, resource, name, rule=decision)
+        return decision.allowed
+
+    def allows_some(self, who: Principal, host: str, operation: AclOperation, resource: ResourceType) -> bool:
+        """Return whether `who` may do `operation` with at least one resource of the type (KIP-679)."""
+        acls = self._current()
+        key = (who, host, operation, resource)
+        held = self._some.get(key)
+        if held is None:
+            held = self.decide(who, host, operation, resource, _NO_RESOURCE).allowed or _allows_some(
+                acls, str(who), canonical_host(host), operation, resource
+            )
+            if len(self._some) >= _MOST_REMEMBERED:
+                self._some.clear()
+            self._some[key] = held
+        return held
+
+    def decide(
+        self, who: Principal, host: str, operation: AclOperation, resource: ResourceType, name: str
+    ) -> Decision:
+        """Return the decision and its reason, without an audit line."""
+        acls = self._current()
+        key = (who, host, operation, resource, name)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._decide(acls, who, canonical_host(host), operation, resource, name)
+            if len(self._decisions) >= _MOST_REMEMBERED:
+                self._decisions.clear()
+            self._decisions[key] = decision
+        return decision
+
+    def _current(self) -> AclIndex:
+        """Return the ACLs. What was decided by others is forgotten."""
+        acls = self._acls()
+        if acls.version is not self._version:
+            self._version = acls.version
+            self._decisions.clear()
+            self._some.clear()
+        return acls
+
+    def _decide(
+        self,
+        acls: AclIndex,
+        who: Principal,
+        host: str,
+        operation: AclOperation,
+        resource: ResourceType,
+        name: str,
+    ) -> Decision:
+        if who.kind == NODE:
+            if (operation, resource, name) == (
+                AclOperation.CLUSTER_ACTION,
+                ResourceType.CLUSTER,
+                CLUSTER_NAME,
+            ):
+                return Decision(True, Rule.NODE)
+        elif who in self._super_users:
+            return Decision(True, Rule.SUPER_USER)
+        principal, permission = str(who), None
+        for acl in acls.for_resource(resource, name, principal):
+            if acl.is_for(principal, host) and acl.covers(operation):
+                if acl.permission is AclPermission.DENY:
+                    return Decision(False, Rule.MATCHING_ACL, acl)
+                permission = permission or acl
+        if permission is not None:
+            return Decision(True, Rule.MATCHING_ACL, permission)
+        if self._allow_everyone_if_no_acl and not acls.has_any(resource, name):
+            return Decision(True, Rule.DEFAULT_ALLOW)
+        return Decision(False, Rule.DEFAULT_DENY)
+
+
+def _allows_some(
+    acls: AclIndex, principal: str, host: str, operation: AclOperation, resource: ResourceType
+) -> bool:
+    """Return whether some ACL allows the operation itself, or all, with a resource that none denies."""
+    matching = [
+        acl
+        for acl in acls.by_id.values()
+        if acl.resource_type is resource
+        and acl.is_for(principal, host)
+        and acl.operation in (operation, AclOperation.ALL)
+    ]
+    literals, prefixes = set[str](), set[str]()
+    for acl in matching:
+        if acl.permission is AclPermission.DENY:
+            (literals if acl.pattern is PatternType.LITERAL else prefixes).add(acl.name)
+    if WILDCARD in literals:
+        return False
+    lengths = {len(prefix) for prefix in prefixes}
+    return any(
+        acl.permission is AclPermission.ALLOW
+        and not (acl.pattern is PatternType.LITERAL and acl.name in literals)
+        and (
+            (acl.name == WILDCARD and acl.pattern is PatternType.LITERAL)
+            or not any(acl.name[:length] in prefixes for length in lengths)
+        )
+        for acl in matching
+    )
