@@ -169,6 +169,32 @@ OffsetForLeaderTopicResult = TypedDict("OffsetForLeaderTopicResult", {
 OffsetForLeaderEpochResponse = TypedDict("OffsetForLeaderEpochResponse", {
     "throttle_time": timedelta, "topics": Iterable[OffsetForLeaderTopicResult]
 }, total=False)
+AclDescription = TypedDict("AclDescription", {
+    "principal": str, "host": str, "operation": int, "permission_type": int
+}, total=False)
+DescribeAclsResource = TypedDict("DescribeAclsResource", {
+    "resource_type": int, "resource_name": str, "pattern_type": int, "acls": Iterable[AclDescription]
+}, total=False)
+DescribeAclsResponse = TypedDict("DescribeAclsResponse", {
+    "throttle_time": timedelta, "error_code": ErrorCode, "error_message": str | None,
+    "resources": Iterable[DescribeAclsResource]
+}, total=False)
+AclCreationResult = TypedDict("AclCreationResult", {
+    "error_code": ErrorCode, "error_message": str | None
+}, total=False)
+CreateAclsResponse = TypedDict("CreateAclsResponse", {
+    "throttle_time": timedelta, "results": Iterable[AclCreationResult]
+}, total=False)
+DeleteAclsMatchingAcl = TypedDict("DeleteAclsMatchingAcl", {
+    "error_code": ErrorCode, "error_message": str | None, "resource_type": int, "resource_name": str,
+    "pattern_type": int, "principal": str, "host": str, "operation": int, "permission_type": int
+}, total=False)
+DeleteAclsFilterResult = TypedDict("DeleteAclsFilterResult", {
+    "error_code": ErrorCode, "error_message": str | None, "matching_acls": Iterable[DeleteAclsMatchingAcl]
+}, total=False)
+DeleteAclsResponse = TypedDict("DeleteAclsResponse", {
+    "throttle_time": timedelta, "filter_results": Iterable[DeleteAclsFilterResult]
+}, total=False)
 DescribeConfigsSynonym = TypedDict("DescribeConfigsSynonym", {
     "name": str, "value": str | None, "source": int
 }, total=False)
@@ -451,13 +477,14 @@ AnyAnswer: TypeAlias = (
     FindCoordinatorResponse | JoinGroupResponse | HeartbeatResponse | LeaveGroupResponse |
     SyncGroupResponse | DescribeGroupsResponse | ListGroupsResponse | ApiVersionsResponse |
     CreateTopicsResponse | DeleteTopicsResponse | DeleteRecordsResponse | InitProducerIdResponse |
-    OffsetForLeaderEpochResponse | DescribeConfigsResponse | AlterConfigsResponse |
-    AlterReplicaLogDirsResponse | DescribeLogDirsResponse | CreatePartitionsResponse |
-    DeleteGroupsResponse | ElectLeadersResponse | IncrementalAlterConfigsResponse |
-    AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse | OffsetDeleteResponse |
-    DescribeClientQuotasResponse | AlterClientQuotasResponse | DescribeUserScramCredentialsResponse |
-    DescribeQuorumResponse | UpdateFeaturesResponse | DescribeClusterResponse | DescribeProducersResponse
-    | UnregisterBrokerResponse | ConsumerGroupDescribeResponse | AssignReplicasToDirsResponse |
+    OffsetForLeaderEpochResponse | DescribeAclsResponse | CreateAclsResponse | DeleteAclsResponse |
+    DescribeConfigsResponse | AlterConfigsResponse | AlterReplicaLogDirsResponse | DescribeLogDirsResponse
+    | CreatePartitionsResponse | DeleteGroupsResponse | ElectLeadersResponse |
+    IncrementalAlterConfigsResponse | AlterPartitionReassignmentsResponse |
+    ListPartitionReassignmentsResponse | OffsetDeleteResponse | DescribeClientQuotasResponse |
+    AlterClientQuotasResponse | DescribeUserScramCredentialsResponse | DescribeQuorumResponse |
+    UpdateFeaturesResponse | DescribeClusterResponse | DescribeProducersResponse |
+    UnregisterBrokerResponse | ConsumerGroupDescribeResponse | AssignReplicasToDirsResponse |
     ListConfigResourcesResponse | DescribeTopicPartitionsResponse | AddRaftVoterResponse |
     RemoveRaftVoterResponse | UpdateRaftVoterResponse | RefetchReplicaResponse | DescribeDamageResponse |
     DescribeStateChangesResponse | DescribeStatesResponse

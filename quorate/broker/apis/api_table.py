@@ -7,6 +7,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import (
+    acls,
     alter_configs,
     cluster,
     describe_configs,
@@ -42,6 +43,7 @@ def _by_key(rows: Iterable[AnyRow]) -> Mapping[int, AnyRow]:
 
 ROWS: Final = _by_key(
     (
+        *acls.ROWS,
         *alter_configs.ROWS,
         *cluster.ROWS,
         *describe_configs.ROWS,

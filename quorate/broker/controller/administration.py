@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
+from quorate.broker.controller.operations.acls import create_acls, delete_acls, looks_of
 from quorate.broker.controller.operations.alter_configs import alter_configs
 from quorate.broker.controller.operations.client_quotas import alter_client_quotas, entities_asked
 from quorate.broker.controller.operations.features import update_features
@@ -37,10 +38,14 @@ from quorate.broker.controller.rpc import (
     AlterConfigsResponse,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    CreateAclsRequest,
+    CreateAclsResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     ElectLeadersRequest,
@@ -69,8 +74,10 @@ class Administration:
             AlterClientQuotasRequest: self._alter_client_quotas,
             AlterConfigsRequest: self._alter_configs,
             AlterPartitionReassignmentsRequest: self._alter_partition_reassignments,
+            CreateAclsRequest: self._create_acls,
             CreatePartitionsRequest: self._create_partitions,
             CreateTopicsRequest: self._create_topics,
+            DeleteAclsRequest: self._delete_acls,
             DeleteTopicsRequest: self._delete_topics,
             ElectLeadersRequest: self._elect_leaders,
             ShrinkTopicsRequest: self._shrink_topics,
@@ -181,6 +188,27 @@ class Administration:
             AlterClientQuotasResponse,
         )
         return replace(answers[-1], results=joined(each.results for each in answers))
+
+    async def _create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+        answers = await self._performer.perform_portions(
+            request.creations,
+            lambda part, image: create_acls(
+                image, replace(request, creations=part), ids=[self._entropy.uuid() for _ in part]
+            ),
+            CreateAclsResponse,
+        )
+        return replace(answers[-1], results=joined(each.results for each in answers))
+
+    async def _delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        """Delete what the filters take, all by one image: an ACL is an answer to each filter that takes
+        it."""
+        (answer,) = await self._performer.perform_in_steps(
+            (request,),
+            lambda part, image: delete_acls(image, part[0]),
+            DeleteAclsResponse,
+            cost=lambda item, image: looks_of(image, item),
+        )
+        return answer
 
     async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         seen: set[PartitionKey] = set()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from quorate.bounds import Integer, Most, Numbered
+from quorate.broker.metadata.acls import Acl
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerId,
@@ -573,6 +574,69 @@ class QuotaAlterationResult(Outcome):
 class AlterClientQuotasResponse(ControllerResponse):
     results: Annotated[tuple[QuotaAlterationResult, ...], Most(MAX_ITEMS)] = ()
     """The results, in the order of the alterations."""
+
+
+_AnyText: TypeAlias = Annotated[str, Most(MAX_MESSAGE_BYTES)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclCreation:
+    """An ACL as the client wrote it, with Kafka's numbers."""
+
+    resource_type: int
+    name: _AnyText
+    pattern: int
+    principal: _AnyText
+    host: _AnyText
+    operation: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateAclsRequest(ControllerRequest["CreateAclsResponse"]):
+    creations: Annotated[tuple[AclCreation, ...], Most(MAX_ITEMS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclCreationResult(Outcome):
+    """The outcome of one creation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateAclsResponse(ControllerResponse):
+    results: Annotated[tuple[AclCreationResult, ...], Most(MAX_ITEMS)] = ()
+    """The results, in the order of the creations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclFilterFields:
+    """A filter as the client wrote it, with Kafka's numbers. None: any."""
+
+    resource_type: int
+    name: _AnyText | None = None
+    pattern: int
+    principal: _AnyText | None = None
+    host: _AnyText | None = None
+    operation: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAclsRequest(ControllerRequest["DeleteAclsResponse"]):
+    filters: Annotated[tuple[AclFilterFields, ...], Most(MAX_ITEMS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedAcls(Outcome):
+    """The ACLs that one filter took."""
+
+    acls: Annotated[tuple[Acl, ...], Most(MAX_ITEMS)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAclsResponse(ControllerResponse):
+    results: Annotated[tuple[DeletedAcls, ...], Most(MAX_ITEMS)] = ()
+    """The results, in the order of the filters. An ACL that several filters take is in each."""
 
 
 class UpgradeType(enum.IntEnum):

@@ -48,6 +48,8 @@ _APIS: Final[tuple[_Row, ...]] = (
     (45, 0, rpc.AlterPartitionReassignmentsRequest, rpc.AlterPartitionReassignmentsResponse),
     (43, 0, rpc.ElectLeadersRequest, rpc.ElectLeadersResponse),
     (44, 0, rpc.AlterConfigsRequest, rpc.AlterConfigsResponse),
+    (30, 0, rpc.CreateAclsRequest, rpc.CreateAclsResponse),
+    (31, 0, rpc.DeleteAclsRequest, rpc.DeleteAclsResponse),
     (49, 0, rpc.AlterClientQuotasRequest, rpc.AlterClientQuotasResponse),
     (57, 0, rpc.UpdateFeaturesRequest, rpc.UpdateFeaturesResponse),
 )

@@ -62,9 +62,17 @@ class AclIndex:
         return acl in self._ids
 
     def chosen(self, wanted: AclFilter) -> Iterator[tuple[uuid.UUID, Acl] | None]:
-        """Yield the ACLs that the filter takes, with their ids, and None for each other that was compared."""
-        for acl_id, acl in self._acls.items():
-            yield (acl_id, acl) if wanted.takes(acl) else None
+        """Yield the ACLs that the filter takes, with their ids, and None for each other that was compared. A
+        filter with a type, a name and a principal is compared with few."""
+        kind, name, principal = wanted.resource_type, wanted.name, wanted.principal
+        if kind is None or name is None or principal is None:
+            for acl_id, acl in self._acls.items():
+                yield (acl_id, acl) if wanted.takes(acl) else None
+            return
+        exact = ((kind, pattern, name) for pattern in PatternType)
+        for pattern in dict.fromkeys((*exact, *self._patterns(kind, name))):
+            for acl in self._found.get((pattern, principal), ()):
+                yield (self._ids[acl], acl) if wanted.takes(acl) else None
 
     def for_resource(self, kind: ResourceType, name: str, principal: str) -> Iterator[Acl]:
         """Yield the ACLs whose pattern means the resource, and whose principal is this one or everybody."""

@@ -208,10 +208,20 @@ class AclFilter:
 def canonical_host(host: str) -> str:
     """Return an IP address in one form, so that equal ones are equal texts: without brackets or the zone of a
     link, and an IPv4 address that is mapped into IPv6 as IPv4. Any other text is returned as it is."""
+    address = _address(host)
+    return host if address is None else str(address)
+
+
+def is_address(host: str) -> bool:
+    """Return whether the text is an IP address."""
+    return _address(host) is not None
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]").partition("%")[0])
     except ValueError:
-        return host
+        return None
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return str(address)
+        return address.ipv4_mapped
+    return address

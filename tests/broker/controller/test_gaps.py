@@ -18,6 +18,8 @@ from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
 from quorate.broker.controller.rpc import (
+    AclCreation,
+    AclFilterFields,
     AllocateProducerIdsRequest,
     AlterClientQuotasRequest,
     AlterConfigsItem,
@@ -29,8 +31,10 @@ from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
     ConfigAlteration,
     ConfigOperation,
+    CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteAclsRequest,
     DeleteTopicsRequest,
     DirectoryAssignment,
     ElectionType,
@@ -51,8 +55,10 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
+from quorate.broker.metadata.acls import Acl, AclOperation, AclPermission, PatternType, ResourceType
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
+    AccessControlEntry,
     BrokerEndpoint,
     BrokerRegistrationChange,
     ConfigType,
@@ -387,6 +393,48 @@ async def sets_quotas(rig: Rig) -> None:
     assert not any(each.error for each in answer.results)
 
 
+ACLS = 10_000
+
+
+async def creates_acls(rig: Rig) -> None:
+    creations = tuple(
+        AclCreation(
+            resource_type=2,
+            name=f"t{number}",
+            pattern=3 + number % 2,
+            principal="User:u",
+            host="*",
+            operation=3,
+            permission=3,
+        )
+        for number in range(ACLS)
+    )
+    answer = await rig.controller.answer(CreateAclsRequest(creations=creations))
+    assert not any(each.error for each in answer.results)
+    assert len(answer.results) == ACLS
+
+
+def has_acls(rig: Rig) -> None:
+    for number in range(ACLS):
+        acl = Acl(
+            resource_type=ResourceType.TOPIC,
+            name=f"t{number}",
+            pattern=PatternType.LITERAL,
+            principal="User:u",
+            host="*",
+            operation=AclOperation.READ,
+            permission=AclPermission.ALLOW,
+        )
+        rig.apply(AccessControlEntry(id=uuid.UUID(int=number), acl=acl))
+
+
+async def deletes_acls(rig: Rig) -> None:
+    everything = AclFilterFields(resource_type=1, pattern=1, operation=1, permission=1)
+    none = AclFilterFields(resource_type=1, pattern=1, operation=13, permission=1)
+    answer = await rig.controller.answer(DeleteAclsRequest(filters=(everything, *[none] * 50)))
+    assert [len(each.acls) for each in answer.results] == [ACLS, *[0] * 50]
+
+
 async def nothing_more(rig: Rig) -> None:
     await rig.until(lambda: rig.image.isr_count(1) == 0)
 
@@ -460,6 +508,8 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
     "settings empty every ELR": (AlterConfigsRequest, others_are_eligible, alters_settings),
     "as many features as a request takes are updated": (UpdateFeaturesRequest, as_it_is, updates_features),
     "as many quotas as a request takes are set": (AlterClientQuotasRequest, as_it_is, sets_quotas),
+    "as many ACLs as a request takes are created": (CreateAclsRequest, as_it_is, creates_acls),
+    "as many ACLs as a request may concern are deleted": (DeleteAclsRequest, has_acls, deletes_acls),
     "a controller finds a fencing half done": (None, one_is_fenced, nothing_more),
     "leaders go back to their first replicas": (None, nobody_prefers, rebalances),
 }

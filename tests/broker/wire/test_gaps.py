@@ -219,6 +219,40 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Callable[[int], bytes | dict[str, object
         0,
         lambda many: {"components": [{"entity_type": "user", "match_type": 2, "match": None}] * many},
     ),
+    "CreateAcls": (
+        ApiKey.CREATE_ACLS,
+        3,
+        lambda many: {
+            "creations": [
+                {
+                    "resource_type": 2,
+                    "resource_name": "t",
+                    "principal": "User:u",
+                    "host": "*",
+                    "operation": 3,
+                    "permission_type": 3,
+                }
+            ]
+            * (many // 7)
+        },
+    ),
+    "DeleteAcls": (
+        ApiKey.DELETE_ACLS,
+        3,
+        lambda many: {
+            "filters": [
+                {
+                    "resource_type_filter": 2,
+                    "resource_name_filter": "t",
+                    "principal_filter": None,
+                    "host_filter": None,
+                    "operation": 1,
+                    "permission_type": 1,
+                }
+            ]
+            * (many // 7)
+        },
+    ),
     "ElectLeaders": (
         ApiKey.ELECT_LEADERS,
         2,
@@ -256,6 +290,7 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Callable[[int], bytes | dict[str, object
 
 WITHOUT_ARRAYS = {
     ApiKey.API_VERSIONS,
+    ApiKey.DESCRIBE_ACLS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_DAMAGE,
     ApiKey.DESCRIBE_STATES,

@@ -10,6 +10,6 @@ Each use those above it in this list:
     The requests of brokers, and the elections that an administrator asks for.
   `topic_limits`, `placement`, `topic_lifecycle`, `number_of_partitions`
     Topics: created, deleted, with more partitions and with fewer; the placement of new replicas.
-  `alter_configs`, `client_quotas`, `features`, `producer_id_blocks`
+  `alter_configs`, `client_quotas`, `acls`, `features`, `producer_id_blocks`
     One API each.
 """

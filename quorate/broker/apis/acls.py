@@ -1,0 +1,250 @@
+"""ACLs: CreateAcls and DeleteAcls, passed on to the controller, and DescribeAcls, from this node's metadata
+(KIP-140, KIP-290)."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.access.authorizer import OPEN
+from quorate.broker.apis import answers
+from quorate.broker.apis.api_row import ApiRow, refuse_with_message
+from quorate.broker.apis.context import (
+    ServingNode,
+    answer_later,
+    check_answer,
+    encoded_in_slices,
+)
+from quorate.broker.controller.operations.acls import filter_of
+from quorate.broker.controller.rpc import (
+    MAX_ITEMS,
+    AclCreation,
+    AclFilterFields,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DeletedAcls,
+)
+from quorate.broker.metadata.acls import CLUSTER_NAME, Acl, AclOperation, PatternType, ResourceType
+from quorate.broker.metadata.api_error import ApiError
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
+from quorate.runtime import Slices, Steps, get_logger, in_slices
+
+if TYPE_CHECKING:
+    from kio.schema.create_acls.v3.request import CreateAclsRequest as WireCreateAcls
+    from kio.schema.delete_acls.v3.request import DeleteAclsFilter
+    from kio.schema.delete_acls.v3.request import DeleteAclsRequest as WireDeleteAcls
+    from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+
+_TIMEOUT_SECONDS: Final = 30
+"""The requests name none."""
+
+log = get_logger(__name__)
+
+
+def _check_access(node: ServingNode, context: RequestContext, operation: AclOperation) -> None:
+    """Raises `KafkaError` without an authorizer, and for a client that may not."""
+    if node.authorizer is OPEN:
+        raise KafkaError(
+            ErrorCode.security_disabled, "No Authorizer is configured; set authorizer.class.name."
+        )
+    who, (host, _, _) = context.connection.principal, context.connection.peer.rpartition(":")
+    if not node.authorizer.allows(who, host, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(
+            ErrorCode.cluster_authorization_failed, f"ACLs need {operation.name} on the cluster."
+        )
+
+
+def _check_count(count: int, *, of: str) -> None:
+    if count > MAX_ITEMS:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"The request has {count} {of}; at most {MAX_ITEMS} are taken."
+        )
+
+
+@answer_later
+async def handle_create_acls(
+    node: ServingNode, context: RequestContext, request: "WireCreateAcls"
+) -> Response:
+    """Create each ACL by itself. Raises `KafkaError` for more than the controller takes."""
+    _check_access(node, context, AclOperation.ALTER)
+    _check_count(len(request.creations), of="ACLs")
+    creations = await in_slices(_creations(request))
+    answer = await node.channel.ask(CreateAclsRequest(creations=creations), timeout_seconds=_TIMEOUT_SECONDS)
+    check_answer(answer)
+    refused = sum(bool(each.error) for each in answer.results)
+    log.info(
+        "ACLs were created",
+        principal=context.connection.principal,
+        peer=context.connection.peer,
+        created=len(answer.results) - refused,
+        refused=refused,
+    )
+    return await encoded_in_slices(
+        context,
+        answers.CreateAclsResponse(
+            results=(
+                {"error_code": wire_code(each.error), "error_message": each.error_message}
+                for each in answer.results
+            )
+        ),
+    )
+
+
+def _creations(request: "WireCreateAcls") -> Steps[tuple[AclCreation, ...]]:
+    creations: list[AclCreation] = []
+    for each in request.creations:
+        creations.append(
+            AclCreation(
+                resource_type=each.resource_type,
+                name=each.resource_name,
+                pattern=each.resource_pattern_type,
+                principal=each.principal,
+                host=each.host,
+                operation=each.operation,
+                permission=each.permission_type,
+            )
+        )
+        yield
+    return tuple(creations)
+
+
+@answer_later
+async def handle_delete_acls(
+    node: ServingNode, context: RequestContext, request: "WireDeleteAcls"
+) -> Response:
+    """Delete the ACLs that any of the filters takes. Raises `KafkaError` for more than the controller
+    takes."""
+    _check_access(node, context, AclOperation.ALTER)
+    _check_count(len(request.filters), of="filters")
+    filters = await in_slices(_filters(request))
+    answer = await node.channel.ask(DeleteAclsRequest(filters=filters), timeout_seconds=_TIMEOUT_SECONDS)
+    check_answer(answer)
+    log.info(
+        "ACLs were deleted",
+        principal=context.connection.principal,
+        peer=context.connection.peer,
+        deleted=len({acl for each in answer.results for acl in each.acls}),
+    )
+    return await encoded_in_slices(
+        context, answers.DeleteAclsResponse(filter_results=map(_filter_result, answer.results))
+    )
+
+
+def _filters(request: "WireDeleteAcls") -> Steps[tuple[AclFilterFields, ...]]:
+    filters: list[AclFilterFields] = []
+    for each in request.filters:
+        filters.append(_fields(each))
+        yield
+    return tuple(filters)
+
+
+def _fields(wanted: "DeleteAclsFilter | DescribeAclsRequest") -> AclFilterFields:
+    return AclFilterFields(
+        resource_type=wanted.resource_type_filter,
+        name=wanted.resource_name_filter,
+        pattern=wanted.pattern_type_filter,
+        principal=wanted.principal_filter,
+        host=wanted.host_filter,
+        operation=wanted.operation,
+        permission=wanted.permission_type,
+    )
+
+
+def _filter_result(result: DeletedAcls) -> answers.DeleteAclsFilterResult:
+    return {
+        "error_code": wire_code(result.error),
+        "error_message": result.error_message,
+        "matching_acls": (
+            {
+                "error_code": ErrorCode.none,
+                "error_message": None,
+                "resource_type": acl.resource_type,
+                "resource_name": acl.name,
+                "pattern_type": acl.pattern,
+                "principal": acl.principal,
+                "host": acl.host,
+                "operation": acl.operation,
+                "permission_type": acl.permission,
+            }
+            for acl in result.acls
+        ),
+    }
+
+
+@answer_later
+async def handle_describe_acls(
+    node: ServingNode, context: RequestContext, request: "DescribeAclsRequest"
+) -> Response:
+    """Describe the ACLs that a filter takes, by resource pattern. Raises `KafkaError` for an invalid
+    filter."""
+    _check_access(node, context, AclOperation.DESCRIBE)
+    try:
+        wanted = filter_of(_fields(request))
+    except ApiError as error:
+        raise KafkaError(wire_code(error.code), error.message) from None
+    # A copy, because records are applied meanwhile.
+    acls, slices = tuple(node.image.acls.by_id.values()), Slices()
+    found: dict[tuple[ResourceType, PatternType, str], list[Acl]] = {}
+    for acl in acls:
+        if wanted.takes(acl):
+            found.setdefault((acl.resource_type, acl.pattern, acl.name), []).append(acl)
+        await slices.pause()
+    return await encoded_in_slices(
+        context,
+        answers.DescribeAclsResponse(
+            error_code=ErrorCode.none, error_message=None, resources=_resources(found)
+        ),
+    )
+
+
+def _resources(
+    found: dict[tuple[ResourceType, PatternType, str], list[Acl]],
+) -> Iterator[answers.DescribeAclsResource]:
+    for (kind, pattern, name), acls in found.items():
+        yield {
+            "resource_type": kind,
+            "resource_name": name,
+            "pattern_type": pattern,
+            "acls": (
+                {
+                    "principal": acl.principal,
+                    "host": acl.host,
+                    "operation": acl.operation,
+                    "permission_type": acl.permission,
+                }
+                for acl in acls
+            ),
+        }
+
+
+def _refuse_creation(request: "WireCreateAcls", refusal: Refusal) -> answers.CreateAclsResponse:
+    return {
+        "results": ({"error_code": refusal.code, "error_message": refusal.message} for _ in request.creations)
+    }
+
+
+def _refuse_deletion(request: "WireDeleteAcls", refusal: Refusal) -> answers.DeleteAclsResponse:
+    return {
+        "filter_results": (
+            {"error_code": refusal.code, "error_message": refusal.message, "matching_acls": ()}
+            for _ in request.filters
+        )
+    }
+
+
+ROWS: Final = (
+    ApiRow["DescribeAclsRequest"](
+        ApiKey.DESCRIBE_ACLS.api,
+        refuse_with_message,
+        brokers=handle_describe_acls,
+        controllers=handle_describe_acls,
+    ),
+    ApiRow["WireCreateAcls"](
+        ApiKey.CREATE_ACLS.api, _refuse_creation, brokers=handle_create_acls, controllers=handle_create_acls
+    ),
+    ApiRow["WireDeleteAcls"](
+        ApiKey.DELETE_ACLS.api, _refuse_deletion, brokers=handle_delete_acls, controllers=handle_delete_acls
+    ),
+)
