@@ -155,7 +155,7 @@ def apis() -> str:
         return "".join(word.capitalize() for word in key.split("_"))
 
     def served_by(key: int) -> str:
-        row = ROWS.get(key)  # ApiVersions has none, because every listener answers it.
+        row = ROWS.get(key)  # Those that every listener answers have none.
         if row is None or (row.brokers is not None and row.controllers is not None):
             return "both"
         return "controllers" if row.brokers is None else "brokers"

@@ -14,10 +14,14 @@ from quorate.broker.wire.codecs.entities import build, response_type
 from quorate.broker.wire.exchanges import RequestContext, Response
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.kafka_server import WireServer
+from quorate.broker.wire.listener_security import UNPROTECTED, ListenerSecurity
 from quorate.broker.wire.loop_time import RequestTimes
+from quorate.broker.wire.sasl.credentials import Credentials
 from quorate.broker.wire.wire_errors import ErrorTable
+from quorate.runtime.entropy import Entropy
 from quorate.runtime.network import Address, NetworkError, Stream
 from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
+from quorate.simulation.world.simulated_runtime import InlineCompute
 
 HOME = Address("broker", 9092)
 
@@ -49,11 +53,23 @@ async def serving(
     settings: NetworkSettings | None = None,
     errors: ErrorTable | None = None,
     times: RequestTimes | None = None,
+    security: ListenerSecurity = UNPROTECTED,
+    credentials: Credentials | None = None,
     **config: Any,
 ) -> AsyncIterator[tuple[SimulatedNetwork, WireServer]]:
     net = SimulatedNetwork(Random(1), settings or NetworkSettings())
     listener = await net.for_node("broker").listen(HOME)
-    server = WireServer(listener, handler, KafkaServerConfig(**config), errors=errors, times=times)
+    server = WireServer(
+        listener,
+        handler,
+        KafkaServerConfig(**config),
+        errors=errors,
+        times=times,
+        security=security,
+        credentials=credentials,
+        entropy=Entropy(Random(2)),
+        compute=InlineCompute(),
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run)
         yield net, server

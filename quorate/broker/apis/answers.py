@@ -119,6 +119,9 @@ ListedGroup = TypedDict("ListedGroup", {
 ListGroupsResponse = TypedDict("ListGroupsResponse", {
     "error_code": ErrorCode, "groups": Iterable[ListedGroup], "throttle_time": timedelta
 }, total=False)
+SaslHandshakeResponse = TypedDict("SaslHandshakeResponse", {
+    "error_code": ErrorCode, "mechanisms": Iterable[str]
+}, total=False)
 ApiVersion = TypedDict("ApiVersion", {"api_key": int, "min_version": int, "max_version": int}, total=False)
 SupportedFeatureKey = TypedDict("SupportedFeatureKey", {
     "name": str, "min_version": int, "max_version": int
@@ -236,6 +239,9 @@ DescribeLogDirsResult = TypedDict("DescribeLogDirsResult", {
 }, total=False)
 DescribeLogDirsResponse = TypedDict("DescribeLogDirsResponse", {
     "throttle_time": timedelta, "results": AwaitedStructs[DescribeLogDirsResult], "error_code": ErrorCode
+}, total=False)
+SaslAuthenticateResponse = TypedDict("SaslAuthenticateResponse", {
+    "error_code": ErrorCode, "error_message": str | None, "auth_bytes": bytes, "session_lifetime": timedelta
 }, total=False)
 CreatePartitionsTopicResult = TypedDict("CreatePartitionsTopicResult", {
     "name": str, "error_code": ErrorCode, "error_message": str | None
@@ -475,6 +481,7 @@ DescribeStatesResponse = TypedDict("DescribeStatesResponse", {
 AnyAnswer: TypeAlias = (
     ListOffsetsResponse | MetadataResponse | OffsetCommitResponse | OffsetFetchResponse |
     FindCoordinatorResponse | JoinGroupResponse | HeartbeatResponse | LeaveGroupResponse |
+    SaslHandshakeResponse | SaslAuthenticateResponse |
     SyncGroupResponse | DescribeGroupsResponse | ListGroupsResponse | ApiVersionsResponse |
     CreateTopicsResponse | DeleteTopicsResponse | DeleteRecordsResponse | InitProducerIdResponse |
     OffsetForLeaderEpochResponse | DescribeAclsResponse | CreateAclsResponse | DeleteAclsResponse |

@@ -123,6 +123,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14, _kafkas(0, 5, flexible=4)
     DESCRIBE_GROUPS = 15, _kafkas(0, 6, flexible=5)
     LIST_GROUPS = 16, _kafkas(0, 5, flexible=3)
+    SASL_HANDSHAKE = 17, _kafkas(0, 1, flexible=None)
     API_VERSIONS = 18, _kafkas(0, 4, flexible=3)
     CREATE_TOPICS = 19, _kafkas(2, 7, flexible=5)
     DELETE_TOPICS = 20, _kafkas(1, 6, flexible=4)
@@ -136,6 +137,7 @@ class ApiKey(IntEnum):
     ALTER_CONFIGS = 33, _kafkas(0, 2, flexible=2)
     ALTER_REPLICA_LOG_DIRS = 34, _kafkas(1, 2, flexible=2)
     DESCRIBE_LOG_DIRS = 35, _kafkas(1, 5, flexible=2)
+    SASL_AUTHENTICATE = 36, _kafkas(0, 2, flexible=2)
     CREATE_PARTITIONS = 37, _kafkas(0, 3, flexible=2)
     DELETE_GROUPS = 42, _kafkas(0, 2, flexible=2)
     ELECT_LEADERS = 43, _kafkas(0, 2, flexible=2)
@@ -167,3 +169,5 @@ class ApiKey(IntEnum):
 APIS: Final = MappingProxyType({int(key): key.api for key in ApiKey})
 """The APIs that we speak, in the order of their keys."""
 API_VERSIONS: Final = ApiKey.API_VERSIONS.api
+CONNECTION_APIS: Final = (API_VERSIONS, ApiKey.SASL_HANDSHAKE.api, ApiKey.SASL_AUTHENTICATE.api)
+"""The APIs that connections answer themselves, on every listener, besides those of its handler."""

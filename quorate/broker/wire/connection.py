@@ -18,6 +18,7 @@ from quorate.broker.wire.exchanges import (
     CloseConnection,
     ConnectionContext,
     Deferred,
+    EncodedResponse,
     Refusal,
     Request,
     RequestContext,
@@ -31,6 +32,7 @@ from quorate.broker.wire.loop_time import LoopTime, RequestTimes
 from quorate.broker.wire.principals import Principal
 from quorate.broker.wire.repeated_fetch import FetchMemory, RepeatedFetch, correlation_id
 from quorate.broker.wire.request_codec import api_versions_response, decode_request, encode_response
+from quorate.broker.wire.sasl.login import Login, LoginStep, refuse_sasl
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.broker.wire.throttle_times import with_throttle
 from quorate.broker.wire.wire_errors import ErrorTable
@@ -40,6 +42,8 @@ from quorate.runtime import Buffer, NetworkError, Stream, get_logger, in_slices
 log = get_logger(__name__)
 
 _SEND_BYTES: Final = 1024 * 1024
+_LAST_ANSWER_S: Final = 5.0
+"""The time that a peer has to accept the last answer of a login that failed."""
 _REQUESTS_PER_TURN: Final = 32
 """Requests that are handled without giving other tasks a turn."""
 
@@ -89,6 +93,10 @@ class _CloseAskedError(Exception):
     """The handler wants the connection closed."""
 
 
+class _LoginEndedError(Exception):
+    """The login failed or has expired. It wrote a log line."""
+
+
 class Connection:
     """Runs until the peer leaves, breaks protocol or is cut off. Errors end it with one log line."""
 
@@ -104,8 +112,10 @@ class Connection:
         response_budget: ResponseBudget,
         forms: Mapping[int, Api],
         times: RequestTimes,
+        login: Login | None = None,
     ) -> None:
-        """`forms`: all APIs that are known, by key. The handler has those that are served."""
+        """`forms`: all APIs that are known, by key. The handler has those that are served. `login`: None if
+        clients need none."""
         self._stream = stream
         self._context = context
         self._gate = context.gate
@@ -121,6 +131,9 @@ class Connection:
         self._loop_time: LoopTime | None = None
         """Of the request that is handled; None if it is not counted."""
         self._frames = KafkaFrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=context.memory)
+        self._login = login
+        if login is not None:
+            self._frames.limit(login.max_receive_bytes, key="sasl.server.max.receive.size")
         self._fetches = FetchMemory()
         self._queue: deque[_WaitingAnswer | _Ready] = deque()
         self._pending_bytes = 0
@@ -221,6 +234,8 @@ class Connection:
                     await self._wait_at_gate()
         except (MalformedError, _CloseAskedError) as error:
             self._end(str(error))
+        except _LoginEndedError:
+            pass
         except NetworkError as error:
             log.debug("connection broke", peer=self._context.peer, error=str(error))
 
@@ -244,21 +259,22 @@ class Connection:
             await self._wait_for_room()
         if self._gate.opens_at > self._last_active:
             await self._wait_at_gate()
+        if self._login is not None and await self._taken_by(self._login, frame):
+            return
         repeated = self._fetches.repeated_by(frame)
         if repeated is not None:
             await self._answer_fetch(repeated, frame)
             return
         header = read_request_header(frame, self._forms)
         api = header.api
+        context = self._request_context(header)
         if api.key not in self._served and api is not API_VERSIONS:
-            raise MalformedError(f"listener {self._context.listener} does not serve {api.name}")
-        context = RequestContext(
-            self._context,
-            api,
-            header.version,
-            header.correlation_id,
-            header.client_id,
-        )
+            refusal = refuse_sasl(api, header.version) if api.serves(header.version) else None
+            if refusal is None:
+                raise MalformedError(f"listener {self._context.listener} does not serve {api.name}")
+            self.requests += 1
+            self._enqueue(context, EncodedResponse(refusal))
+            return
         self.requests += 1
         if not api.serves(header.version):
             await self._refuse_version(header, frame, context)
@@ -273,6 +289,45 @@ class Connection:
             else:
                 request = self._fetches.note(frame, header, request)
         await self._answer(context, request)
+
+    def _request_context(self, header: RequestHeader) -> RequestContext:
+        return RequestContext(
+            self._context, header.api, header.version, header.correlation_id, header.client_id
+        )
+
+    async def _taken_by(self, login: Login, frame: memoryview) -> bool:
+        """Return whether the frame is of the connection's login, which has taken it then."""
+        step = await login.take(frame)
+        if step is None:
+            return False
+        self.requests += 1
+        self._enqueue_step(step)
+        if step.closes:
+            if step.answer is not None:
+                await self._send_last()
+            raise _LoginEndedError
+        if login.complete and login.principal is not None:
+            self._context = replace(self._context, principal=login.principal)
+            self._frames.limit(self._limits.max_frame_bytes, key="socket.request.max.bytes")
+            if login.lasts:
+                self._login = None
+        return True
+
+    def _enqueue_step(self, step: LoginStep) -> None:
+        if step.answer is None:
+            return
+        if step.header is not None:
+            self._enqueue(self._request_context(step.header), EncodedResponse(step.answer))
+            return
+        token = b"".join(step.answer)
+        self._queue.append(self._counted(_Ready([len(token).to_bytes(4, "big") + token], len(token) + 4)))
+
+    async def _send_last(self) -> None:
+        """Send what is queued, before the connection is closed."""
+        with trio.move_on_after(_LAST_ANSWER_S):
+            while self._queue or self._sending:
+                self._wake_writer()
+                await self._room.park()
 
     async def _answer_fetch(self, repeated: RepeatedFetch, frame: memoryview) -> None:
         """Answer a request that was decoded before."""

@@ -201,7 +201,7 @@ class RequestHandler(Protocol):
 
     @property
     def apis(self) -> Mapping[int, ServedApi]:
-        """The APIs that the listener serves, by key. It serves ApiVersions itself, besides these."""
+        """The APIs that the listener serves, by key. It serves `CONNECTION_APIS` itself, besides these."""
         ...
 
     async def handle(self, context: RequestContext, request: Request) -> Answer:

@@ -52,14 +52,15 @@ class KafkaFrameReader:
     """
 
     __slots__ = ("_account", "_budget", "_large", "_large_capacity", "_large_filled", "_large_size",
-                 "_late_at", "_max_frame_bytes", "_rest", "_second_bytes", "_spares", "_stream",
-                 "frame_started_at")  # fmt: skip
+                 "_late_at", "_limited_by", "_max_frame_bytes", "_rest", "_second_bytes", "_spares",
+                 "_stream", "frame_started_at")  # fmt: skip
 
     def __init__(
         self, stream: Stream, *, max_frame_bytes: int = MAX_FRAME_BYTES, budget: MemoryBudget | None = None
     ) -> None:
         self._stream = stream
         self._max_frame_bytes = max_frame_bytes
+        self._limited_by = "socket.request.max.bytes"
         self._budget = budget
         self._account = None if budget is None else Account(budget)
         self._second_bytes = _SECOND_BYTES if budget is None else min(_SECOND_BYTES, budget.limit // 64)
@@ -76,6 +77,11 @@ class KafkaFrameReader:
         self._late_at = math.inf
         """The time at which the peer is late unless more has come; of a frame that waits for more memory, the
         time at which it has waited for too long."""
+
+    def limit(self, max_frame_bytes: int, *, key: str) -> None:
+        """Refuse frames above this size from the next receive on. `key`: the setting that says so."""
+        self._max_frame_bytes = max_frame_bytes
+        self._limited_by = key
 
     async def receive(self) -> list[memoryview]:
         """Return at least one whole frame, or none at the end of the stream. Raises `NetworkError`, and
@@ -124,7 +130,7 @@ class KafkaFrameReader:
             return "the peer speaks TLS; this listener is plaintext"
         if size < 0:
             return f"negative frame length {size}"
-        return f"a frame of {size} bytes, above the {self._max_frame_bytes} of socket.request.max.bytes"
+        return f"a frame of {size} bytes, above the {self._max_frame_bytes} of {self._limited_by}"
 
     def _start_large(self, head: memoryview, size: int) -> None:
         self._large = bytearray(head)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import trio
@@ -17,8 +17,10 @@ from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.listener_security import UNPROTECTED, ListenerSecurity
 from quorate.broker.wire.loop_time import NothingCounted, RequestTimes
 from quorate.broker.wire.principals import ANONYMOUS, Principal
+from quorate.broker.wire.sasl.credentials import Credentials
+from quorate.broker.wire.sasl.login import Login, LoginCounts, Logins
 from quorate.broker.wire.wire_errors import ErrorTable
-from quorate.runtime import Listener, NetworkError, Stream, get_logger
+from quorate.runtime import Compute, Entropy, Listener, NetworkError, Stream, get_logger
 
 log = get_logger(__name__)
 
@@ -36,6 +38,7 @@ class ServerStatistics:
     connections_refused: int
     request_bytes_held: int
     response_bytes_held: int
+    logins: LoginCounts = field(default_factory=LoginCounts)
 
 
 class WireServer:
@@ -54,10 +57,14 @@ class WireServer:
         times: RequestTimes | None = None,
         security: ListenerSecurity = UNPROTECTED,
         identify: Callable[[Stream], Principal] = lambda stream: ANONYMOUS,
+        credentials: Credentials | None = None,
+        entropy: Entropy | None = None,
+        compute: Compute | None = None,
     ) -> None:
         """`listener`: None if another one accepts the connections, and passes them to `serve`. `quotas`:
         those of all listeners of the node; its own without. `times` counts the time that requests take of the
-        event loop. `identify`: returns who is at the other end by its certificate, or raises `TlsError`."""
+        event loop. `identify`: returns who is at the other end by its certificate, or raises `TlsError`.
+        `credentials`, `entropy` and `compute`: needed if `security` has SASL, for logins."""
         self._listener = listener
         self._handler = handler
         self._forms = {**APIS, **{key: served.api for key, served in handler.apis.items()}}
@@ -70,6 +77,13 @@ class WireServer:
         self._times = times or NothingCounted()
         self._security = security
         self._identify = identify
+        self._logins: Logins | None = None
+        if security.protocol.sasl:
+            if credentials is None or entropy is None or compute is None:
+                raise ValueError(
+                    f"listener {listener_name} has SASL, so it needs credentials, entropy and compute"
+                )
+            self._logins = Logins(security, credentials, entropy=entropy, compute=compute)
         self._held_back = 0
         self._refusal_said_at = -math.inf
         self._accepted = 0
@@ -92,6 +106,7 @@ class WireServer:
             self._refused,
             self._requests.limit - self._requests.available,
             self._responses.used,
+            LoginCounts() if self._logins is None else self._logins.counts,
         )
 
     async def run(self) -> None:
@@ -190,6 +205,7 @@ class WireServer:
             response_budget=self._responses,
             forms=self._forms,
             times=self._times,
+            login=None if self._logins is None else Login(self._logins, peer=stream.peer),
         )
         self._connections[connection.id] = connection
         return stream, connection, self._quotas.add(self._listener_name, address, connection)

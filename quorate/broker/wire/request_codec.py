@@ -7,7 +7,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import API_VERSIONS, FIRST_OWN, Api, ApiKey
+from quorate.broker.wire.api import CONNECTION_APIS, FIRST_OWN, Api, ApiKey
 from quorate.broker.wire.codecs.entities import (
     build,
     decode_entity,
@@ -73,7 +73,7 @@ def api_versions_response(
     shown = {each.name for each in supported}
     ranges = [
         {"api_key": int(api.key), "min_version": api.advertised_from, "max_version": api.max_version}
-        for api in sorted((API_VERSIONS, *served), key=attrgetter("key"))
+        for api in sorted((*CONNECTION_APIS, *served), key=attrgetter("key"))
         if api.key < FIRST_OWN
     ]
     entity = build(

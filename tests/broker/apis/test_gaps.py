@@ -70,7 +70,7 @@ from quorate.broker.replication.hosting.state_changes import Cause, ChangeJourna
 from quorate.broker.replication.serving.produce_service import ParkedProduce
 from quorate.broker.replication.storage.log_directory import DirectoryReport
 from quorate.broker.settings.group_config import GroupLimits
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import APIS, CONNECTION_APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type
 from quorate.broker.wire.codecs.fetch_codec import decode_fetch_response_steps
 from quorate.broker.wire.codecs.produce_codec import decode_produce_response
@@ -586,6 +586,8 @@ OF_LOADED_GROUPS = {
 
 NOT_MEASURED = {
     ApiKey.API_VERSIONS: "what is served: the connection answers it",
+    ApiKey.SASL_HANDSHAKE: "the mechanisms: the connection answers it",
+    ApiKey.SASL_AUTHENTICATE: "a token: the connection answers it",
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: "2,250 replicas at most, asked of the controller",
     ApiKey.HEARTBEAT: "one member",
     ApiKey.INIT_PRODUCER_ID: "one producer",
@@ -662,4 +664,4 @@ def test_every_api_that_is_served_has_a_scenario() -> None:
     assert not large & set(NOT_MEASURED)
     assert large | set(NOT_MEASURED) == set(APIS)
     # Nothing else is dispatched.
-    assert {ApiKey.API_VERSIONS, *BROKER_APIS, *CONTROLLER_APIS} == set(APIS)
+    assert {*(api.key for api in CONNECTION_APIS), *BROKER_APIS, *CONTROLLER_APIS} == set(APIS)

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.api_table import CONTROLLER_APIS
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.api import CONNECTION_APIS, ApiKey
 from quorate.log.batches.batch import read_batches
 from quorate.runtime.real import RealNetwork
 from tests.broker.server.client_requests import create, fetch
@@ -48,7 +48,10 @@ async def test_a_question_about_brokers_is_refused_there(nodes: Nodes) -> None:
 async def test_only_what_controllers_have_is_offered_and_the_rest_closes_the_connection(nodes: Nodes) -> None:
     async with nodes.controller_client(1) as client:
         versions: Any = await client.call(ApiKey.API_VERSIONS)
-        assert {each.api_key for each in versions.api_keys} == {ApiKey.API_VERSIONS, *CONTROLLER_APIS}
+        assert {each.api_key for each in versions.api_keys} == {
+            *(api.key for api in CONNECTION_APIS),
+            *CONTROLLER_APIS,
+        }
         assert {each.name for each in versions.supported_features} >= {"metadata.version", "kraft.version"}
     stream = await RealNetwork().connect(nodes.controller_address(1))
     with trio.fail_after(5):

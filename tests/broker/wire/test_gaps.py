@@ -298,6 +298,8 @@ WITHOUT_ARRAYS = {
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.REFETCH_REPLICA,
     ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.SASL_HANDSHAKE,
     ApiKey.UNREGISTER_BROKER,
 }
 """Requests in which nothing repeats but tagged fields, for which there is a scenario."""

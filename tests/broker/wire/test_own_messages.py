@@ -7,7 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.api_table import BROKER_APIS
-from quorate.broker.wire.api import APIS, FIRST_OWN, ApiKey
+from quorate.broker.wire.api import APIS, CONNECTION_APIS, FIRST_OWN, ApiKey
 from quorate.broker.wire.codecs.entities import (
     build,
     decode_entity,
@@ -31,7 +31,9 @@ def test_api_versions_names_kafkas_requests_alone(version: int) -> None:
     body = memoryview(b"".join(api_versions_response(version, served=BROKER_FORMS).body))
     answer = decode_entity(response_type(ApiKey.API_VERSIONS, version), body)
     named = [int(each.api_key) for each in getattr(answer, "api_keys", ())]
-    assert named == sorted([ApiKey.API_VERSIONS, *(key for key in BROKER_APIS if key < FIRST_OWN)])
+    assert named == sorted(
+        [*(api.key for api in CONNECTION_APIS), *(key for key in BROKER_APIS if key < FIRST_OWN)]
+    )
     assert set(OWN) <= set(BROKER_APIS)
 
 
