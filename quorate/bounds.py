@@ -25,7 +25,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """The greatest number of characters of a string, or of values of a tuple."""
+    """The greatest number of characters of a string, of bytes, or of values of a tuple."""
 
     count: int
 

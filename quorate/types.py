@@ -12,6 +12,21 @@ Offset = NewType("Offset", int)
 """A position in the log. Names say whether it is inclusive (`last_offset`, `base_offset`) or exclusive
 (`end_offset`, the high watermark)."""
 
+
+class SecretBytes(bytes):
+    """Bytes that nothing shows: neither a log line, nor JSON, nor a table of Spark."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    __str__ = __repr__
+
+
+HIDDEN: Final = "[hidden]"
+"""The text that is shown in the place of a secret."""
+
 UNKNOWN_EPOCH: Final = Epoch(-1)
 UNKNOWN_OFFSET: Final = Offset(-1)
 """The value in Kafka's messages for none."""

@@ -23,6 +23,7 @@ from typing import (
 
 from quorate.bounds import Bound, Integer, Most, Numbered, Only
 from quorate.cbor.plain import SchemaError
+from quorate.types import SecretBytes
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -90,6 +91,19 @@ def _text(bound: Most) -> Kind[str]:
         return raw
 
     return Kind(same, decode, check=f"type({{0}}) is str and len({{0}}) <= {most}")
+
+
+def _secret(bound: Most) -> Kind[SecretBytes]:
+    most = bound.count
+
+    def decode(raw: object) -> SecretBytes:
+        if type(raw) is not bytes:
+            raise SchemaError(f"expected bytes, not {type(raw).__name__}")
+        if len(raw) > most:
+            raise SchemaError(f"{len(raw)} bytes, more than the {most} allowed")
+        return SecretBytes(raw)
+
+    return Kind(bytes, decode)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -243,6 +257,8 @@ class Kinds:
             return _integer(_bound(Integer, written, Integer()))
         if hint is str:
             return _text(_bound(Most, written, Most(32767)))
+        if hint is SecretBytes:
+            return _secret(_bound(Most, written))
         if origin is tuple and get_args(hint)[1:] == (...,):
             return sequence(self._kind(get_args(hint)[0]), most=_bound(Most, written).count)
         if isinstance(hint, type) and issubclass(hint, enum.IntEnum):

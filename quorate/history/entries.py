@@ -33,7 +33,11 @@ from quorate.log.batches.control import (
 from quorate.log.batches.records import Record as LogRecord
 from quorate.log.batches.records import records_of
 from quorate.runtime import uuid_text
-from quorate.types import VoterSet
+from quorate.types import (
+    HIDDEN,
+    SecretBytes,
+    VoterSet,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -243,6 +247,8 @@ def _plain(value: object) -> object:
             return value
         case UUID():
             return uuid_text(value)
+        case SecretBytes():
+            return HIDDEN
         case bytes():
             return value.hex()
         case tuple() | list():

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from quorate.bounds import Integer
 from quorate.runtime import uuid_text
+from quorate.types import HIDDEN, SecretBytes
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -27,6 +28,7 @@ _PRIMITIVES: Final = {
     float: pa.float64(),
     str: pa.string(),
     uuid.UUID: pa.string(),
+    SecretBytes: pa.string(),
 }
 
 
@@ -85,6 +87,8 @@ def plain(value: object) -> object:
             return value.name
         case uuid.UUID():
             return uuid_text(value)
+        case SecretBytes():
+            return HIDDEN
         case tuple():
             return [plain(each) for each in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -20,9 +20,11 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     RemoveAccessControlEntry,
     RemoveTopic,
+    RemoveUserScramCredential,
     ShrinkTopic,
     Topic,
     UnregisterBroker,
+    UserScramCredential,
 )
 from quorate.broker.metadata.partition_runs import PartitionRun, records_in
 from quorate.broker.metadata.states import BrokerState, ConfigResource, PartitionState, TopicState
@@ -96,6 +98,8 @@ class MetadataDelta:
     quotas: tuple[QuotaEntity, ...] = ()
     acls: tuple[uuid.UUID, ...] = ()
     """The ids of those that were created or deleted."""
+    users: tuple[str, ...] = ()
+    """Those whose passwords have changed or are removed."""
 
     def looks(self) -> Iterator[PartitionDelta | None]:
         """Yield `partitions`, with None for each that was compared and has not changed, so that a walk in
@@ -156,6 +160,7 @@ class Changes:
     """The changes of records to an image, in any number of runs."""
 
     __slots__ = ("_acls", "_brokers", "_configs", "_created", "_deleted", "_image", "_quotas", "_touched")
+    __slots__ = ("_brokers", "_configs", "_created", "_deleted", "_image", "_quotas", "_touched", "_users")
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -166,6 +171,7 @@ class Changes:
         self._configs: dict[ConfigResource, None] = {}
         self._quotas: dict[QuotaEntity, None] = {}
         self._acls: dict[uuid.UUID, None] = {}
+        self._users: dict[str, None] = {}
 
     def apply(self, records: Sequence[Record | PartitionRun], *, base_offset: int, epoch: int) -> None:
         """Apply a run of consecutive records. Raises `ImageError` as `MetadataImage.apply` does; the image
@@ -205,6 +211,8 @@ class Changes:
                     self._quotas[record.entity] = None
                 case AccessControlEntry() | RemoveAccessControlEntry():
                     self._acls[record.id] = None
+                case UserScramCredential() | RemoveUserScramCredential():
+                    self._users[record.name] = None
                 case _:
                     pass
             image.apply(record, offset=offset, epoch=epoch)
@@ -268,6 +276,7 @@ class Changes:
             configs=tuple(self._configs),
             quotas=tuple(self._quotas),
             acls=tuple(self._acls),
+            users=tuple(self._users),
         )
 
 

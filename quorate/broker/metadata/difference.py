@@ -27,6 +27,11 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
         ),
         brokers=tuple(_brokers(before, after)),
         configs=tuple(_configs(before, after)),
+        users=tuple(
+            user
+            for user in dict.fromkeys((*before.scram_users(), *after.scram_users()))
+            if before.scram_credentials_of(user) != after.scram_credentials_of(user)
+        ),
         quotas=tuple(
             entity
             for entity in dict.fromkeys((*before.quota_entities(), *after.quota_entities()))

@@ -6,7 +6,12 @@ appends, and drops the copy when it loses leadership.
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from types import MappingProxyType
 from typing import assert_never
 
@@ -31,9 +36,12 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     RemoveAccessControlEntry,
     RemoveTopic,
+    RemoveUserScramCredential,
+    ScramMechanism,
     ShrinkTopic,
     Topic,
     UnregisterBroker,
+    UserScramCredential,
 )
 from quorate.broker.metadata.partition_runs import PartitionRun, partition_record
 from quorate.broker.metadata.states import (
@@ -73,6 +81,7 @@ class MetadataImage:
         "_partitions",
         "_quota_counts",
         "_quotas",
+        "_scram",
         "_shared",
         "_tallies",
         "_topic_ids",
@@ -94,6 +103,7 @@ class MetadataImage:
         self._configs: dict[ConfigResource, Mapping[str, str]] = {}
         self._features: dict[str, int] = {}
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+        self._scram: dict[tuple[str, ScramMechanism], UserScramCredential] = {}
         self._quota_counts: Counter[str] = Counter()
         """The number of entities that have each quota, by its key."""
         self._acls = AclIndex()
@@ -116,6 +126,7 @@ class MetadataImage:
         twin._configs = self._configs.copy()
         twin._features = self._features.copy()
         twin._quotas = self._quotas.copy()
+        twin._scram = self._scram.copy()
         twin._quota_counts = self._quota_counts.copy()
         twin._acls = self._acls.copy()
         twin._next_producer_id = self._next_producer_id
@@ -135,6 +146,7 @@ class MetadataImage:
             and self._features == other._features
             and self._quotas == other._quotas
             and self._acls == other._acls
+            and self._scram == other._scram
             and self._next_producer_id == other._next_producer_id
         )
 
@@ -275,6 +287,18 @@ class MetadataImage:
     def acls(self) -> AclIndex:
         """The ACLs. Only `apply` changes them."""
         return self._acls
+    def scram_credential(self, user: str, mechanism: ScramMechanism) -> UserScramCredential | None:
+        """Return what the cluster knows of the user's password for the mechanism."""
+        return self._scram.get((user, mechanism))
+
+    def scram_credentials_of(self, user: str) -> tuple[UserScramCredential, ...]:
+        """Return what the cluster knows of the user's passwords, in the order of the mechanisms."""
+        found = (self._scram.get((user, mechanism)) for mechanism in ScramMechanism)
+        return tuple(each for each in found if each is not None)
+
+    def scram_users(self) -> Collection[str]:
+        """Return the users that have a password."""
+        return dict.fromkeys(user for user, _ in self._scram)
 
     # Applying
 
@@ -323,6 +347,10 @@ class MetadataImage:
                 self._acls.add(record.id, record.acl)
             case RemoveAccessControlEntry():
                 self._acls.remove(record.id)
+            case UserScramCredential():
+                self._scram[record.name, record.mechanism] = record
+            case RemoveUserScramCredential():
+                self._scram.pop((record.name, record.mechanism), None)
             case NoOp():
                 pass
             case BeginTransaction() | EndTransaction() | AbortTransaction():
@@ -524,6 +552,7 @@ class MetadataImage:
                 yield ClientQuota(entity=entity, key=key, value=quota)
         for acl_id, acl in self._acls.by_id.items():
             yield AccessControlEntry(id=acl_id, acl=acl)
+        yield from self._scram.values()
         if self._next_producer_id:
             yield ProducerIds(broker_id=0, broker_epoch=0, next_producer_id=self._next_producer_id)
 

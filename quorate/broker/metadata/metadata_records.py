@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeAlias
 from quorate.bounds import Integer, Most
 from quorate.broker.metadata.acls import Acl
 from quorate.broker.settings.registered_names import MAX_REGISTERED_NAME
-from quorate.types import Epoch
+from quorate.types import Epoch, SecretBytes
 from quorate.value import value
 
 MAX_REPLICAS: Final = 1 << 10
@@ -62,6 +62,13 @@ class ConfigType(enum.IntEnum):
     TOPIC = 2
     BROKER = 4
     GROUP = 32
+
+
+class ScramMechanism(enum.IntEnum):
+    """A mechanism of SCRAM, with Kafka's numbers (KIP-554)."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
 
 
 class ChangeReason(enum.IntEnum):
@@ -118,6 +125,8 @@ _Level: TypeAlias = Annotated[int, Integer(bits=16, low=0)]
 _Name: TypeAlias = Annotated[str, Most(255)]
 _TopicName: TypeAlias = Annotated[str, Most(249)]
 _EntityName: TypeAlias = Annotated[str, Most(1 << 12)]
+_Salt: TypeAlias = Annotated[SecretBytes, Most(1 << 10)]
+_Key: TypeAlias = Annotated[SecretBytes, Most(64)]
 RegisteredName: TypeAlias = Annotated[str, Most(MAX_REGISTERED_NAME)]
 
 
@@ -337,6 +346,25 @@ class RemoveAccessControlEntry:
     """An ACL was deleted."""
 
     id: uuid.UUID
+class UserScramCredential:
+    """A user has a password, for one mechanism of SCRAM (KIP-554). It is not the password, but as secret: its
+    keys let others pose as the user or as the server."""
+
+    name: _Name
+    """The user."""
+    mechanism: ScramMechanism
+    salt: _Salt
+    stored_key: _Key
+    server_key: _Key
+    iterations: Annotated[int, Integer(low=1)]
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class RemoveUserScramCredential:
+    """A user has no password for this mechanism any more (KIP-554)."""
+
+    name: _Name
+    mechanism: ScramMechanism
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -379,6 +407,8 @@ Record: TypeAlias = (
     | ClientQuota
     | AccessControlEntry
     | RemoveAccessControlEntry
+    | UserScramCredential
+    | RemoveUserScramCredential
     | NoOp
     | BeginTransaction
     | EndTransaction

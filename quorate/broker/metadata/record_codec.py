@@ -28,9 +28,11 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     RemoveAccessControlEntry,
     RemoveTopic,
+    RemoveUserScramCredential,
     ShrinkTopic,
     Topic,
     UnregisterBroker,
+    UserScramCredential,
 )
 from quorate.broker.metadata.states import NO_ELIGIBLE
 from quorate.broker.metadata.topic_partitions import Directories, Remembered, Shape
@@ -65,6 +67,8 @@ _RECORDS: Final[Messages[Record]] = Messages(
     (15, 0, ClientQuota),
     (18, 0, AccessControlEntry),
     (19, 0, RemoveAccessControlEntry),
+    (21, 0, UserScramCredential),
+    (22, 0, RemoveUserScramCredential),
     error=RecordDecodeError,
     max_bytes=MAX_RECORD_BYTES,
 )

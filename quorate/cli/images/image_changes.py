@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from quorate.broker.metadata.delta import PartitionDelta
 from quorate.broker.metadata.difference import difference
 from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
+    ScramMechanism,
+)
 from quorate.broker.metadata.states import PartitionKey
 from quorate.cli.images.image_tree import (
     CONFIG_FOLDERS,
@@ -15,6 +18,7 @@ from quorate.cli.images.image_tree import (
     entity_name,
     file_name,
     partition_value,
+    scram_values,
 )
 from quorate.cli.images.tree_shell import value_text
 from quorate.runtime import uuid_text
@@ -87,6 +91,15 @@ def image_changes(before: MetadataImage, after: MetadataImage) -> Iterator[Image
             None if earlier is None else acl_value(earlier),
             None if later is None else acl_value(later),
         )
+    for user in delta.users:
+        values = scram_values(before, user), scram_values(after, user)
+        for mechanism in dict.fromkeys(name for each in values for name in each):
+            # Another password may look the same, as all of it is hidden.
+            if before.scram_credential(user, ScramMechanism[mechanism]) != after.scram_credential(
+                user, ScramMechanism[mechanism]
+            ):
+                path = f"/scram/{file_name(user)}/{mechanism}"
+                yield ImageChange(path, values[0].get(mechanism), values[1].get(mechanism))
     yield from _setting("/producerIds/nextProducerId", before.next_producer_id, after.next_producer_id)
 
 

@@ -21,6 +21,9 @@ from quorate.broker.metadata.states import (
     TopicState,
 )
 from quorate.runtime import parse_uuid, uuid_text
+from quorate.types import (
+    HIDDEN,
+)
 
 T = TypeVar("T")
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -70,6 +73,7 @@ def image_tree(image: MetadataImage, local: Mapping[str, Json]) -> TreeDirectory
             "local": _values(lambda: local),
             "producerIds": _fixed({"nextProducerId": Leaf(lambda: image.next_producer_id)}),
             "reassignments": _reassignments(image),
+            "scram": _scram(image),
             "topics": _fixed({"byId": _topics_by_id(image), "byName": _topics_by_name(image)}),
         }
     )
@@ -298,6 +302,28 @@ def _quotas(image: MetadataImage) -> TreeDirectory:
         lambda file: next((each for each in image.quota_entities() if entity_name(each) == file), None),
         lambda entity: _values(partial(image.quotas, entity)),
     )
+
+
+def _scram(image: MetadataImage) -> TreeDirectory:
+    """The mechanisms that users have a password for, as in Kafka's image, and nothing that is made of it."""
+    return _looked_up(
+        lambda: sorted(map(file_name, image.scram_users())),
+        lambda file: next((each for each in image.scram_users() if file_name(each) == file), None),
+        lambda user: _values(partial(scram_values, image, user)),
+    )
+
+
+def scram_values(image: MetadataImage, user: str) -> dict[str, dict[str, Json]]:
+    """The passwords of a user by mechanism, with all that is secret hidden."""
+    return {
+        each.mechanism.name: {
+            "salt": HIDDEN,
+            "storedKey": HIDDEN,
+            "serverKey": HIDDEN,
+            "iterations": each.iterations,
+        }
+        for each in image.scram_credentials_of(user)
+    }
 
 
 def entity_name(entity: QuotaEntity) -> str:

@@ -30,9 +30,11 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     RemoveAccessControlEntry,
     RemoveTopic,
+    RemoveUserScramCredential,
     ShrinkTopic,
     Topic,
     UnregisterBroker,
+    UserScramCredential,
 )
 from quorate.broker.metadata.record_codec import RecordDecodeError, decode, encode
 from quorate.broker.metadata.states import BrokerState, ConfigResource, TopicState
@@ -317,6 +319,7 @@ class MetadataChanges:
                 quota = record if record.value is not None else None
                 self._put(at, Entity.QUOTA, self._quotas, (record.entity, record.key), quota)
             case ProducerIds() | AccessControlEntry() | RemoveAccessControlEntry() | NoOp():
+            case ProducerIds() | NoOp() | UserScramCredential() | RemoveUserScramCredential():
                 pass
             case _:
                 raise MisfitError(f"a {type(record).__name__} in this place")

@@ -27,6 +27,9 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import RecordDecodeError, RunEncoder, decode, encode
 from quorate.error_code import ErrorCode
+from quorate.types import (
+    SecretBytes,
+)
 
 BROKER_IDS = st.integers(0, (1 << 31) - 1)
 BY_NAME: dict[str, st.SearchStrategy[object]] = {
@@ -74,6 +77,8 @@ def of_hint(hint: object) -> st.SearchStrategy[object]:
         return st.booleans()
     if hint is str:
         return st.text(max_size=200)
+    if hint is SecretBytes:
+        return st.binary(max_size=64).map(SecretBytes)
     if hint is uuid.UUID:
         return st.uuids()
     if hint is ErrorCode:

@@ -20,6 +20,9 @@ from quorate.broker.controller.rpc_codec import (
 from quorate.broker.metadata.metadata_records import Record
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.error_code import ErrorCode
+from quorate.types import (
+    SecretBytes,
+)
 
 GOLDEN = Path(__file__).with_name("golden_bytes.txt")
 
@@ -49,13 +52,14 @@ def value_for(hint: object, name: str) -> object:
         return (value_for(args[0], name), value_for(args[0], f"{name}, second"))
     if hint is ErrorCode:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if hint in (int, bool, float, str, uuid.UUID):
+    if hint in (int, bool, float, str, uuid.UUID, SecretBytes):
         return {
             int: 300 + number,
             bool: True,
             float: number + 0.5,
             str: f"s{number}",
             uuid.UUID: uuid.UUID(int=number),
+            SecretBytes: SecretBytes(b"%d" % number),
         }[hint]
     assert isinstance(hint, type)
     if dataclasses.is_dataclass(hint):

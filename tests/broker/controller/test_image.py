@@ -22,14 +22,20 @@ from quorate.broker.metadata.metadata_records import (
     QuotaEntity,
     Record,
     RemoveTopic,
+    RemoveUserScramCredential,
+    ScramMechanism,
     ShrinkTopic,
     Topic,
     UnregisterBroker,
+    UserScramCredential,
 )
 from quorate.broker.metadata.states import ConfigResource, PartitionKey
 from quorate.broker.metadata.topic_partitions import TopicPartitions
 from quorate.invariant import InvariantError
-from quorate.types import Epoch
+from quorate.types import (
+    Epoch,
+    SecretBytes,
+)
 from tests.broker.controller.images import from_snapshot, image_of
 
 TOPIC = uuid.UUID(int=500)
@@ -273,6 +279,36 @@ def test_quotas_are_of_their_entity_until_they_are_removed(topic) -> None:
     gone = [ClientQuota(entity=ann, key=key, value=None) for key in topic.image.quotas(ann)]
     apply_records(topic.image, gone, base_offset=30, epoch=1)
     assert list(topic.image.quota_entities()) == [anybody]
+
+
+def test_passwords_are_of_their_user_and_mechanism_until_they_are_removed(topic) -> None:
+    def password(name: str, mechanism: ScramMechanism, salt: bytes) -> UserScramCredential:
+        key = SecretBytes(b"secret key")
+        return UserScramCredential(
+            name=name,
+            mechanism=mechanism,
+            salt=SecretBytes(salt),
+            stored_key=key,
+            server_key=key,
+            iterations=4096,
+        )
+
+    sha_256, sha_512 = ScramMechanism
+    held = [password("ann", sha_512, b"a"), password("ann", sha_256, b"b"), password("bob", sha_256, b"c")]
+    assert "secret" not in repr(held)
+    before = topic.image.copy()
+    delta = apply_records(topic.image, held, base_offset=20, epoch=1)
+    assert delta.users == difference(before, topic.image).users == ("ann", "bob")
+    assert topic.image.scram_credentials_of("ann") == (held[1], held[0])
+    assert topic.image.scram_credential("bob", sha_512) is None
+    assert from_snapshot(topic.image) == topic.image != before
+    before = topic.image.copy()
+    gone = [RemoveUserScramCredential(name="ann", mechanism=each) for each in (sha_256, sha_512)]
+    changes: list[Record] = [*gone, password("bob", sha_256, b"d")]
+    delta = apply_records(topic.image, changes, base_offset=30, epoch=1)
+    assert delta.users == difference(before, topic.image).users == ("ann", "bob")
+    assert list(topic.image.scram_users()) == ["bob"]
+    assert before.scram_credential("bob", sha_256) == held[2], "the copy stays as it was"
 
 
 @pytest.mark.bug("KAFKA-19497")

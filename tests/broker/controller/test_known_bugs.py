@@ -39,12 +39,18 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     RemoveAccessControlEntry,
     RemoveTopic,
+    RemoveUserScramCredential,
+    ScramMechanism,
     ShrinkTopic,
     Topic,
     UnregisterBroker,
+    UserScramCredential,
 )
 from quorate.broker.metadata.states import ConfigResource
 from quorate.error_code import ErrorCode
+from quorate.types import (
+    SecretBytes,
+)
 from tests.broker.controller.images import from_snapshot
 from tests.broker.controller.model_cluster import CLUSTER
 
@@ -349,6 +355,13 @@ ACL = Acl(
     host="*",
     operation=AclOperation.READ,
     permission=AclPermission.DENY,
+PASSWORD = UserScramCredential(
+    name="u",
+    mechanism=ScramMechanism.SCRAM_SHA_512,
+    salt=SecretBytes(b"salt"),
+    stored_key=SecretBytes(b"stored"),
+    server_key=SecretBytes(b"server"),
+    iterations=4096,
 )
 KINDS: dict[type[Record], tuple[Record, ...]] = {
     RegisterBroker: (
@@ -398,6 +411,11 @@ KINDS: dict[type[Record], tuple[Record, ...]] = {
         AccessControlEntry(id=ID, acl=ACL),
         RemoveAccessControlEntry(id=ID),
         AccessControlEntry(id=uuid.UUID(int=78), acl=ACL),
+    UserScramCredential: (PASSWORD,),
+    RemoveUserScramCredential: (
+        PASSWORD,
+        replace(PASSWORD, name="v"),
+        RemoveUserScramCredential(name="v", mechanism=PASSWORD.mechanism),
     ),
 }
 STATELESS = {NoOp, BeginTransaction, EndTransaction, AbortTransaction}

@@ -34,7 +34,9 @@ from quorate.broker.metadata.metadata_records import (
     ProducerIds,
     Record,
     RemoveAccessControlEntry,
+    RemoveUserScramCredential,
     Topic,
+    UserScramCredential,
 )
 from quorate.broker.metadata.record_codec import decode
 from quorate.broker.metadata.states import PartitionKey
@@ -52,6 +54,8 @@ _NO_PARTITIONS = (
     ClientQuota,
     AccessControlEntry,
     RemoveAccessControlEntry,
+    UserScramCredential,
+    RemoveUserScramCredential,
     FeatureLevel,
     ProducerIds,
     BeginTransaction,
