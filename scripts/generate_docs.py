@@ -14,6 +14,7 @@ import typer.main
 from pyspark.sql.pandas.types import from_arrow_schema
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from quorate.broker.access.needs import Refuses
 from quorate.broker.apis.api_table import ROWS
 from quorate.broker.settings.all_keys import CONFIG_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
 from quorate.broker.settings.config_key import ConfigKey, Effect
@@ -150,10 +151,37 @@ def raft_states() -> str:
 # Kafka APIs
 
 
-def apis() -> str:
-    def name(key: str) -> str:
-        return "".join(word.capitalize() for word in key.split("_"))
+def _api_name(key: str) -> str:
+    return "".join(word.capitalize() for word in key.split("_"))
 
+
+def permissions() -> str:
+    def rows() -> Iterator[tuple[object, ...]]:
+        for key, api in APIS.items():
+            row = ROWS.get(key)
+            if row is None:
+                yield _api_name(api.name), int(key), "nothing", "", ""
+                continue
+            for needs, at in (
+                (row.needs, ""),
+                (() if row.controllers_need is None else row.controllers_need, "on the controller listener"),
+            ):
+                for need in needs:
+                    refused = "" if need.refuses is Refuses.LEFT_OUT else f"{int(need.code)}, "
+                    yield (
+                        _api_name(api.name),
+                        int(key),
+                        ", or ".join(map(str, need.any_of)),
+                        f"{refused}{need.refuses.value}",
+                        ", ".join(filter(None, (at, need.when))),
+                    )
+            if not row.needs:
+                yield _api_name(api.name), int(key), "nothing", "", "on a listener of brokers"
+
+    return table(("API", "key", "needs", "else", "where"), rows())
+
+
+def apis() -> str:
     def served_by(key: int) -> str:
         row = ROWS.get(key)  # Those that every listener answers have none.
         if row is None or (row.brokers is not None and row.controllers is not None):
@@ -162,7 +190,7 @@ def apis() -> str:
 
     rows = (
         (
-            name(api.name),
+            _api_name(api.name),
             int(api.key),
             f"{api.min_version} to {api.max_version}",
             "never" if api.first_flexible is None else f"from {api.first_flexible}",
@@ -426,6 +454,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "controller metrics": metrics_of(CONTROLLER, EVENT_MANAGER),
     },
     "docs/reference/kafka-protocol.md": {"apis": apis},
+    "docs/reference/permissions.md": {"permissions": permissions},
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
     "docs/explanation/verification.md": {"counts": counts},
     "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},

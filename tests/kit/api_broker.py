@@ -3,6 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
+from quorate.broker.access.authorizer import OPEN
 from quorate.broker.apis.context import Broker
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.node_config.server_config import ServerConfig
@@ -16,7 +17,13 @@ CONFIG = (
 
 
 def broker_of(**parts: Any) -> Broker:
-    given = {"config": ServerConfig.parse(CONFIG), "cluster_id": "c", "metadata": MetadataCache()} | parts
+    given: dict[str, Any] = {
+        "config": ServerConfig.parse(CONFIG),
+        "cluster_id": "c",
+        "metadata": MetadataCache(),
+        "authorizer": OPEN,
+    }
+    given |= parts
     return Broker(**{each.name: given.get(each.name) for each in fields(Broker)})
 
 

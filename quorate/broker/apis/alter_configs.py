@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.needs import of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
@@ -27,6 +28,7 @@ from quorate.broker.controller.rpc import (
     ConfigOperation,
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.settings.all_keys import CONFIG_KEYS, DYNAMIC_KEYS
@@ -371,8 +373,24 @@ def _refuse(
 
 
 ROWS: Final = (
-    ApiRow["WireReplacement"](ApiKey.ALTER_CONFIGS.api, _refuse, brokers=handle_alter_configs),
+    ApiRow["WireReplacement"](
+        ApiKey.ALTER_CONFIGS.api,
+        _refuse,
+        needs=(
+            of_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+            of_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
+            of_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, when="of brokers and their loggers"),
+        ),
+        brokers=handle_alter_configs,
+    ),
     ApiRow["IncrementalAlterConfigsRequest"](
-        ApiKey.INCREMENTAL_ALTER_CONFIGS.api, _refuse, brokers=handle_incremental_alter_configs
+        ApiKey.INCREMENTAL_ALTER_CONFIGS.api,
+        _refuse,
+        needs=(
+            of_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+            of_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
+            of_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, when="of brokers and their loggers"),
+        ),
+        brokers=handle_incremental_alter_configs,
     ),
 )

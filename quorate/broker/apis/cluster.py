@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import NOTHING, whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
 from quorate.broker.apis.context import Broker, ServingNode, answer_later, check_answer, endpoint_of, respond
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
+from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Answer, RequestContext, Response
 from quorate.broker.wire.wire_errors import KafkaError
@@ -117,12 +119,15 @@ ROWS: Final = (
     ApiRow["DescribeClusterRequest"](
         ApiKey.DESCRIBE_CLUSTER.api,
         refuse_with_message,
+        needs=NOTHING,
+        controllers_need=(whole(AclOperation.ALTER),),
         brokers=handle_describe_cluster,
         controllers=handle_describe_controllers,
     ),
     ApiRow["WireUnregistration"](
         ApiKey.UNREGISTER_BROKER.api,
         refuse_with_message,
+        needs=(whole(AclOperation.ALTER),),
         brokers=handle_unregister_broker,
         controllers=handle_unregister_broker,
     ),

@@ -9,6 +9,7 @@ import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.access.authorizer import OPEN, Authorizer
+from quorate.broker.access.needs import Permission
 from quorate.broker.apis import answers
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
@@ -18,6 +19,7 @@ from quorate.broker.apis.topic_creation import TopicCreator
 from quorate.broker.controller.rpc import ControllerResponse
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.groups.coordinator import GroupCoordinator
+from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata.states import BrokerState
@@ -26,6 +28,7 @@ from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.replication.wiring import ReplicaServices
 from quorate.broker.wire.codecs.entities import build, response_type
 from quorate.broker.wire.codecs.sliced_encoding import encode_in_slices
+from quorate.broker.wire.connection_quotas import address_of
 from quorate.broker.wire.exchanges import Deferred, EncodedResponse, RequestContext, Response
 from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
@@ -50,6 +53,52 @@ class ServingNode:
     @property
     def image(self) -> MetadataImage:
         return self.metadata.image
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether everybody may do everything: loops over many partitions need no check then."""
+        return self.authorizer is OPEN
+
+    def may(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource: ResourceType,
+        name: str,
+        *,
+        audited: bool = True,
+    ) -> bool:
+        """Return whether the sender of the request may do `operation` with the resource. `audited`: a denial
+        is worth a line; False where it is no attempt, but a part of all there is."""
+        if self.authorizer is OPEN:
+            return True
+        sender = context.connection
+        return self.authorizer.allows(
+            sender.principal, address_of(sender.peer), operation, resource, name, audited=audited
+        )
+
+    def may_on_cluster(
+        self, context: RequestContext, operation: AclOperation, *, audited: bool = True
+    ) -> bool:
+        """Return whether the sender may do `operation` with the cluster."""
+        return self.may(context, operation, ResourceType.CLUSTER, CLUSTER_NAME, audited=audited)
+
+    def may_any(self, context: RequestContext, any_of: tuple[Permission, ...], name: str) -> bool:
+        """Return whether the sender has one of the permissions, with the resource `name` or the cluster. Only
+        a denial of the last is audited."""
+        for each in any_of:
+            if each.some:
+                sender = context.connection
+                found = self.is_open or self.authorizer.allows_some(
+                    sender.principal, address_of(sender.peer), each.operation, each.resource
+                )
+            elif each.resource is ResourceType.CLUSTER:
+                found = self.may_on_cluster(context, each.operation, audited=each is any_of[-1])
+            else:
+                found = self.may(context, each.operation, each.resource, name, audited=each is any_of[-1])
+            if found:
+                return True
+        return False
 
     @property
     def counts_time(self) -> bool:

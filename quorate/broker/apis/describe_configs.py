@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.needs import of_each, whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.alter_configs import CLIENT_METRICS, LOGGER, check_is_here, config_type
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.loggers import DYNAMIC_BROKER_LOGGER, describe_loggers
 from quorate.broker.controller.operations.topic_limits import check_name
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.config_synonyms import (
     ConfigSynonym,
@@ -252,8 +254,20 @@ def _refuse(request: "DescribeConfigsRequest", refusal: Refusal) -> answers.Desc
 
 
 ROWS: Final = (
-    ApiRow["DescribeConfigsRequest"](ApiKey.DESCRIBE_CONFIGS.api, _refuse, brokers=handle_describe_configs),
+    ApiRow["DescribeConfigsRequest"](
+        ApiKey.DESCRIBE_CONFIGS.api,
+        _refuse,
+        needs=(
+            of_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+            of_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP),
+            of_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, when="of brokers and their loggers"),
+        ),
+        brokers=handle_describe_configs,
+    ),
     ApiRow["ListConfigResourcesRequest"](
-        ApiKey.LIST_CONFIG_RESOURCES.api, refuse_by_code, brokers=handle_list_config_resources
+        ApiKey.LIST_CONFIG_RESOURCES.api,
+        refuse_by_code,
+        needs=(whole(AclOperation.DESCRIBE_CONFIGS),),
+        brokers=handle_list_config_resources,
     ),
 )

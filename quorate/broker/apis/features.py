@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import ServingNode, answer_later, check_answer, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, wait_changed
 from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
+from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.metadata.supported_features import KRAFT_VERSION, SUPPORTED_FEATURES
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire.api import ApiKey
@@ -113,6 +115,7 @@ ROWS: Final = (
     ApiRow["WireRequest"](
         ApiKey.UPDATE_FEATURES.api,
         _outcome,
+        needs=(whole(AclOperation.ALTER),),
         brokers=handle_update_features,
         controllers=handle_update_features,
     ),

@@ -10,10 +10,12 @@ from uuid import UUID
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import DENIED, Need, Permission, Refuses, of_each, whole
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import is_cluster_metadata
 from quorate.broker.apis.context import Broker, ServingNode, answer_later
 from quorate.broker.apis.named_leaders import leader_endpoints
+from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from quorate.broker.metadata.quota_precedence import CONSUMER_BYTE_RATE
 from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, FetchResult, SessionRef
 from quorate.broker.replication.serving.fetch_sessions import FetchSession, FetchSessionError, PartitionKey
@@ -492,8 +494,29 @@ def _refuse(request: KafkaFetchRequest, refusal: Refusal) -> Steps[list[Buffer]]
     return encode_fetch_steps(KafkaFetchResponse(version=request.version, error=refusal.code, topics=topics))
 
 
+_OF_FOLLOWERS: Final = Need[KafkaFetchRequest](
+    any_of=(Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    refuses=Refuses.WHOLE,
+    code=DENIED[ResourceType.TOPIC],
+    named=lambda request: None if request.replica_id < 0 else CLUSTER_NAME,
+    node_id=lambda request: request.replica_id,
+    when="with a replica id, which must be the node's own",
+)
+
 ROWS: Final = (
     ApiRow[KafkaFetchRequest](
-        ApiKey.FETCH.api, _refuse, brokers=handle_fetch, controllers=handle_fetch_on_controller
+        ApiKey.FETCH.api,
+        _refuse,
+        needs=(
+            _OF_FOLLOWERS,
+            of_each(
+                AclOperation.READ,
+                ResourceType.TOPIC,
+                when="for consumers; also each partition of a session, at each fetch",
+            ),
+        ),
+        controllers_need=(whole(AclOperation.CLUSTER_ACTION),),
+        brokers=handle_fetch,
+        controllers=handle_fetch_on_controller,
     ),
 )

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.needs import of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.named_leaders import wait_settled
 from quorate.broker.apis.producers import TRANSACTIONS_REASON, TRANSACTIONS_REFUSAL
 from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC, partition_of
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import NO_LEADER
 from quorate.broker.wire.api import ApiKey
@@ -167,5 +169,13 @@ def _refuse(request: "FindCoordinatorRequest", refusal: Refusal) -> answers.Find
 
 
 ROWS: Final = (
-    ApiRow["FindCoordinatorRequest"](ApiKey.FIND_COORDINATOR.api, _refuse, brokers=handle_find_coordinator),
+    ApiRow["FindCoordinatorRequest"](
+        ApiKey.FIND_COORDINATOR.api,
+        _refuse,
+        needs=(
+            of_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+            of_each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+        ),
+        brokers=handle_find_coordinator,
+    ),
 )

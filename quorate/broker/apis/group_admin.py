@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import left_out, of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond_in_slices
 from quorate.broker.groups.group_administration import GroupFilter
 from quorate.broker.groups.group_messages import MemberDescription
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Answer, Deferred, Refusal, RequestContext, Response
 from quorate.runtime import Slices, in_slices
@@ -204,12 +206,28 @@ def _refuse_deleted(request: "DeleteGroupsRequest", refusal: Refusal) -> answers
 
 
 ROWS: Final = (
-    ApiRow["ListGroupsRequest"](ApiKey.LIST_GROUPS.api, refuse_by_code, brokers=handle_list_groups),
+    ApiRow["ListGroupsRequest"](
+        ApiKey.LIST_GROUPS.api,
+        refuse_by_code,
+        needs=(left_out(AclOperation.DESCRIBE, ResourceType.GROUP, or_on_cluster=AclOperation.DESCRIBE),),
+        brokers=handle_list_groups,
+    ),
     ApiRow["DescribeGroupsRequest"](
-        ApiKey.DESCRIBE_GROUPS.api, _refuse_described, brokers=handle_describe_groups
+        ApiKey.DESCRIBE_GROUPS.api,
+        _refuse_described,
+        needs=(of_each(AclOperation.DESCRIBE, ResourceType.GROUP),),
+        brokers=handle_describe_groups,
     ),
     ApiRow["ConsumerGroupDescribeRequest"](
-        ApiKey.CONSUMER_GROUP_DESCRIBE.api, _refuse_consumer_groups, brokers=handle_consumer_group_describe
+        ApiKey.CONSUMER_GROUP_DESCRIBE.api,
+        _refuse_consumer_groups,
+        needs=(of_each(AclOperation.DESCRIBE, ResourceType.GROUP),),
+        brokers=handle_consumer_group_describe,
     ),
-    ApiRow["DeleteGroupsRequest"](ApiKey.DELETE_GROUPS.api, _refuse_deleted, brokers=handle_delete_groups),
+    ApiRow["DeleteGroupsRequest"](
+        ApiKey.DELETE_GROUPS.api,
+        _refuse_deleted,
+        needs=(of_each(AclOperation.DELETE, ResourceType.GROUP),),
+        brokers=handle_delete_groups,
+    ),
 )

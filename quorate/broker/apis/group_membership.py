@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import of_group
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond, respond_in_slices
@@ -19,6 +20,7 @@ from quorate.broker.groups.group_messages import (
     SyncRequest,
     SyncResult,
 )
+from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Answer, Deferred, Refusal, RequestContext, Response
 from quorate.broker.wire.wire_errors import KafkaError
@@ -187,8 +189,19 @@ def _refuse_join(request: "JoinGroupRequest", refusal: Refusal) -> answers.JoinG
 
 
 ROWS: Final = (
-    ApiRow["JoinGroupRequest"](ApiKey.JOIN_GROUP.api, _refuse_join, brokers=handle_join_group),
-    ApiRow["SyncGroupRequest"](ApiKey.SYNC_GROUP.api, refuse_by_code, brokers=handle_sync_group),
-    ApiRow["HeartbeatRequest"](ApiKey.HEARTBEAT.api, refuse_by_code, brokers=handle_heartbeat),
-    ApiRow["LeaveGroupRequest"](ApiKey.LEAVE_GROUP.api, refuse_by_code, brokers=handle_leave_group),
+    ApiRow["JoinGroupRequest"](
+        ApiKey.JOIN_GROUP.api, _refuse_join, needs=(of_group(AclOperation.READ),), brokers=handle_join_group
+    ),
+    ApiRow["SyncGroupRequest"](
+        ApiKey.SYNC_GROUP.api, refuse_by_code, needs=(of_group(AclOperation.READ),), brokers=handle_sync_group
+    ),
+    ApiRow["HeartbeatRequest"](
+        ApiKey.HEARTBEAT.api, refuse_by_code, needs=(of_group(AclOperation.READ),), brokers=handle_heartbeat
+    ),
+    ApiRow["LeaveGroupRequest"](
+        ApiKey.LEAVE_GROUP.api,
+        refuse_by_code,
+        needs=(of_group(AclOperation.READ),),
+        brokers=handle_leave_group,
+    ),
 )

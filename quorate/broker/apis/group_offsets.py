@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, cast
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import left_out, of_each, of_group
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.groups.group_messages import CommittedOffset, MemberRef, OffsetToCommit
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Answer, Deferred, Refusal, RequestContext, Response
 from quorate.broker.wire.newest_version import BY_NAME
@@ -374,7 +376,26 @@ def _refuse_fetch(request: "OffsetFetchRequest", refusal: Refusal) -> answers.Of
 
 
 ROWS: Final = (
-    ApiRow["OffsetCommitRequest"](ApiKey.OFFSET_COMMIT.api, _refuse_commit, brokers=handle_offset_commit),
-    ApiRow["OffsetFetchRequest"](ApiKey.OFFSET_FETCH.api, _refuse_fetch, brokers=handle_offset_fetch),
-    ApiRow["OffsetDeleteRequest"](ApiKey.OFFSET_DELETE.api, refuse_by_code, brokers=handle_offset_delete),
+    ApiRow["OffsetCommitRequest"](
+        ApiKey.OFFSET_COMMIT.api,
+        _refuse_commit,
+        needs=(of_group(AclOperation.READ), of_each(AclOperation.READ, ResourceType.TOPIC)),
+        brokers=handle_offset_commit,
+    ),
+    ApiRow["OffsetFetchRequest"](
+        ApiKey.OFFSET_FETCH.api,
+        _refuse_fetch,
+        needs=(
+            of_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+            of_each(AclOperation.DESCRIBE, ResourceType.TOPIC, when="of those that are named"),
+            left_out(AclOperation.DESCRIBE, ResourceType.TOPIC, when="of all that the group has committed"),
+        ),
+        brokers=handle_offset_fetch,
+    ),
+    ApiRow["OffsetDeleteRequest"](
+        ApiKey.OFFSET_DELETE.api,
+        refuse_by_code,
+        needs=(of_group(AclOperation.DELETE), of_each(AclOperation.READ, ResourceType.TOPIC)),
+        brokers=handle_offset_delete,
+    ),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.needs import in_the_name_of, whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import (
@@ -22,6 +23,7 @@ from quorate.broker.controller.rpc import (
     DirectoryAssignment,
     DirectoryAssignmentResult,
 )
+from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.metadata.metadata_records import MIGRATING
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.replication.storage.log_directory import DirectoryReport, FutureProgress
@@ -229,20 +231,29 @@ def _refuse_moves(
 
 
 def _refuse_description(request: object, refusal: Refusal) -> answers.DescribeLogDirsResponse:
-    # Below version 3 there is room in a directory alone, and clients take none at all for missing rights.
-    if refusal.version >= 3:
+    # Below version 3 there is room in a directory alone. No directory at all means missing rights there.
+    if refusal.version >= 3 or refusal.code is WireErrorCode.cluster_authorization_failed:
         return {"error_code": refusal.code, "results": ()}
     return {"error_code": refusal.code, "results": ({"error_code": refusal.code, "log_dir": ""},)}
 
 
 ROWS: Final = (
     ApiRow["WireAssignments"](
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS.api, refuse_by_code, controllers=handle_assign_replicas_to_dirs
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS.api,
+        refuse_by_code,
+        needs=(in_the_name_of(lambda request: request.broker_id),),
+        controllers=handle_assign_replicas_to_dirs,
     ),
     ApiRow["AlterReplicaLogDirsRequest"](
-        ApiKey.ALTER_REPLICA_LOG_DIRS.api, _refuse_moves, brokers=handle_alter_replica_log_dirs
+        ApiKey.ALTER_REPLICA_LOG_DIRS.api,
+        _refuse_moves,
+        needs=(whole(AclOperation.ALTER),),
+        brokers=handle_alter_replica_log_dirs,
     ),
     ApiRow["DescribeLogDirsRequest"](
-        ApiKey.DESCRIBE_LOG_DIRS.api, _refuse_description, brokers=handle_describe_log_dirs
+        ApiKey.DESCRIBE_LOG_DIRS.api,
+        _refuse_description,
+        needs=(whole(AclOperation.DESCRIBE),),
+        brokers=handle_describe_log_dirs,
     ),
 )

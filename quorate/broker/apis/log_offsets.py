@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
@@ -20,6 +21,7 @@ from quorate.broker.apis.context import (
     respond_in_slices,
 )
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.replication.foundation.requests import DeleteRecordsItem, DeleteRecordsResult
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Answer, Refusal, RequestContext, Response
@@ -284,15 +286,25 @@ def _refuse_deletion(request: "DeleteRecordsRequest", refusal: Refusal) -> answe
 
 ROWS: Final = (
     ApiRow["ListOffsetsRequest"](
-        ApiKey.LIST_OFFSETS.api, _refuse_list, brokers=handle_list_offsets, controllers=handle_list_offsets
+        ApiKey.LIST_OFFSETS.api,
+        _refuse_list,
+        needs=(of_each(AclOperation.DESCRIBE, ResourceType.TOPIC),),
+        brokers=handle_list_offsets,
+        controllers=handle_list_offsets,
     ),
     ApiRow["OffsetForLeaderEpochRequest"](
         ApiKey.OFFSET_FOR_LEADER_EPOCH.api,
         _refuse_epochs,
+        needs=(
+            of_each(AclOperation.DESCRIBE, ResourceType.TOPIC, or_on_cluster=AclOperation.CLUSTER_ACTION),
+        ),
         brokers=handle_offset_for_leader_epoch,
         controllers=handle_offset_for_leader_epoch,
     ),
     ApiRow["DeleteRecordsRequest"](
-        ApiKey.DELETE_RECORDS.api, _refuse_deletion, brokers=handle_delete_records
+        ApiKey.DELETE_RECORDS.api,
+        _refuse_deletion,
+        needs=(of_each(AclOperation.DELETE, ResourceType.TOPIC),),
+        brokers=handle_delete_records,
     ),
 )

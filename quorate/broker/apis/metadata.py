@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import left_out, of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.authorized_operations import ALL_OF_A_TOPIC, ALL_OF_THE_CLUSTER, NOT_ASKED
@@ -20,6 +21,7 @@ from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.controller.operations.directories import directory_online
 from quorate.broker.controller.operations.topic_limits import check_name
 from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.metadata_records import NO_LEADER
 from quorate.broker.metadata.states import PartitionState, TopicState
@@ -511,10 +513,28 @@ def _refuse_topic_partitions(
 
 
 ROWS: Final = (
-    ApiRow["MetadataRequest"](ApiKey.METADATA.api, _refuse_metadata, brokers=handle_metadata),
+    ApiRow["MetadataRequest"](
+        ApiKey.METADATA.api,
+        _refuse_metadata,
+        needs=(
+            of_each(AclOperation.DESCRIBE, ResourceType.TOPIC, when="of those that are named"),
+            left_out(AclOperation.DESCRIBE, ResourceType.TOPIC, when="of all topics"),
+            of_each(
+                AclOperation.CREATE,
+                ResourceType.TOPIC,
+                or_on_cluster=AclOperation.CREATE,
+                when="to create one at its first use",
+            ),
+        ),
+        brokers=handle_metadata,
+    ),
     ApiRow["DescribeTopicPartitionsRequest"](
         ApiKey.DESCRIBE_TOPIC_PARTITIONS.api,
         _refuse_topic_partitions,
+        needs=(
+            of_each(AclOperation.DESCRIBE, ResourceType.TOPIC, when="of those that are named"),
+            left_out(AclOperation.DESCRIBE, ResourceType.TOPIC, when="of all topics"),
+        ),
         brokers=handle_describe_topic_partitions,
     ),
 )

@@ -6,10 +6,12 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import DENIED, Need, Permission, Refuses, left_out, of_each, whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond, respond_in_slices
 from quorate.broker.controller.state_machines import partition_phase, replica_phase
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.states import PartitionKey, TopicState
 from quorate.broker.replication.foundation.errors import PartitionError
@@ -177,17 +179,41 @@ def _described_changes(changes: Iterable[StateChange], *, now: float) -> Iterato
         }
 
 
+_OF_OBSERVERS: Final = Need[object](
+    any_of=(
+        Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER),
+        Permission(AclOperation.DESCRIBE, ResourceType.TOPIC, some=True),
+    ),
+    refuses=Refuses.WHOLE,
+    code=DENIED[ResourceType.CLUSTER],
+)
+
 ROWS: Final = (
     ApiRow[RefetchReplicaRequest](
-        ApiKey.REFETCH_REPLICA.api, refuse_with_message, brokers=handle_refetch_replica
+        ApiKey.REFETCH_REPLICA.api,
+        refuse_with_message,
+        needs=(whole(AclOperation.ALTER),),
+        brokers=handle_refetch_replica,
     ),
     ApiRow[DescribeDamageRequest](
-        ApiKey.DESCRIBE_DAMAGE.api, refuse_with_message, brokers=handle_describe_damage
+        ApiKey.DESCRIBE_DAMAGE.api,
+        refuse_with_message,
+        needs=(whole(AclOperation.DESCRIBE),),
+        brokers=handle_describe_damage,
     ),
     ApiRow[DescribeStateChangesRequest](
-        ApiKey.DESCRIBE_STATE_CHANGES.api, refuse_with_message, brokers=handle_describe_state_changes
+        ApiKey.DESCRIBE_STATE_CHANGES.api,
+        refuse_with_message,
+        needs=(
+            _OF_OBSERVERS,
+            left_out(AclOperation.DESCRIBE, ResourceType.TOPIC, or_on_cluster=AclOperation.DESCRIBE),
+        ),
+        brokers=handle_describe_state_changes,
     ),
     ApiRow[DescribeStatesRequest](
-        ApiKey.DESCRIBE_STATES.api, refuse_with_message, brokers=handle_describe_states
+        ApiKey.DESCRIBE_STATES.api,
+        refuse_with_message,
+        needs=(of_each(AclOperation.DESCRIBE, ResourceType.TOPIC, or_on_cluster=AclOperation.DESCRIBE),),
+        brokers=handle_describe_states,
     ),
 )

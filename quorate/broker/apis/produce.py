@@ -5,10 +5,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import of_each, of_transaction
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.named_leaders import leader_endpoints
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.metadata.quota_precedence import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from quorate.broker.replication.foundation.requests import ProduceItem, ProduceResult
 from quorate.broker.replication.serving.produce_service import ParkedProduce
@@ -206,4 +208,11 @@ def _refuse(request: ProduceRequest, refusal: Refusal) -> Steps[list[Buffer]]:
     return encode_produce_steps(topics, version=refusal.version)
 
 
-ROWS: Final = (ApiRow[ProduceRequest](ApiKey.PRODUCE.api, _refuse, brokers=handle_produce),)
+ROWS: Final = (
+    ApiRow[ProduceRequest](
+        ApiKey.PRODUCE.api,
+        _refuse,
+        needs=(of_transaction(AclOperation.WRITE), of_each(AclOperation.WRITE, ResourceType.TOPIC)),
+        brokers=handle_produce,
+    ),
+)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import DENIED, Need, Permission, Refuses, of_each, of_transaction
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, answer_later, respond, respond_in_slices
 from quorate.broker.apis.metadata import is_legal
+from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from quorate.broker.replication.foundation.errors import PartitionError
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Answer, Refusal, RequestContext, Response
@@ -113,9 +115,28 @@ def _refuse_description(
     }
 
 
+_OF_IDEMPOTENT_PRODUCERS: Final = Need["InitProducerIdRequest"](
+    any_of=(
+        Permission(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+        Permission(AclOperation.WRITE, ResourceType.TOPIC, some=True),
+    ),
+    refuses=Refuses.WHOLE,
+    code=DENIED[ResourceType.CLUSTER],
+    named=lambda request: CLUSTER_NAME if request.transactional_id is None else None,
+    when="without a transactional id",
+)
+
 ROWS: Final = (
-    ApiRow["InitProducerIdRequest"](ApiKey.INIT_PRODUCER_ID.api, _refuse_id, brokers=handle_init_producer_id),
+    ApiRow["InitProducerIdRequest"](
+        ApiKey.INIT_PRODUCER_ID.api,
+        _refuse_id,
+        needs=(of_transaction(AclOperation.WRITE), _OF_IDEMPOTENT_PRODUCERS),
+        brokers=handle_init_producer_id,
+    ),
     ApiRow["DescribeProducersRequest"](
-        ApiKey.DESCRIBE_PRODUCERS.api, _refuse_description, brokers=handle_describe_producers
+        ApiKey.DESCRIBE_PRODUCERS.api,
+        _refuse_description,
+        needs=(of_each(AclOperation.READ, ResourceType.TOPIC),),
+        brokers=handle_describe_producers,
     ),
 )

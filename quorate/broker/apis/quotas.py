@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import (
@@ -28,6 +29,7 @@ from quorate.broker.controller.rpc import (
     QuotaEntityPart,
     QuotaOperation,
 )
+from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import QuotaEntity
 from quorate.broker.wire.api import ApiKey
@@ -235,14 +237,21 @@ def _refuse_description(request: object, refusal: Refusal) -> answers.DescribeCl
 
 ROWS: Final = (
     ApiRow["DescribeClientQuotasRequest"](
-        ApiKey.DESCRIBE_CLIENT_QUOTAS.api, _refuse_description, brokers=handle_describe_client_quotas
+        ApiKey.DESCRIBE_CLIENT_QUOTAS.api,
+        _refuse_description,
+        needs=(whole(AclOperation.DESCRIBE_CONFIGS),),
+        brokers=handle_describe_client_quotas,
     ),
     ApiRow["WireAlterQuotas"](
-        ApiKey.ALTER_CLIENT_QUOTAS.api, _refuse_alteration, brokers=handle_alter_client_quotas
+        ApiKey.ALTER_CLIENT_QUOTAS.api,
+        _refuse_alteration,
+        needs=(whole(AclOperation.ALTER_CONFIGS),),
+        brokers=handle_alter_client_quotas,
     ),
     ApiRow["DescribeUserScramCredentialsRequest"](
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS.api,
         refuse_by_code,
+        needs=(whole(AclOperation.DESCRIBE),),
         brokers=handle_describe_user_scram_credentials,
     ),
 )

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import in_the_name_of, whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code, refuse_with_message
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import ServingNode, answer_later, encoded_in_slices, respond
+from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import RequestContext, Response
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
@@ -266,24 +268,28 @@ ROWS: Final = (
     ApiRow["DescribeQuorumRequest"](
         ApiKey.DESCRIBE_QUORUM.api,
         refuse_with_message,
+        needs=(whole(AclOperation.DESCRIBE),),
         brokers=handle_describe_quorum,
         controllers=handle_describe_quorum,
     ),
     ApiRow["AddRaftVoterRequest"](
         ApiKey.ADD_RAFT_VOTER.api,
         refuse_with_message,
+        needs=(whole(AclOperation.ALTER),),
         brokers=handle_add_raft_voter,
         controllers=handle_add_raft_voter,
     ),
     ApiRow["RemoveRaftVoterRequest"](
         ApiKey.REMOVE_RAFT_VOTER.api,
         refuse_with_message,
+        needs=(whole(AclOperation.ALTER),),
         brokers=handle_remove_raft_voter,
         controllers=handle_remove_raft_voter,
     ),
     ApiRow["UpdateRaftVoterRequest"](
         ApiKey.UPDATE_RAFT_VOTER.api,
         refuse_by_code,
+        needs=(in_the_name_of(lambda request: request.voter_id),),
         brokers=handle_update_raft_voter,
         controllers=handle_update_raft_voter,
     ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
@@ -20,6 +21,7 @@ from quorate.broker.controller.rpc import (
     ReassignmentResult,
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
+from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import NO_LEADER
 from quorate.broker.metadata.states import PartitionState
@@ -301,15 +303,22 @@ def _refuse_elections(request: "WireElectLeaders", refusal: Refusal) -> answers.
 
 
 ROWS: Final = (
-    ApiRow["WireElectLeaders"](ApiKey.ELECT_LEADERS.api, _refuse_elections, brokers=handle_elect_leaders),
+    ApiRow["WireElectLeaders"](
+        ApiKey.ELECT_LEADERS.api,
+        _refuse_elections,
+        needs=(whole(AclOperation.ALTER),),
+        brokers=handle_elect_leaders,
+    ),
     ApiRow["WireReassignments"](
         ApiKey.ALTER_PARTITION_REASSIGNMENTS.api,
         refuse_with_message,
+        needs=(whole(AclOperation.ALTER),),
         brokers=handle_alter_partition_reassignments,
     ),
     ApiRow["ListPartitionReassignmentsRequest"](
         ApiKey.LIST_PARTITION_REASSIGNMENTS.api,
         refuse_with_message,
+        needs=(whole(AclOperation.DESCRIBE),),
         brokers=handle_list_partition_reassignments,
     ),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.needs import left_out, of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
@@ -26,6 +27,7 @@ from quorate.broker.controller.rpc import (
     TopicRef,
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
+from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.metadata.configs import ConfigSource, describe_topic
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.api import ApiKey
@@ -372,9 +374,36 @@ def _refuse_deletion(request: "WireDeleteTopics", refusal: Refusal) -> answers.D
 
 
 ROWS: Final = (
-    ApiRow["WireCreateTopics"](ApiKey.CREATE_TOPICS.api, _refuse_creation, brokers=handle_create_topics),
-    ApiRow["WireDeleteTopics"](ApiKey.DELETE_TOPICS.api, _refuse_deletion, brokers=handle_delete_topics),
+    ApiRow["WireCreateTopics"](
+        ApiKey.CREATE_TOPICS.api,
+        _refuse_creation,
+        needs=(
+            of_each(AclOperation.CREATE, ResourceType.TOPIC, or_on_cluster=AclOperation.CREATE),
+            of_each(
+                AclOperation.DESCRIBE_CONFIGS,
+                ResourceType.TOPIC,
+                when="for the settings in the answer, from version 5",
+            ),
+        ),
+        brokers=handle_create_topics,
+    ),
+    ApiRow["WireDeleteTopics"](
+        ApiKey.DELETE_TOPICS.api,
+        _refuse_deletion,
+        needs=(
+            of_each(AclOperation.DELETE, ResourceType.TOPIC, or_on_cluster=AclOperation.DELETE),
+            left_out(
+                AclOperation.DESCRIBE,
+                ResourceType.TOPIC,
+                when="for the name of a topic that is given by its id, and may not be deleted",
+            ),
+        ),
+        brokers=handle_delete_topics,
+    ),
     ApiRow["WireCreatePartitions"](
-        ApiKey.CREATE_PARTITIONS.api, _refuse_partitions, brokers=handle_create_partitions
+        ApiKey.CREATE_PARTITIONS.api,
+        _refuse_partitions,
+        needs=(of_each(AclOperation.ALTER, ResourceType.TOPIC),),
+        brokers=handle_create_partitions,
     ),
 )

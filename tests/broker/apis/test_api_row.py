@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import pytest
+from api_broker import broker_of
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32
 from served_wire import client, serving
 
+from quorate.broker.access.needs import NOTHING
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.api_table import BROKER_APIS, Dispatcher
 from quorate.broker.wire.api import APIS, Api, ApiKey, own_api
@@ -42,14 +44,17 @@ def handle_double(broker: object, context: RequestContext, request: DoubleReques
 
 
 DOUBLE = ApiRow[DoubleRequest](
-    api=own_api(KEY, "DOUBLE", DoubleRequest, DoubleResponse), refuse=refuse_by_code, brokers=handle_double
+    api=own_api(KEY, "DOUBLE", DoubleRequest, DoubleResponse),
+    refuse=refuse_by_code,
+    needs=NOTHING,
+    brokers=handle_double,
 )
 
 
 @asynccontextmanager
 async def served(*rows: ApiRow[Any]) -> AsyncIterator[WireClient]:
     """A connection to a listener that serves these APIs besides those of brokers."""
-    dispatcher = Dispatcher(cast(Any, None), {**BROKER_APIS, **{row.api.key: row for row in rows}})
+    dispatcher = Dispatcher(broker_of(), {**BROKER_APIS, **{row.api.key: row for row in rows}})
     async with serving(dispatcher) as (net, _), client(net) as connection:
         yield connection
 
@@ -89,6 +94,7 @@ async def test_clients_are_told_of_it_as_its_key_says(autojump_clock: object) ->
             first_flexible=0,
         ),
         refuse=refuse_by_code,
+        needs=NOTHING,
         brokers=handle_double,
     )
     async with served(DOUBLE) as connection:

@@ -367,7 +367,10 @@ class Broker:
 
     async def _run(self, manager, runtime, started, scope, ended):
         api = SimpleNamespace(
-            replicas=manager.replicas, endpoint=lambda *_: None, image=SimpleNamespace(has_quotas=False)
+            replicas=manager.replicas,
+            endpoint=lambda *_: None,
+            image=SimpleNamespace(has_quotas=False),
+            is_open=True,
         )
 
         async def handle(context, request):
