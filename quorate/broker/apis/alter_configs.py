@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.access.needs import of_each
+from quorate.broker.access.needs import denied_message, of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
@@ -28,7 +28,7 @@ from quorate.broker.controller.rpc import (
     ConfigOperation,
 )
 from quorate.broker.controller_channel import ControllerTimedOutError
-from quorate.broker.metadata.acls import AclOperation, ResourceType
+from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.settings.all_keys import CONFIG_KEYS, DYNAMIC_KEYS
@@ -105,6 +105,7 @@ async def alter_resources(
             broker.config.node_id,
             resources,
             changes_of,
+            lambda kind, name: check_may(broker, context, AclOperation.ALTER_CONFIGS, kind, name),
             validate_only=validate_only,
             replace_all=replace_all,
         )
@@ -165,11 +166,13 @@ def checked(
     node_id: int,
     resources: Sequence[Resource],
     changes_of: Callable[[Resource], list[Change]],
+    check: Callable[[int, str], None],
     *,
     validate_only: bool,
     replace_all: bool,
 ) -> Steps[tuple[list[AlteredConfig], _Forwarded]]:
     """Make the checks of broker `node_id`, in Kafka's order (ConfigAdminManager), and change its loggers.
+    `check` comes first: it raises `ApiError` for a resource (type and name) that the client may not change.
     Returns the results, and the items for the controller. Raises `KafkaError` for a request that is too
     large."""
     forwarded: _Forwarded = []
@@ -188,6 +191,7 @@ def checked(
     for resource, result in zip(resources, results, strict=True):
         yield
         try:
+            check(result.type, result.name)
             if times[result.type, result.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if len(resource.configs) > _MAX_CHANGES_OF_ONE:
@@ -234,6 +238,23 @@ def config_type(number: int) -> ConfigType:
         return ConfigType(number)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}") from None
+
+
+def check_may(broker: Broker, context: RequestContext, operation: AclOperation, kind: int, name: str) -> None:
+    """Raise `ApiError` if the client may not do `operation` with the configs of a resource. One of an unknown
+    kind is refused as such."""
+    match kind:
+        case ConfigType.TOPIC:
+            resource, code = ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        case ConfigType.GROUP:
+            resource, code = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED
+        case ConfigType.BROKER | 8 | 16:
+            resource, code = ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            name = CLUSTER_NAME
+        case _:
+            return
+    if not broker.may(context, operation, resource, name):
+        raise ApiError(code, denied_message(wire_code(code)))
 
 
 def check_is_here(own: int, name: str) -> None:

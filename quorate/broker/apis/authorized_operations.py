@@ -1,25 +1,58 @@
 """The operations that a client may do, as bits, in answers that were asked for them (KIP-430)."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
+from quorate.broker.apis.context import ServingNode
+from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
+from quorate.broker.wire.exchanges import RequestContext
+
 NOT_ASKED: Final = -(1 << 31)
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
-ALL_OF_A_GROUP: Final = sum(
-    1 << operation for operation in (_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+_OF: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = MappingProxyType(
+    {
+        ResourceType.GROUP: (
+            AclOperation.READ,
+            AclOperation.DELETE,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        ),
+        ResourceType.TOPIC: (
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.CREATE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        ),
+        ResourceType.CLUSTER: (
+            AclOperation.CREATE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.CLUSTER_ACTION,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+            AclOperation.IDEMPOTENT_WRITE,
+        ),
+    }
 )
-"""There is no authorizer: everybody may do everything that there is."""
-ALL_OF_A_TOPIC: Final = sum(
-    1 << operation
-    for operation in (
-        *(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE),
-        *(_DESCRIBE_CONFIGS, _ALTER_CONFIGS),
-    )
+"""All that there is for a type of resource."""
+_ALL: Final[Mapping[ResourceType, int]] = MappingProxyType(
+    {resource: sum(1 << each for each in operations) for resource, operations in _OF.items()}
 )
-ALL_OF_THE_CLUSTER: Final = sum(
-    1 << operation
-    for operation in (
-        *(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION),
-        *(_DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE),
-    )
-)
+
+
+def operations_on(node: ServingNode, context: RequestContext, resource: ResourceType, name: str) -> int:
+    """Return what the sender may do with the resource."""
+    if node.is_open:
+        return _ALL[resource]
+    return sum(1 << each for each in _OF[resource] if node.may(context, each, resource, name, audited=False))
+
+
+def operations_on_cluster(node: ServingNode, context: RequestContext) -> int:
+    """Return what the sender may do with the cluster: 0 if it may not describe it, as in Kafka."""
+    found = operations_on(node, context, ResourceType.CLUSTER, CLUSTER_NAME)
+    return found if found & 1 << AclOperation.DESCRIBE else 0

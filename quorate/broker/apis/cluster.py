@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.access.needs import NOTHING, whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
-from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
+from quorate.broker.apis.authorized_operations import NOT_ASKED, operations_on_cluster
 from quorate.broker.apis.context import Broker, ServingNode, answer_later, check_answer, endpoint_of, respond
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.acls import AclOperation
@@ -84,7 +84,9 @@ def _described(
             cluster_id=node.cluster_id,
             controller_id=controller_id,
             brokers=nodes,
-            cluster_authorized_operations=ALL_OF_THE_CLUSTER if with_operations else NOT_ASKED,
+            cluster_authorized_operations=operations_on_cluster(node, context)
+            if with_operations
+            else NOT_ASKED,
         ),
     )
 

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.access.needs import of_each, whole
 from quorate.broker.apis import answers
-from quorate.broker.apis.alter_configs import CLIENT_METRICS, LOGGER, check_is_here, config_type
+from quorate.broker.apis.alter_configs import CLIENT_METRICS, LOGGER, check_is_here, check_may, config_type
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.loggers import DYNAMIC_BROKER_LOGGER, describe_loggers
@@ -61,20 +61,24 @@ async def handle_describe_configs(
             raise KafkaError(WireErrorCode.invalid_request, f"Unknown resource type {asked.resource_type}")
         if number % _TYPES_PER_STEP == 0:
             await slices.pause()
-    results = (_resource(broker, asked, request) for asked in request.resources)
+    results = (_resource(broker, context, asked, request) for asked in request.resources)
     if len(request.resources) <= _AT_ONCE:
         return respond(context, answers.DescribeConfigsResponse(results=results))
     return respond_in_slices(context, answers.DescribeConfigsResponse(results=results))
 
 
 def _resource(
-    broker: Broker, asked: "DescribeConfigsResource", request: "DescribeConfigsRequest"
+    broker: Broker,
+    context: RequestContext,
+    asked: "DescribeConfigsResource",
+    request: "DescribeConfigsRequest",
 ) -> answers.DescribeConfigsResult:
     head: answers.DescribeConfigsResult = {
         "resource_type": asked.resource_type,
         "resource_name": asked.resource_name,
     }
     try:
+        check_may(broker, context, AclOperation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
         entries = list(_entries(broker, asked.resource_type, asked.resource_name, request))
     except ApiError as error:
         return {

@@ -12,12 +12,19 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.access.needs import DENIED, Need, Permission, Refuses, of_each, whole
 from quorate.broker.apis.api_row import ApiRow
-from quorate.broker.apis.cluster_metadata import is_cluster_metadata
+from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, is_cluster_metadata
 from quorate.broker.apis.context import Broker, ServingNode, answer_later
 from quorate.broker.apis.named_leaders import leader_endpoints
 from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from quorate.broker.metadata.quota_precedence import CONSUMER_BYTE_RATE
-from quorate.broker.replication.foundation.requests import FetchItem, FetchOptions, FetchResult, SessionRef
+from quorate.broker.replication.foundation.requests import (
+    FetchItem,
+    FetchOptions,
+    FetchResult,
+    ReadPermission,
+    SessionRef,
+    TopicRef,
+)
 from quorate.broker.replication.serving.fetch_sessions import FetchSession, FetchSessionError, PartitionKey
 from quorate.broker.replication.serving.partition_reader import QuietRead
 from quorate.broker.replication.serving.plain_fetch import ParkedFetch
@@ -65,13 +72,14 @@ async def handle_fetch(broker: Broker, context: RequestContext, request: KafkaFe
     if request.topics:
         request = await in_slices(each_once(request))
         with_metadata = await in_slices(_names_cluster_metadata(request))
+    permission = read_permission(broker, context, request)
     session: FetchSession | None = None
     if request.session_id or request.session_epoch != _IN_NO_SESSION:
         if with_metadata and request.session_epoch not in _FULL:
             # The metadata log is read from the quorum and has no sessions.
             return _session_error(request, ErrorCode.fetch_session_id_not_found)
         try:
-            session = await _enter_session(broker, context, request, wanted=not with_metadata)
+            session = await _enter_session(broker, context, request, permission, wanted=not with_metadata)
         except FetchSessionError as error:
             return _session_error(request, wire_code(error.code))
     if request.replica_id < 0 and broker.image.has_quotas:
@@ -83,10 +91,12 @@ async def handle_fetch(broker: Broker, context: RequestContext, request: KafkaFe
             # The first batch comes whole, whatever its size.
             request = replace(request, max_bytes=min(request.max_bytes, math.ceil(room)))
     if with_metadata:
-        return broker.later(lambda: _with_cluster_metadata(broker, context, request))
+        return broker.later(lambda: _with_cluster_metadata(broker, context, request, permission))
     if session is not None:
-        return await _in_session(broker, context, request, session)
-    options = await in_slices(_options(context, request, request.topics, max_wait_ms=request.max_wait_ms))
+        return await _in_session(broker, context, request, permission, session)
+    options = await in_slices(
+        _options(context, request, permission, request.topics, max_wait_ms=request.max_wait_ms)
+    )
     begun = await broker.replicas.fetches.begin(options, again=context.repeated)
     if not isinstance(begun, ParkedFetch):
         await in_slices(options.let_go_steps())
@@ -133,7 +143,12 @@ def _deferred(parked: ParkedFetch, finish: Callable[[], Awaitable[Response]]) ->
 
 
 async def _enter_session(
-    broker: Broker, context: RequestContext, request: KafkaFetchRequest, *, wanted: bool
+    broker: Broker,
+    context: RequestContext,
+    request: KafkaFetchRequest,
+    permission: ReadPermission | None,
+    *,
+    wanted: bool,
 ) -> FetchSession | None:
     """Return the session that the request continues or, if `wanted`, begins."""
     ref = SessionRef(
@@ -141,16 +156,22 @@ async def _enter_session(
         epoch=request.session_epoch if wanted else _IN_NO_SESSION,
         with_ids=request.version >= _IDS_FROM,
     )
-    options = await in_slices(_options(context, request, request.topics, max_wait_ms=request.max_wait_ms))
+    options = await in_slices(
+        _options(context, request, permission, request.topics, max_wait_ms=request.max_wait_ms)
+    )
     forgotten = await in_slices(_forgotten(request)) if request.forgotten else ()
     return await broker.replicas.session_fetches.enter(ref, options, forgotten)
 
 
 async def _in_session(
-    broker: Broker, context: RequestContext, request: KafkaFetchRequest, session: FetchSession
+    broker: Broker,
+    context: RequestContext,
+    request: KafkaFetchRequest,
+    permission: ReadPermission | None,
+    session: FetchSession,
 ) -> Answer:
     # The session knows the partitions. The limits are as they are after the quota.
-    options = at_once(_options(context, request, (), max_wait_ms=request.max_wait_ms))
+    options = at_once(_options(context, request, permission, (), max_wait_ms=request.max_wait_ms))
     if not len(session):
         return await in_slices(_incremental(broker, context, request, [], session_id=0))
     session_id = session.session_id
@@ -236,7 +257,12 @@ def _names_cluster_metadata(request: KafkaFetchRequest) -> Steps[bool]:
 
 
 def _options(
-    context: RequestContext, request: KafkaFetchRequest, topics: Sequence[FetchTopic], *, max_wait_ms: int
+    context: RequestContext,
+    request: KafkaFetchRequest,
+    permission: ReadPermission | None,
+    topics: Sequence[FetchTopic],
+    *,
+    max_wait_ms: int,
 ) -> Steps[FetchOptions]:
     items: list[FetchItem] = []
     for topic in topics:
@@ -266,6 +292,7 @@ def _options(
         any_replica=request.replica_id < 0 and request.version >= _RACKS_FROM,
         rack_id=request.rack_id,
         listener=context.connection.listener,
+        permission=permission,
     )
 
 
@@ -365,10 +392,17 @@ def _fetched(result: FetchResult, version: int) -> FetchedPartition:
 
 
 async def _with_cluster_metadata(
-    broker: Broker, context: RequestContext, request: KafkaFetchRequest
+    broker: Broker,
+    context: RequestContext,
+    request: KafkaFetchRequest,
+    permission: ReadPermission | None,
 ) -> Response:
     """Read the metadata log from the quorum, and other partitions from their replicas. The first records end
     the wait for both."""
+
+    def may_read_own() -> bool:
+        return permission is None or permission.allows(CLUSTER_METADATA)
+
     own = [topic for topic in request.topics if is_cluster_metadata(topic.name, topic.topic_id)]
     others = [topic for topic in request.topics if not is_cluster_metadata(topic.name, topic.topic_id)]
     with trio.move_on_after(request.max_wait_ms / 1000):
@@ -379,29 +413,80 @@ async def _with_cluster_metadata(
                 nursery.cancel_scope.cancel()
 
             async def watch_others() -> None:
-                options = await in_slices(_options(context, request, others, max_wait_ms=request.max_wait_ms))
+                options = await in_slices(
+                    _options(context, request, permission, others, max_wait_ms=request.max_wait_ms)
+                )
                 await broker.replicas.fetches.fetch(options)
                 nursery.cancel_scope.cancel()
 
-            for topic in own:
+            for topic in own if may_read_own() else ():
                 for part in topic.partitions:
                     nursery.start_soon(watch, part)
             if others:
                 nursery.start_soon(watch_others)
     results = await broker.replicas.fetches.fetch(
-        await in_slices(_options(context, request, others, max_wait_ms=0))
+        await in_slices(_options(context, request, permission, others, max_wait_ms=0))
     )
     fetched = iter(results)
     topics: list[FetchedTopic] = []
     for topic in request.topics:
         if is_cluster_metadata(topic.name, topic.topic_id):
             read = broker.cluster_metadata.read
-            parts = [await read(part, max_bytes=request.max_bytes) for part in topic.partitions]
+            parts = [
+                await read(part, max_bytes=request.max_bytes)
+                if may_read_own()
+                else FetchedPartition(index=part.partition, error=ErrorCode.topic_authorization_failed)
+                for part in topic.partitions
+            ]
         else:
             parts = [_fetched(next(fetched), request.version) for _ in topic.partitions]
         topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
     size = sum(result.size for result in results)
     return await in_slices(_encoded(broker, context, request, topics, size=size))
+
+
+def read_permission(
+    broker: Broker, context: RequestContext, request: KafkaFetchRequest
+) -> ReadPermission | None:
+    """Return what the sender of a Fetch may read; None where everybody may read everything."""
+    return None if broker.is_open else _Permission(broker, context, request.replica_id >= 0)
+
+
+class _Permission:
+    """`ReadPermission` by the broker's authorizer. Remembers what it found for as long as that holds."""
+
+    __slots__ = ("_broker", "_context", "_from_follower", "_known", "_known_by")
+
+    def __init__(self, broker: Broker, context: RequestContext, from_follower: bool) -> None:
+        self._broker = broker
+        self._context = context
+        self._from_follower = from_follower
+        self._known: dict[TopicRef, bool] = {}
+        self._known_by = broker.authorizer.version
+
+    @property
+    def version(self) -> object:
+        return self._broker.authorizer.version
+
+    def allows(self, topic: TopicRef) -> bool:
+        version = self._broker.authorizer.version
+        if version != self._known_by:
+            self._known.clear()
+            self._known_by = version
+        found = self._known.get(topic)
+        if found is None:
+            found = self._known[topic] = self._decide(topic)
+        return found
+
+    def _decide(self, topic: TopicRef) -> bool:
+        if self._from_follower:
+            return self._broker.may_on_cluster(self._context, AclOperation.CLUSTER_ACTION)
+        if isinstance(topic, UUID):
+            held = self._broker.image.topic_by_id(topic)
+            if held is None:
+                return True  # nobody's: the read says that there is none of this id
+            topic = held.name
+        return self._broker.may(self._context, AclOperation.READ, ResourceType.TOPIC, topic)
 
 
 class _FetchAgain:

@@ -8,11 +8,12 @@ So the answer waits until that is settled, as Metadata does.
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.access.needs import of_each
+from quorate.broker.access.needs import DENIED, denied_message, of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_RESOURCES: Final = MappingProxyType(
+    {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+)
 _AT_ONCE: Final = 100
 """The groups that are answered in one piece."""
 _NOT_AVAILABLE: Final = WireErrorCode.coordinator_not_available
@@ -49,11 +53,27 @@ class _Found(TypedDict):
 def handle_find_coordinator(
     broker: Broker, context: RequestContext, request: "FindCoordinatorRequest"
 ) -> Answer:
-    if request.key_type == _GROUP and broker.image.topic(OFFSETS_TOPIC) is None:
+    if (
+        request.key_type == _GROUP
+        and broker.image.topic(OFFSETS_TOPIC) is None
+        and any(_may_find(broker, context, request, key, audited=False) for key in request.coordinator_keys)
+    ):
         return broker.later(lambda: _after_creation(broker, context, request))
     if request.key_type == _GROUP and (doubted := _doubted(broker, request)):
         return broker.later(lambda: _once_settled(broker, context, request, doubted))
     return _answer(broker, context, request)
+
+
+def _may_find(
+    broker: Broker,
+    context: RequestContext,
+    request: "FindCoordinatorRequest",
+    key: str,
+    *,
+    audited: bool = True,
+) -> bool:
+    resource = _RESOURCES.get(request.key_type)
+    return resource is None or broker.may(context, AclOperation.DESCRIBE, resource, key, audited=audited)
 
 
 async def _after_creation(
@@ -62,7 +82,7 @@ async def _after_creation(
     error = await broker.topics.create_offsets_topic()
     if error is not ErrorCode.NONE:
         message = f"{OFFSETS_TOPIC} could not be created yet: {error.name}"
-        answer = _respond(context, request, lambda key: _no_coordinator(_NOT_AVAILABLE, message))
+        answer = _respond(broker, context, request, lambda key: _no_coordinator(_NOT_AVAILABLE, message))
     else:
         answer = _answer(broker, context, request)
     return await answer.result() if isinstance(answer, Deferred) else answer
@@ -104,24 +124,36 @@ def _answer(
     if request.key_type not in (_GROUP, _TRANSACTION):
         # The coordinators of share groups (version 6) are of a kind that is not here.
         message = f"there are no coordinators of key type {request.key_type}"
-        return _respond(context, request, lambda key: _no_coordinator(WireErrorCode.invalid_request, message))
+        return _respond(
+            broker, context, request, lambda key: _no_coordinator(WireErrorCode.invalid_request, message)
+        )
     if request.key_type == _TRANSACTION:
         return _respond(
-            context, request, lambda key: _no_coordinator(TRANSACTIONS_REFUSAL, TRANSACTIONS_REASON)
+            broker, context, request, lambda key: _no_coordinator(TRANSACTIONS_REFUSAL, TRANSACTIONS_REASON)
         )
     listener = context.connection.listener
-    return _respond(context, request, lambda key: _coordinator(broker, key, listener))
+    return _respond(broker, context, request, lambda key: _coordinator(broker, key, listener))
 
 
 def _respond(
-    context: RequestContext, request: "FindCoordinatorRequest", find: Callable[[str], _Found]
+    broker: Broker,
+    context: RequestContext,
+    request: "FindCoordinatorRequest",
+    find: Callable[[str], _Found],
 ) -> Response | Deferred:
-    """Answer for the groups; many in slices."""
+    """Answer for the groups; many in slices. The client is told of those that it may describe."""
+
+    def found_for(key: str) -> _Found:
+        if _may_find(broker, context, request, key):
+            return find(key)
+        code = DENIED[_RESOURCES[request.key_type]]
+        return _no_coordinator(code, denied_message(code))
+
     # From version 4 on errors belong to the keys: kafka-python asks again 600 times a second otherwise.
     keys = request.coordinator_keys
     if context.version < 4:
-        return respond(context, _alone(find(*keys)))
-    found = (answers.FindCoordinatorCoordinator(key=key, **find(key)) for key in keys)
+        return respond(context, _alone(found_for(*keys)))
+    found = (answers.FindCoordinatorCoordinator(key=key, **found_for(key)) for key in keys)
     if len(keys) <= _AT_ONCE:
         return respond(context, answers.FindCoordinatorResponse(coordinators=found))
     return respond_in_slices(context, answers.FindCoordinatorResponse(coordinators=found))

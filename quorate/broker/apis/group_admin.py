@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.access.needs import left_out, of_each
+from quorate.broker.access.needs import denied_message, left_out, of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
-from quorate.broker.apis.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED
+from quorate.broker.apis.authorized_operations import NOT_ASKED, operations_on
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond_in_slices
 from quorate.broker.groups.group_administration import GroupFilter
 from quorate.broker.groups.group_messages import MemberDescription
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kio.schema.list_groups.v5.request import ListGroupsRequest
 
 _DEAD: Final = "Dead"
+_DENIED: Final = denied_message(ErrorCode.group_authorization_failed)
 _FEATURE: Final = "group.version"
 
 
@@ -41,6 +42,7 @@ async def _list(broker: Broker, context: RequestContext, request: "ListGroupsReq
     found = await broker.groups.administration.groups(wanted)
     if isinstance(found, ErrorCode):
         return await encoded_in_slices(context, answers.ListGroupsResponse(error_code=found, groups=()))
+    may_see_all = broker.may_on_cluster(context, AclOperation.DESCRIBE, audited=False)
     return await encoded_in_slices(
         context,
         answers.ListGroupsResponse(
@@ -53,6 +55,10 @@ async def _list(broker: Broker, context: RequestContext, request: "ListGroupsReq
                     "group_type": each.group_type,
                 }
                 for each in found
+                if may_see_all
+                or broker.may(
+                    context, AclOperation.DESCRIBE, ResourceType.GROUP, each.group_id, audited=False
+                )
             ),
         ),
     )
@@ -62,12 +68,21 @@ def handle_describe_groups(
     broker: Broker, context: RequestContext, request: "DescribeGroupsRequest"
 ) -> Answer:
     """Describe each group as it is when its part of the answer is made."""
-    operations = ALL_OF_A_GROUP if request.include_authorized_operations else NOT_ASKED
+    with_operations = request.include_authorized_operations
+
+    def described(group_id: str) -> answers.DescribeGroupsDescribedGroup:
+        if not broker.may(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+            return _no_group(
+                group_id, ErrorCode.group_authorization_failed, _DENIED if context.version >= 6 else None
+            )
+        operations = NOT_ASKED
+        if with_operations:
+            operations = operations_on(broker, context, ResourceType.GROUP, group_id)
+        return _group(broker, context.version, group_id, operations)
+
     return respond_in_slices(
         context,
-        answers.DescribeGroupsResponse(
-            groups=(_group(broker, context.version, group_id, operations) for group_id in request.groups)
-        ),
+        answers.DescribeGroupsResponse(groups=map(described, request.groups)),
     )
 
 
@@ -125,12 +140,16 @@ def handle_consumer_group_describe(
     return respond_in_slices(
         context,
         answers.ConsumerGroupDescribeResponse(
-            groups=(_no_consumer_group(broker, each) for each in request.group_ids)
+            groups=(_no_consumer_group(broker, context, each) for each in request.group_ids)
         ),
     )
 
 
-def _no_consumer_group(broker: Broker, group_id: str) -> answers.ConsumerGroupDescribeDescribedGroup:
+def _no_consumer_group(
+    broker: Broker, context: RequestContext, group_id: str
+) -> answers.ConsumerGroupDescribeDescribedGroup:
+    if not broker.may(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return _refused_consumer_group(group_id, ErrorCode.group_authorization_failed, _DENIED)
     error, message = _why_none(broker, group_id)
     return _refused_consumer_group(group_id, error, message)
 
@@ -179,6 +198,9 @@ async def handle_delete_groups(
 
     slices = Slices()
     for group_id in wanted:
+        if not broker.may(context, AclOperation.DELETE, ResourceType.GROUP, group_id):
+            known(group_id, ErrorCode.group_authorization_failed)
+            continue
         await broker.groups.administration.delete(group_id, partial(known, group_id))
         await slices.pause()
     if wanted:

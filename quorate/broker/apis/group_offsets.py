@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 200
 """Topics and partitions that are committed, and answered, in one piece, which takes some 3 ms."""
 _GROUPS_AT_ONCE: Final = 3
+_GROUPS_FROM: Final = 8
+"""The version of OffsetFetch that asks for several groups (KIP-709)."""
 
 
 class _InItsWords(TypedDict, total=False):
@@ -52,18 +54,31 @@ class _InItsWords(TypedDict, total=False):
 
 
 class _AskedTopic(NamedTuple):
-    """`name`: None for an id that no topic has. `fields`: the topic in the words of the answer."""
+    """`name`: None for an id that no topic has. `fields`: the topic in the words of the answer. `error`: why
+    it is not looked at."""
 
     name: str | None
     fields: _InItsWords
+    error: ErrorCode
 
 
-def _asked_topic(broker: Broker, context: RequestContext, topic: "_ById") -> _AskedTopic:
+def _asked_topic(
+    broker: Broker, context: RequestContext, topic: "_ById", operation: AclOperation
+) -> _AskedTopic:
+    """Return the topic, with an error if the client may not do `operation` with it."""
+    name: str | None
+    fields: _InItsWords
     if context.version <= BY_NAME[context.api.key]:
         name = str(cast("_ByName", topic).name)
-        return _AskedTopic(name, {"name": name})
-    held = None if topic.topic_id is None else broker.image.topic_by_id(topic.topic_id)
-    return _AskedTopic(None if held is None else held.name, {"topic_id": topic.topic_id})
+        fields = {"name": name}
+    else:
+        held = None if topic.topic_id is None else broker.image.topic_by_id(topic.topic_id)
+        name = None if held is None else held.name
+        fields = {"topic_id": topic.topic_id}
+    if name is None:
+        return _AskedTopic(None, fields, ErrorCode.unknown_topic_id)
+    may = broker.may(context, operation, ResourceType.TOPIC, name)
+    return _AskedTopic(name, fields, ErrorCode.none if may else ErrorCode.topic_authorization_failed)
 
 
 def _named_topic(broker: Broker, context: RequestContext, name: str) -> _InItsWords:
@@ -107,42 +122,41 @@ class _Commit:
         """Pieces without an answer; the last one's place is kept until all have begun."""
         self.deferred = Deferred()
 
-    def pieces(self) -> Iterator[list[tuple[str | None, "OffsetCommitRequestPartition"]]]:
+    def pieces(self) -> Iterator[list[tuple[_AskedTopic, "OffsetCommitRequestPartition"]]]:
         """Yield at least one piece: a request of nothing is a sign of life."""
-        piece: list[tuple[str | None, OffsetCommitRequestPartition]] = []
+        piece: list[tuple[_AskedTopic, OffsetCommitRequestPartition]] = []
         for topic in self._request.topics:
-            asked = _asked_topic(self._broker, self._context, topic)
+            asked = _asked_topic(self._broker, self._context, topic, AclOperation.READ)
             self._topics.append(asked)
             for part in topic.partitions:
                 if len(piece) == _AT_ONCE:
                     yield piece
                     piece = []
-                piece.append((asked.name, part))
+                piece.append((asked, part))
         yield piece
 
     def commit(
-        self, ref: MemberRef, piece: Sequence[tuple[str | None, "OffsetCommitRequestPartition"]]
+        self, ref: MemberRef, piece: Sequence[tuple[_AskedTopic, "OffsetCommitRequestPartition"]]
     ) -> None:
         known = [
-            name is not None and self._broker.partition_exists(name, part.partition_index)
-            for name, part in piece
+            asked.name is not None
+            and not asked.error
+            and self._broker.partition_exists(asked.name, part.partition_index)
+            for asked, part in piece
         ]
         offsets = [
             OffsetToCommit(
-                topic=name,
+                topic=asked.name,
                 partition=part.partition_index,
                 offset=Offset(part.committed_offset),
                 leader_epoch=Epoch(part.committed_leader_epoch),
                 metadata=part.committed_metadata or "",
             )
-            for (name, part), exists in zip(piece, known, strict=True)
-            if exists and name is not None
+            for (asked, part), exists in zip(piece, known, strict=True)
+            if exists and asked.name is not None
         ]
         start = len(self._errors)
-        self._errors += [
-            ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
-            for name, _ in piece
-        ]
+        self._errors += [asked.error or ErrorCode.unknown_topic_or_partition for asked, _ in piece]
         self._waiting += 1
 
         def answered(errors: Sequence[ErrorCode]) -> None:
@@ -198,7 +212,7 @@ def handle_offset_fetch(broker: Broker, context: RequestContext, request: "Offse
     """Answer OffsetFetch; many offsets in slices. If the group moves away meanwhile, the request fails: moved
     offsets must not look like uncommitted ones."""
     asked = request.groups
-    if context.version >= 8:
+    if context.version >= _GROUPS_FROM:
         values = answers.OffsetFetchResponse(groups=(_group(broker, context, each) for each in asked))
     else:
         (only,) = asked
@@ -223,8 +237,11 @@ def _group(
 
 def _topics_of(
     broker: Broker, context: RequestContext, asked: "OffsetFetchRequestGroup"
-) -> tuple[Iterator[answers.OffsetFetchResponseTopics], ErrorCode]:
+) -> tuple[Iterable[answers.OffsetFetchResponseTopics], ErrorCode]:
     group_id, topics = asked.group_id, asked.topics
+    if not broker.may(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        error = ErrorCode.group_authorization_failed
+        return (() if context.version >= _GROUPS_FROM else _not_fetched(topics or (), error)), error
     error = broker.groups.check(group_id)
     if topics is None:
         return _all_offsets(broker, context, group_id, error), error
@@ -235,6 +252,8 @@ def _all_offsets(
     broker: Broker, context: RequestContext, group_id: str, error: ErrorCode
 ) -> Iterator[answers.OffsetFetchResponseTopics]:
     for name, offsets in broker.groups.committed(group_id):
+        if not broker.may(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name, audited=False):
+            continue
         partitions = (_partition(index, held, error) for index, held in offsets)
         yield {**_named_topic(broker, context, name), "partitions": partitions}
 
@@ -247,7 +266,7 @@ def _named_offsets(
     error: ErrorCode,
 ) -> Iterator[answers.OffsetFetchResponseTopics]:
     for each in asked:
-        topic = _asked_topic(broker, context, each)
+        topic = _asked_topic(broker, context, each, AclOperation.DESCRIBE)
         partitions = _partitions(broker, group_id, topic, each.partition_indexes, error)
         yield {**topic.fields, "partitions": partitions}
 
@@ -260,10 +279,18 @@ def _partitions(
         now = broker.groups.check(group_id)
         if now is not error:
             raise KafkaError(now or ErrorCode.not_coordinator, f"group '{group_id}' moved meanwhile")
-        if topic.name is None:
-            yield _partition(index, None, error or ErrorCode.unknown_topic_id)
+        if topic.name is None or topic.error:
+            yield _partition(index, None, error or topic.error)
         else:
             yield _partition(index, broker.groups.fetch_offset(group_id, topic.name, index), error)
+
+
+def _not_fetched(
+    topics: "Iterable[OffsetFetchRequestTopics]", error: ErrorCode
+) -> Iterator[answers.OffsetFetchResponseTopics]:
+    for topic in topics:
+        partitions = (_partition(index, None, error) for index in topic.partition_indexes)
+        yield {**_as_asked(topic), "partitions": partitions}
 
 
 def _partition(
@@ -284,13 +311,17 @@ async def handle_offset_delete(
 ) -> Response:
     """Delete offsets. With an error of the whole the answer has no topics."""
     asked: list[tuple[str, int]] = []
-    known: list[bool] = []
+    refused: list[ErrorCode] = []
     slices = Slices()
     for topic in request.topics:
+        may = broker.may(context, AclOperation.READ, ResourceType.TOPIC, topic.name)
         for part in topic.partitions:
-            exists = broker.partition_exists(topic.name, part.partition_index)
-            known.append(exists)
-            if exists:
+            if not may:
+                refused.append(ErrorCode.topic_authorization_failed)
+            elif not broker.partition_exists(topic.name, part.partition_index):
+                refused.append(ErrorCode.unknown_topic_or_partition)
+            else:
+                refused.append(ErrorCode.none)
                 asked.append((topic.name, part.partition_index))
             await slices.pause()
     whole: ErrorCode = ErrorCode.none
@@ -302,7 +333,7 @@ async def handle_offset_delete(
     return await encoded_in_slices(
         context,
         answers.OffsetDeleteResponse(
-            error_code=whole, topics=_deleted_topics(request, known, iter(outcomes))
+            error_code=whole, topics=_deleted_topics(request, refused, iter(outcomes))
         ),
     )
 
@@ -323,16 +354,16 @@ async def _outcome(
 
 
 def _deleted_topics(
-    request: "OffsetDeleteRequest", known: Sequence[bool], outcomes: Iterator[ErrorCode]
+    request: "OffsetDeleteRequest", refused: Sequence[ErrorCode], outcomes: Iterator[ErrorCode]
 ) -> Iterator[answers.OffsetDeleteResponseTopic]:
-    there = iter(known)
+    refusals = iter(refused)
     for topic in request.topics:
         yield {
             "name": topic.name,
             "partitions": (
                 {
                     "partition_index": part.partition_index,
-                    "error_code": next(outcomes) if next(there) else ErrorCode.unknown_topic_or_partition,
+                    "error_code": next(refusals) or next(outcomes),
                 }
                 for part in topic.partitions
             ),
@@ -364,15 +395,8 @@ def _refuse_fetch(request: "OffsetFetchRequest", refusal: Refusal) -> answers.Of
     code = refusal.code
     if refusal.version >= 8:
         return {"groups": ({"group_id": group.group_id, "error_code": code} for group in request.groups)}
-    topics: Iterator[answers.OffsetFetchResponseTopics] = (
-        {
-            **_as_asked(topic),
-            "partitions": (_partition(index, None, code) for index in topic.partition_indexes),
-        }
-        for group in request.groups
-        for topic in group.topics or ()
-    )
-    return {"error_code": code, "topics": topics}
+    (only,) = request.groups
+    return {"error_code": code, "topics": _not_fetched(only.topics or (), code)}
 
 
 ROWS: Final = (

@@ -44,6 +44,9 @@ _SPECIAL_SINCE: Final = MappingProxyType({-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6:
 _AT_ONCE: Final = 100
 """Partitions that are answered in one piece."""
 _Partition = tuple[str, int]
+_OF_EPOCHS: Final = of_each(
+    AclOperation.DESCRIBE, ResourceType.TOPIC, or_on_cluster=AclOperation.CLUSTER_ACTION
+)
 
 
 @answer_later
@@ -78,8 +81,11 @@ async def _named(request: "ListOffsetsRequest") -> Counter[tuple[str, int]]:
 async def _listed(
     node: ServingNode, context: RequestContext, topic: "ListOffsetsTopic", named: Counter[tuple[str, int]]
 ) -> AsyncIterator[answers.ListOffsetsPartitionResponse]:
+    may = node.may(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
     for part in topic.partitions:
-        if named[topic.name, part.partition_index] > 1:
+        if not may:
+            yield _answered(part, ErrorCode.topic_authorization_failed)
+        elif named[topic.name, part.partition_index] > 1:
             yield _answered(part, ErrorCode.invalid_request)
         elif not _knows_timestamp(part.timestamp, context.version):
             yield _answered(part, ErrorCode.unsupported_version)
@@ -140,16 +146,22 @@ def handle_offset_for_leader_epoch(
     """Answer for each partition as it is at one moment; many in slices. A controller has the metadata log
     alone."""
     topics: Iterator[answers.OffsetForLeaderTopicResult] = (
-        {"topic": topic.topic, "partitions": _epoch_ends(node, topic)} for topic in request.topics
+        {"topic": topic.topic, "partitions": _epoch_ends(node, context, topic)} for topic in request.topics
     )
     if sum(1 + len(topic.partitions) for topic in request.topics) <= _AT_ONCE:
         return respond(context, answers.OffsetForLeaderEpochResponse(topics=topics))
     return respond_in_slices(context, answers.OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _epoch_ends(node: ServingNode, topic: "OffsetForLeaderTopic") -> Iterator[answers.EpochEndOffset]:
+def _epoch_ends(
+    node: ServingNode, context: RequestContext, topic: "OffsetForLeaderTopic"
+) -> Iterator[answers.EpochEndOffset]:
+    may = node.may_any(context, _OF_EPOCHS.any_of, topic.topic)
     for part in topic.partitions:
-        yield _epoch_end(node, topic.topic, part)
+        if may:
+            yield _epoch_end(node, topic.topic, part)
+        else:
+            yield _end_of_epoch(part, ErrorCode.topic_authorization_failed)
 
 
 def _epoch_end(node: ServingNode, topic: str, part: "OffsetForLeaderPartition") -> answers.EpochEndOffset:
@@ -190,10 +202,11 @@ async def handle_delete_records(
     items: dict[_Partition, DeleteRecordsItem] = {}
     slices = Slices()
     for topic in request.topics:
+        may = broker.may(context, AclOperation.DELETE, ResourceType.TOPIC, topic.name)
         for part in topic.partitions:
             key = (topic.name, part.partition_index)
             asked.setdefault(topic.name, {})[part.partition_index] = None
-            error = _refusal(broker, *key)
+            error = _refusal(broker, *key) if may else ErrorCode.topic_authorization_failed
             if error is ErrorCode.none:
                 # The last one of a partition named twice counts, as in Kafka.
                 items[key] = DeleteRecordsItem(*key, Offset(part.offset))
@@ -295,9 +308,7 @@ ROWS: Final = (
     ApiRow["OffsetForLeaderEpochRequest"](
         ApiKey.OFFSET_FOR_LEADER_EPOCH.api,
         _refuse_epochs,
-        needs=(
-            of_each(AclOperation.DESCRIBE, ResourceType.TOPIC, or_on_cluster=AclOperation.CLUSTER_ACTION),
-        ),
+        needs=(_OF_EPOCHS,),
         brokers=handle_offset_for_leader_epoch,
         controllers=handle_offset_for_leader_epoch,
     ),

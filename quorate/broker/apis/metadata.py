@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.access.needs import left_out, of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
-from quorate.broker.apis.authorized_operations import ALL_OF_A_TOPIC, ALL_OF_THE_CLUSTER, NOT_ASKED
+from quorate.broker.apis.authorized_operations import NOT_ASKED, operations_on, operations_on_cluster
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, CLUSTER_METADATA_ID
 from quorate.broker.apis.context import Broker, encoded_in_slices, endpoint_of, respond, respond_in_slices
 from quorate.broker.apis.named_leaders import wait_settled
@@ -60,21 +60,22 @@ async def handle_metadata(broker: Broker, context: RequestContext, request: "Met
     one moment, the answer as a whole need not be. An answer for all topics leaves out those deleted
     meanwhile.
     """
-    missing = await in_slices(_missing(broker, request))
+    wanted = await in_slices(_missing(broker, context, request))
+    missing, refused = await in_slices(_creatable(broker, context, wanted))
     if not missing:
         if doubted := _doubted(broker, context, request):
 
             async def answer() -> Response:
                 await wait_settled(broker, doubted, lambda image, leader: not image.leader_count(leader))
-                return await encoded_in_slices(context, _answer(broker, context, request, {}))
+                return await encoded_in_slices(context, _answer(broker, context, request, refused))
 
             return broker.later(answer)
         if _is_small(broker, context, request):
-            return respond(context, _answer(broker, context, request, {}))
-        return respond_in_slices(context, _answer(broker, context, request, {}))
+            return respond(context, _answer(broker, context, request, refused))
+        return respond_in_slices(context, _answer(broker, context, request, refused))
 
     async def create() -> Response:
-        errors: dict[str, ErrorCode] = {}
+        errors = refused
         throttle_ms = 0
         who = broker.throttles.requester(context, strict_from=_FIRST_VERSION)
 
@@ -110,8 +111,32 @@ def _creation_error(error: ErrorCode) -> ErrorCode:
             return ErrorCode.unknown_topic_or_partition
 
 
-def _missing(broker: Broker, request: "MetadataRequest") -> Steps[list[str]]:
-    """Return the names of topics to create, each once."""
+def _creatable(
+    broker: Broker, context: RequestContext, names: list[str]
+) -> Steps[tuple[list[str], dict[str, ErrorCode]]]:
+    """Return the topics that the client may create, and the refusal of the others."""
+    if broker.is_open or not names:
+        return names, {}
+    if broker.may_on_cluster(context, AclOperation.CREATE, audited=False):
+        return names, {}
+    created: list[str] = []
+    refused: dict[str, ErrorCode] = {}
+    for name in names:
+        if broker.may(context, AclOperation.CREATE, ResourceType.TOPIC, name):
+            created.append(name)
+        else:
+            refused[name] = ErrorCode.topic_authorization_failed
+        yield
+    return created, refused
+
+
+def _may_describe(broker: Broker, context: RequestContext, name: str, *, audited: bool = True) -> bool:
+    return broker.may(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name, audited=audited)
+
+
+def _missing(broker: Broker, context: RequestContext, request: "MetadataRequest") -> Steps[list[str]]:
+    """Return the names of topics to create, each once. Who may not describe a topic is told nothing of it,
+    and it is not created for them."""
     if not request.topics or not broker.config.topics.auto_create_enable:
         return []
     if not request.allow_auto_topic_creation:
@@ -127,6 +152,7 @@ def _missing(broker: Broker, request: "MetadataRequest") -> Steps[list[str]]:
             and name != CLUSTER_METADATA
             and broker.image.topic(name) is None
             and is_legal(name)
+            and _may_describe(broker, context, name, audited=False)
         ):
             missing[name] = None
         if number % _AT_ONCE == 0:
@@ -185,11 +211,13 @@ def _is_small(broker: Broker, context: RequestContext, request: "MetadataRequest
 
 
 def _all_topics(
-    broker: Broker, topics: Sequence[TopicState], listener: str
+    broker: Broker, context: RequestContext, topics: Sequence[TopicState]
 ) -> Iterator[answers.MetadataResponseTopic]:
     for topic in topics:
-        if broker.image.topic_by_id(topic.topic_id) is not None:
-            yield _topic(broker, topic, listener)
+        if broker.image.topic_by_id(topic.topic_id) is not None and _may_describe(
+            broker, context, topic.name, audited=False
+        ):
+            yield _topic(broker, topic, context.connection.listener)
 
 
 def _named_topics(
@@ -211,16 +239,25 @@ def _answer(
     """Return the response's values; its topics and their partitions are described as they are asked for."""
     image, listener = broker.image, context.connection.listener
     described = (
-        _all_topics(broker, tuple(image.topics.values()), listener)
+        _all_topics(broker, context, tuple(image.topics.values()))
         if _wants_all(context, request)
         else _named_topics(broker, context, request, errors)
     )
     # librdkafka forgets a broker that is no longer listed. If the same answer names the new leaders of its
     # partitions, librdkafka may forget these too, and asks again a second later.
     lately = set(broker.replicas.lost_leaders.recent(within_s=_LISTED_S))
-    operations = ALL_OF_A_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
     topics = (
-        answers.MetadataResponseTopic({**each, "topic_authorized_operations": operations})
+        answers.MetadataResponseTopic(
+            {
+                **each,
+                "topic_authorized_operations": operations_on(
+                    broker, context, ResourceType.TOPIC, each.get("name") or ""
+                )
+                if request.include_topic_authorized_operations
+                and each.get("error_code") is not ErrorCode.topic_authorization_failed
+                else NOT_ASKED,
+            }
+        )
         for each in described
     )
     brokers: list[answers.MetadataResponseBroker] = [
@@ -243,7 +280,7 @@ def _answer(
     }
     if context.version in _WITH_CLUSTER_OPERATIONS:
         # Even if the client did not ask: the newest version's request has no field for it.
-        answer["cluster_authorized_operations"] = ALL_OF_THE_CLUSTER
+        answer["cluster_authorized_operations"] = operations_on_cluster(broker, context)
     return answer
 
 
@@ -256,9 +293,12 @@ def _by_id(request: "MetadataRequest") -> bool:
 def _topic_by_id(
     broker: Broker, context: RequestContext, topic_id: uuid.UUID | None, listener: str
 ) -> answers.MetadataResponseTopic:
-    if topic_id == CLUSTER_METADATA_ID:
-        return _cluster_metadata_topic(broker)
     topic = None if topic_id is None else broker.image.topic_by_id(topic_id)
+    name = CLUSTER_METADATA if topic_id == CLUSTER_METADATA_ID else None if topic is None else topic.name
+    if name is not None and not _may_describe(broker, context, name):
+        return _no_topic(ErrorCode.topic_authorization_failed, _or_empty(context, None), topic_id)
+    if name == CLUSTER_METADATA:
+        return _cluster_metadata_topic(broker)
     if topic is not None:
         return _topic(broker, topic, listener)
     return _no_topic(ErrorCode.unknown_topic_id, _or_empty(context, None), topic_id)
@@ -272,6 +312,8 @@ def _topic_by_name(
     errors: dict[str, ErrorCode],
 ) -> answers.MetadataResponseTopic:
     name = asked.name
+    if name is not None and not _may_describe(broker, context, name):
+        return _no_topic(ErrorCode.topic_authorization_failed, name, None)
     if name == CLUSTER_METADATA:
         return _cluster_metadata_topic(broker)
     if name is None or not is_legal(name):
@@ -296,7 +338,7 @@ class _TopicHead(TypedDict):
     topic_id: uuid.UUID
     is_internal: bool
     topic_authorized_operations: int
-    """In Metadata, only if they are asked for."""
+    """Not asked for, until the answer says otherwise."""
 
 
 _CLUSTER_METADATA: Final = _TopicHead(
@@ -314,7 +356,7 @@ def _topic_head(topic: TopicState) -> _TopicHead:
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
-        "topic_authorized_operations": ALL_OF_A_TOPIC,
+        "topic_authorized_operations": NOT_ASKED,
     }
 
 
@@ -401,6 +443,8 @@ class _TopicPart:
     name: str
     start: int
     end: int
+    refused: bool = False
+    """Whether the client may not describe it, wherever it is."""
 
 
 async def handle_describe_topic_partitions(
@@ -418,6 +462,7 @@ async def handle_describe_topic_partitions(
             raise KafkaError(ErrorCode.invalid_request, f"the cursor's partition is {first_partition}")
     slices = Slices()
     asked: list[str] = [topic.name for topic in request.topics]
+    all_topics = not asked
     asked = asked or [each.name for each in broker.image.topics.values()]
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     page: list[_TopicPart] = []
@@ -425,6 +470,11 @@ async def handle_describe_topic_partitions(
     cursor: answers.DescribeTopicPartitionsCursor | None = None
     for name in await _in_order(asked, first, slices):
         await slices.pause()
+        if not _may_describe(broker, context, name, audited=not all_topics):
+            if not all_topics:
+                page.append(_TopicPart(name, 0, 0, refused=True))
+                described += 1
+            continue
         if not left:
             cursor = {"topic_name": name, "partition_index": 0}
             break
@@ -437,7 +487,7 @@ async def handle_describe_topic_partitions(
             cursor = {"topic_name": name, "partition_index": end}
             break
         left -= end - start
-    topics = _page_of_topics(broker, page, context.connection.listener)
+    topics = _page_of_topics(broker, context, page)
     if described <= _AT_ONCE:
         return respond(context, answers.DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor))
     return respond_in_slices(
@@ -455,24 +505,32 @@ async def _in_order(asked: Sequence[str], first: str, slices: Slices) -> Iterato
 
 
 def _page_of_topics(
-    broker: Broker, page: Iterable[_TopicPart], listener: str
+    broker: Broker, context: RequestContext, page: Iterable[_TopicPart]
 ) -> Iterator[answers.DescribeTopicPartitionsResponseTopic]:
+    listener = context.connection.listener
     for part in page:
         topic = broker.image.topic(part.name)
-        if topic is None:
-            yield _unknown_topic(broker, part.name)
+        # Again, because a client that does not read lets its answer wait.
+        if part.refused or not _may_describe(broker, context, part.name, audited=False):
+            yield {"error_code": ErrorCode.topic_authorization_failed, "name": part.name, "topic_id": None}
+        elif topic is None:
+            yield _unknown_topic(broker, context, part.name)
         else:
             yield {
                 **_topic_head(topic),
+                "topic_authorized_operations": operations_on(broker, context, ResourceType.TOPIC, part.name),
                 "partitions": _page_of_partitions(broker, topic, part.start, part.end, listener),
             }
 
 
-def _unknown_topic(broker: Broker, name: str) -> answers.DescribeTopicPartitionsResponseTopic:
+def _unknown_topic(
+    broker: Broker, context: RequestContext, name: str
+) -> answers.DescribeTopicPartitionsResponseTopic:
     if name == CLUSTER_METADATA:
         only = _cluster_metadata_partition(broker)
         return {
             **_CLUSTER_METADATA,
+            "topic_authorized_operations": operations_on(broker, context, ResourceType.TOPIC, name),
             "partitions": [{**only, "eligible_leader_replicas": None, "last_known_elr": None}],
         }
     error = ErrorCode.unknown_topic_or_partition if is_legal(name) else ErrorCode.invalid_topic_exception

@@ -6,7 +6,16 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.access.needs import DENIED, Need, Permission, Refuses, left_out, of_each, whole
+from quorate.broker.access.needs import (
+    DENIED,
+    Need,
+    Permission,
+    Refuses,
+    denied_message,
+    left_out,
+    of_each,
+    whole,
+)
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices, respond, respond_in_slices
@@ -88,6 +97,11 @@ async def handle_refetch_replica(
 
 def handle_describe_states(broker: Broker, context: RequestContext, request: DescribeStatesRequest) -> Answer:
     """Describe every partition of the topic, as this broker's metadata has it."""
+    if not broker.may_any(context, _OF_STATES.any_of, request.topic_name):
+        code = ErrorCode.topic_authorization_failed
+        return respond(
+            context, answers.DescribeStatesResponse(error_code=code, error_message=denied_message(code))
+        )
     topic = broker.image.topic(request.topic_name)
     if topic is None:
         return respond(
@@ -130,8 +144,9 @@ async def handle_describe_state_changes(
     summary = journal.summary(now=trio.current_time())
     pending, ended = journal.pending(), [] if request.pending_only else journal.ended()
     limit = min(max(request.limit, 0), _MOST_CHANGES)
-    newest = await _wanted_changes(reversed(ended), request, limit)
-    chosen = [*reversed(newest), *await _wanted_changes(pending, request, limit)]
+    seen = _Visible(broker, context)
+    newest = await _wanted_changes(reversed(ended), request, limit, seen)
+    chosen = [*reversed(newest), *await _wanted_changes(pending, request, limit, seen)]
     return await encoded_in_slices(
         context,
         answers.DescribeStateChangesResponse(
@@ -148,15 +163,34 @@ async def handle_describe_state_changes(
     )
 
 
+class _Visible:
+    """The topics that the client may be told of. Each is looked up once."""
+
+    def __init__(self, broker: Broker, context: RequestContext) -> None:
+        self._all = broker.may_on_cluster(context, AclOperation.DESCRIBE, audited=False)
+        self._broker = broker
+        self._context = context
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, topic: str) -> bool:
+        if self._all:
+            return True
+        if topic not in self._known:
+            self._known[topic] = self._broker.may(
+                self._context, AclOperation.DESCRIBE, ResourceType.TOPIC, topic, audited=False
+            )
+        return self._known[topic]
+
+
 async def _wanted_changes(
-    changes: Iterable[StateChange], request: DescribeStateChangesRequest, limit: int
+    changes: Iterable[StateChange], request: DescribeStateChangesRequest, limit: int, seen: "_Visible"
 ) -> list[StateChange]:
     found: list[StateChange] = []
     slices, topic, partition = Slices(), request.topic_name, request.partition_index
     for each in changes:
         if len(found) == limit:
             break
-        if topic in (None, each.topic) and partition in (-1, each.partition_id):
+        if topic in (None, each.topic) and partition in (-1, each.partition_id) and each.topic in seen:
             found.append(each)
         await slices.pause()
     return found
@@ -179,6 +213,7 @@ def _described_changes(changes: Iterable[StateChange], *, now: float) -> Iterato
         }
 
 
+_OF_STATES: Final = of_each(AclOperation.DESCRIBE, ResourceType.TOPIC, or_on_cluster=AclOperation.DESCRIBE)
 _OF_OBSERVERS: Final = Need[object](
     any_of=(
         Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER),
@@ -213,7 +248,7 @@ ROWS: Final = (
     ApiRow[DescribeStatesRequest](
         ApiKey.DESCRIBE_STATES.api,
         refuse_with_message,
-        needs=(of_each(AclOperation.DESCRIBE, ResourceType.TOPIC, or_on_cluster=AclOperation.DESCRIBE),),
+        needs=(_OF_STATES,),
         brokers=handle_describe_states,
     ),
 )

@@ -1,11 +1,13 @@
 """Produce."""
 
 import math
+from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.access.needs import of_each, of_transaction
+from quorate.broker.access.needs import denied_message, of_each, of_transaction
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.named_leaders import leader_endpoints
@@ -37,6 +39,11 @@ from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.runtime import Buffer, Mapped, Steps, at_once, in_slices, let_go
 from quorate.types import UNKNOWN_EPOCH, Epoch
 
+_INTERNAL: Final[Mapping[str, tuple[ErrorCode, str]]] = MappingProxyType(
+    dict.fromkeys(
+        INTERNAL_TOPICS, (ErrorCode.invalid_topic_exception, "internal topics are written by brokers only")
+    )
+)
 _ACKS = (-1, 0, 1)
 _ZSTD_FROM = 7
 _AT_ONCE: Final = 200
@@ -49,7 +56,8 @@ async def handle_produce(broker: Broker, context: RequestContext, request: Produ
         raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {request.acks}; it must be -1, 0 or 1")
     if request.transactional_id is not None:
         raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this version of quorate")
-    items = await in_slices(_items(request))
+    refused = await in_slices(_refused(broker, context, request))
+    items = await in_slices(_items(request, refused))
     throttle_ms = _throttle_ms(broker, context, request, items)
     pending = await broker.replicas.produces.produce(
         items,
@@ -62,30 +70,52 @@ async def handle_produce(broker: Broker, context: RequestContext, request: Produ
     if not small:
         await in_slices(let_go(items))
     if request.acks == 0:
-        return await in_slices(_close_if_refused(request, pending))
+        return await in_slices(_close_if_refused(request, refused, pending))
     if pending.done:
-        return await in_slices(_response(broker, context, request, pending, throttle_ms))
+        return await in_slices(_response(broker, context, request, refused, pending, throttle_ms))
     skeleton = await in_slices(request.skeleton_steps())
     deferred = Deferred()
 
     async def large() -> Response:
-        return await in_slices(_response(broker, context, skeleton, pending, throttle_ms))
+        return await in_slices(_response(broker, context, skeleton, refused, pending, throttle_ms))
 
     if small:
         pending.notify(
-            lambda: deferred.complete(at_once(_response(broker, context, skeleton, pending, throttle_ms)))
+            lambda: deferred.complete(
+                at_once(_response(broker, context, skeleton, refused, pending, throttle_ms))
+            )
         )
     else:
         pending.notify(lambda: deferred.complete_with(large))
     return deferred
 
 
-def _items(request: ProduceRequest) -> Steps[list[ProduceItem]]:
+def _refused(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> Steps[Mapping[str, tuple[ErrorCode, str]]]:
+    """Return the topics that the client may not write, each with its error. Whether they exist is not looked
+    at (KAFKA-19234)."""
+    if broker.is_open:
+        return _INTERNAL
+    refused = dict(_INTERNAL)
+    code = ErrorCode.topic_authorization_failed
+    asked: set[str] = set()
+    for number, topic in enumerate(request.topics, 1):
+        if topic.name not in asked:
+            asked.add(topic.name)
+            if not broker.may(context, AclOperation.WRITE, ResourceType.TOPIC, topic.name):
+                refused[topic.name] = (code, denied_message(code))
+        if number % PER_STEP == 0:
+            yield
+    return refused
+
+
+def _items(request: ProduceRequest, refused: Container[str]) -> Steps[list[ProduceItem]]:
     items: list[ProduceItem] = []
     for number, topic in enumerate(request.topics, 1):
         if number % PER_STEP == 0:
             yield
-        if topic.name in INTERNAL_TOPICS:
+        if topic.name in refused:
             continue
         for part in topic.partitions:
             items.append(ProduceItem(topic.name, part.index, b"" if part.records is None else part.records))
@@ -108,7 +138,9 @@ def _throttle_ms(
     return math.ceil(wait_s * 1000)
 
 
-def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[CloseConnection | None]:
+def _close_if_refused(
+    request: ProduceRequest, refused: Mapping[str, tuple[ErrorCode, str]], pending: ParkedProduce
+) -> Steps[CloseConnection | None]:
     """Return the close of a refused acks=0 request, which has no answer. A client whose connection closes
     looks for the leader again. Otherwise it would send to a former leader for as long as it lives."""
     first: str | None = None
@@ -121,9 +153,9 @@ def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[
         if number % PER_STEP == 0:
             yield
     for number, topic in enumerate(request.topics, 1):
-        if topic.name in INTERNAL_TOPICS:
+        if topic.name in refused:
             count += 1
-            first = first or f"{topic.name}: INVALID_TOPIC_EXCEPTION"
+            first = first or f"{topic.name}: {refused[topic.name][0].name.upper()}"
         if number % PER_STEP == 0:
             yield
     if first is None:
@@ -136,6 +168,7 @@ def _response(
     broker: Broker,
     context: RequestContext,
     request: ProduceRequest,
+    refused: Mapping[str, tuple[ErrorCode, str]],
     pending: ParkedProduce,
     throttle_ms: int,
 ) -> Steps[Response]:
@@ -150,8 +183,11 @@ def _response(
                 leaders[produced.leader_id] = None
             return produced
 
-        internal = topic.name in INTERNAL_TOPICS
-        return ProducedTopic(topic.name, Mapped(topic.partitions, _internal if internal else answer))
+        why = refused.get(topic.name)
+        return ProducedTopic(
+            topic.name,
+            Mapped(topic.partitions, answer if why is None else lambda part: _not_written(part, *why)),
+        )
 
     body = yield from encode_produce_steps(
         Mapped(request.topics, topic_of),
@@ -165,12 +201,8 @@ def _response(
     return EncodedResponse(body)
 
 
-def _internal(part: ProducePartition) -> ProducedPartition:
-    return ProducedPartition(
-        index=part.index,
-        error=ErrorCode.invalid_topic_exception,
-        error_message="internal topics are written by brokers only",
-    )
+def _not_written(part: ProducePartition, error: ErrorCode, message: str) -> ProducedPartition:
+    return ProducedPartition(index=part.index, error=error, error_message=message)
 
 
 def _produced(broker: Broker, topic: str, result: ProduceResult) -> ProducedPartition:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.access.needs import DENIED, Need, Permission, Refuses, of_each, of_transaction
+from quorate.broker.access.needs import (
+    DENIED,
+    Need,
+    Permission,
+    Refuses,
+    denied_message,
+    of_each,
+    of_transaction,
+)
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, answer_later, respond, respond_in_slices
@@ -51,17 +59,22 @@ def handle_describe_producers(
         context,
         answers.DescribeProducersResponse(
             topics=(
-                {"name": topic.name, "partitions": _partitions(broker, topic)} for topic in request.topics
+                {"name": topic.name, "partitions": _partitions(broker, context, topic)}
+                for topic in request.topics
             )
         ),
     )
 
 
 def _partitions(
-    broker: Broker, topic: "TopicRequest"
+    broker: Broker, context: RequestContext, topic: "TopicRequest"
 ) -> Iterator[answers.DescribeProducersPartitionResponse]:
+    may = broker.may(context, AclOperation.READ, ResourceType.TOPIC, topic.name)
     for index in topic.partition_indexes:
         try:
+            if not may:
+                code = ErrorCode.topic_authorization_failed
+                raise KafkaError(code, denied_message(code))
             producers = _producers(broker, topic.name, index)
         except KafkaError as error:
             yield {"partition_index": index, "error_code": error.code, "error_message": error.message}

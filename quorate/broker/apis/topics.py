@@ -1,13 +1,14 @@
 """CreateTopics, CreatePartitions and DeleteTopics, passed on to the controller."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.access.needs import left_out, of_each
+from quorate.broker.access.needs import denied_message, left_out, of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreateTopicsRequest as WireCreateTopics
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest as WireDeleteTopics
 
+_DENIED: Final = denied_message(WireErrorCode.topic_authorization_failed)
 _CREATION_STRICT_FROM: Final = 6
 _MAX_SETTINGS: Final = 10_000
 """The greatest number of settings of all topics in one request. As in Kafka, whose controller writes no more
@@ -63,10 +65,12 @@ async def handle_create_topics(
     """Create topics. The answer waits until this broker's own metadata has them, so that the next Metadata
     shows them, and until their leaders serve them, so that the next Produce is taken, if they are few."""
     deadline = trio.current_time() + max(request.timeout.total_seconds(), 0)
-    asked = await in_slices(_asked_topics(request, broker.config.topics.num_partitions))
+    asked = await in_slices(_asked_topics(broker, context, request))
     created: list[CreatedTopic] = []
     throttle_ms = 0
     slices = Slices()
+    if not asked.topics and asked.refused:
+        return await encoded_in_slices(context, _not_created(asked))
     for portion in portions(list(asked.topics.values()), most=_PORTION, cost=_cost):
         forwarded = CreateTopicsRequest(
             topics=joined(portion),
@@ -92,14 +96,7 @@ async def handle_create_topics(
             )
         await slices.pause()
     throttle_time = broker.throttles.wait_for_controller(context, throttle_ms)
-    if asked.reserved:
-        created.append(
-            CreatedTopic(
-                name=CLUSTER_METADATA,
-                error=ErrorCode.INVALID_REQUEST,
-                error_message=f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
-            )
-        )
+    created += asked.refused
     if not request.validate_only:
         ids = [topic.topic_id for topic in created if topic.topic_id is not None]
         with trio.move_on_at(deadline):
@@ -112,7 +109,7 @@ async def handle_create_topics(
         context,
         answers.CreateTopicsResponse(
             throttle_time=throttle_time,
-            topics=(_created(broker, topic, asked.settings(topic.name)) for topic in created),
+            topics=(_created(broker, context, topic, asked.settings(topic.name)) for topic in created),
         ),
     )
 
@@ -122,18 +119,22 @@ class _AskedTopics(NamedTuple):
 
     topics: Mapping[str, tuple[NewTopic, ...]]
     """By name. One that is asked for more than once is here twice: the controller refuses it."""
-    reserved: bool
-    """Whether one of them is a topic that can't be created."""
+    refused: Sequence[CreatedTopic]
+    """Those that can't be created, and those that the client may not create, once each."""
 
     def settings(self, name: str) -> dict[str, str | None]:
         given = self.topics.get(name)
         return {} if given is None else {each.name: each.value for each in given[0].configs}
 
 
-def _asked_topics(request: "WireCreateTopics", default_partitions: int) -> Steps[_AskedTopics]:
+def _asked_topics(
+    broker: Broker, context: RequestContext, request: "WireCreateTopics"
+) -> Steps[_AskedTopics]:
     """Return what the controller is asked for. Raises `KafkaError` if it would refuse that for its size."""
     topics: dict[str, tuple[NewTopic, ...]] = {}
-    reserved = False
+    refused: dict[str, CreatedTopic] = {}
+    may_all = broker.may_on_cluster(context, AclOperation.CREATE, audited=False)
+    default_partitions = broker.config.topics.num_partitions
     partitions = settings = 0
     for topic in request.topics:
         settings += len(topic.configs)
@@ -149,11 +150,29 @@ def _asked_topics(request: "WireCreateTopics", default_partitions: int) -> Steps
         )
     for topic in request.topics:
         if topic.name == CLUSTER_METADATA:
-            reserved = True
+            refused[topic.name] = CreatedTopic(
+                name=CLUSTER_METADATA,
+                error=ErrorCode.INVALID_REQUEST,
+                error_message=f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
+            )
+        elif topic.name in refused:
+            pass
+        elif not (may_all or broker.may(context, AclOperation.CREATE, ResourceType.TOPIC, topic.name)):
+            refused[topic.name] = CreatedTopic(
+                name=topic.name, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=_DENIED
+            )
         else:
             topics[topic.name] = (*topics.get(topic.name, ())[:1], (yield from _new_topic(topic)))
         yield
-    return _AskedTopics(topics, reserved)
+    return _AskedTopics(topics, tuple(refused.values()))
+
+
+def _not_created(asked: _AskedTopics) -> answers.CreateTopicsResponse:
+    return {
+        "topics": (
+            _refused_creation(each.name, wire_code(each.error), each.error_message) for each in asked.refused
+        )
+    }
 
 
 def _cost(same: tuple[NewTopic, ...]) -> int:
@@ -181,8 +200,21 @@ def _new_topic(topic: "CreatableTopic") -> Steps[NewTopic]:
 
 
 def _created(
-    broker: Broker, topic: CreatedTopic, given: Mapping[str, str | None]
+    broker: Broker, context: RequestContext, topic: CreatedTopic, given: Mapping[str, str | None]
 ) -> answers.CreatableTopicResult:
+    if topic.error is ErrorCode.NONE and not broker.may(
+        context, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, audited=False
+    ):
+        return {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "error_code": WireErrorCode.none,
+            "error_message": None,
+            "topic_config_error_code": WireErrorCode.topic_authorization_failed,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "configs": None,
+        }
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -219,7 +251,11 @@ async def handle_create_partitions(
     leaders serve them, if they are few."""
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
-    topics = await in_slices(_asked_partitions(request))
+    topics, refused = await in_slices(_asked_partitions(broker, context, request))
+    if not topics and refused:
+        return await encoded_in_slices(
+            context, answers.CreatePartitionsResponse(results=map(_not_extended, refused))
+        )
     forwarded = CreatePartitionsRequest(
         topics=topics,
         validate_only=request.validate_only,
@@ -239,24 +275,40 @@ async def handle_create_partitions(
         context,
         answers.CreatePartitionsResponse(
             throttle_time=throttle_time,
-            results=(
-                _extended(topic.name, wire_code(topic.error), topic.error_message) for topic in answer.topics
+            results=chain(
+                (
+                    _extended(topic.name, wire_code(topic.error), topic.error_message)
+                    for topic in answer.topics
+                ),
+                map(_not_extended, refused),
             ),
         ),
     )
 
 
-def _asked_partitions(request: "WireCreatePartitions") -> Steps[tuple[MorePartitions, ...]]:
-    """Return what the controller is asked for. Raises `KafkaError` if it would refuse that for its size."""
+def _asked_partitions(
+    broker: Broker, context: RequestContext, request: "WireCreatePartitions"
+) -> Steps[tuple[tuple[MorePartitions, ...], Iterable[str]]]:
+    """Return what the controller is asked for, and the topics that the client may not alter. Raises
+    `KafkaError` if the controller would refuse that for its size."""
     topics: list[MorePartitions] = []
+    refused: dict[str, None] = {}
     assigned = 0
     for topic in request.topics:
         assigned += len(topic.assignments or ())
         if max(assigned, len(request.topics)) > MAX_NEW_PARTITIONS:
             raise KafkaError(WireErrorCode.policy_violation, TOO_MANY)
-        topics.append((yield from _larger_topic(topic)))
+        if topic.name not in refused:
+            if broker.may(context, AclOperation.ALTER, ResourceType.TOPIC, topic.name):
+                topics.append((yield from _larger_topic(topic)))
+            else:
+                refused[topic.name] = None
         yield
-    return tuple(topics)
+    return tuple(topics), tuple(refused)
+
+
+def _not_extended(name: str) -> answers.CreatePartitionsTopicResult:
+    return _extended(name, WireErrorCode.topic_authorization_failed, _DENIED)
 
 
 def _larger_topic(topic: "CreatePartitionsTopic") -> Steps[MorePartitions]:
@@ -307,7 +359,9 @@ async def handle_delete_topics(
         raise KafkaError(
             WireErrorCode.policy_violation, f"a request names {_MAX_TOPICS} topics at most; send several"
         )
-    asked = await in_slices(_asked_deletions(request))
+    asked, refused = await in_slices(_asked_deletions(broker, context, request))
+    if not asked and refused:
+        return await encoded_in_slices(context, answers.DeleteTopicsResponse(responses=refused))
     who = broker.throttles.requester(context, strict_from=_DELETION_STRICT_FROM)
     answer = await broker.channel.ask(DeleteTopicsRequest(topics=asked, who=who), timeout_seconds=timeout)
     throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
@@ -323,20 +377,51 @@ async def handle_delete_topics(
         context,
         answers.DeleteTopicsResponse(
             throttle_time=throttle_time,
-            responses=(
-                _deleted(topic.name, topic.topic_id, wire_code(topic.error), topic.error_message)
-                for topic in answer.topics
+            responses=chain(
+                (
+                    _deleted(topic.name, topic.topic_id, wire_code(topic.error), topic.error_message)
+                    for topic in answer.topics
+                ),
+                refused,
             ),
         ),
     )
 
 
-def _asked_deletions(request: "WireDeleteTopics") -> Steps[tuple[TopicRef, ...]]:
+def _asked_deletions(
+    broker: Broker, context: RequestContext, request: "WireDeleteTopics"
+) -> Steps[tuple[tuple[TopicRef, ...], list[answers.DeletableTopicResult]]]:
+    """Return what the controller is asked for, and the refusals of what the client may not delete."""
     refs: list[TopicRef] = []
+    refused: list[answers.DeletableTopicResult] = []
+    may_all = broker.may_on_cluster(context, AclOperation.DELETE, audited=False)
     for topic in request.topics:
-        refs.append(TopicRef(name=topic.name, topic_id=topic.topic_id))
+        refusal = None if may_all else _not_deletable(broker, context, topic.name, topic.topic_id)
+        if refusal is None:
+            refs.append(TopicRef(name=topic.name, topic_id=topic.topic_id))
+        else:
+            refused.append(refusal)
         yield
-    return tuple(refs)
+    return tuple(refs), refused
+
+
+def _not_deletable(
+    broker: Broker, context: RequestContext, name: str | None, topic_id: uuid.UUID | None
+) -> answers.DeletableTopicResult | None:
+    """Return the refusal of a topic, given by name or by id, that the client may not delete. Its id or its
+    name is in it only if the client had it, or may describe the topic."""
+    code = WireErrorCode.topic_authorization_failed
+    if name is not None:
+        may = broker.may(context, AclOperation.DELETE, ResourceType.TOPIC, name)
+        return None if may else _deleted(name, None, code, _DENIED)
+    held = None if topic_id is None else broker.image.topic_by_id(topic_id)
+    if held is None:
+        # The controller may know it already, but nobody has said yet whose it is.
+        return _deleted(None, topic_id, WireErrorCode.unknown_topic_id, None)
+    if broker.may(context, AclOperation.DELETE, ResourceType.TOPIC, held.name):
+        return None
+    shown = broker.may(context, AclOperation.DESCRIBE, ResourceType.TOPIC, held.name, audited=False)
+    return _deleted(held.name if shown else None, topic_id, code, _DENIED)
 
 
 def _deleted(
@@ -347,17 +432,18 @@ def _deleted(
 
 def _refuse_creation(request: "WireCreateTopics", refusal: Refusal) -> answers.CreateTopicsResponse:
     return {
-        "topics": (
-            {
-                "error_code": refusal.code,
-                "error_message": refusal.message,
-                "name": topic.name,
-                "configs": None,
-                "num_partitions": -1,
-                "replication_factor": -1,
-            }
-            for topic in request.topics
-        )
+        "topics": (_refused_creation(topic.name, refusal.code, refusal.message) for topic in request.topics)
+    }
+
+
+def _refused_creation(name: str, error: WireErrorCode, message: str | None) -> answers.CreatableTopicResult:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "name": name,
+        "configs": None,
+        "num_partitions": -1,
+        "replication_factor": -1,
     }
 
 

@@ -47,6 +47,7 @@ def run(
             1,
             request.resources,
             lambda each: [Change(entry.name, entry.config_operation, entry.value) for entry in each.configs],
+            lambda kind, name: None,
             validate_only=validate_only,
             replace_all=replace_all,
         )

@@ -3,7 +3,7 @@ outside."""
 
 import uuid
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from quorate.error_code import ErrorCode
 from quorate.runtime import Buffer, Steps, let_go
@@ -80,6 +80,8 @@ class FetchOptions:
     """The consumer's rack; "" if it has none."""
     listener: str = ""
     """The listener at which the consumer would look for another replica."""
+    permission: "ReadPermission | None" = None
+    """What its client may read; None: everything."""
 
     @property
     def from_follower(self) -> bool:
@@ -90,6 +92,18 @@ class FetchOptions:
         """Drop the references to all partitions."""
         if isinstance(self.items, list):
             yield from let_go(self.items)
+
+
+class ReadPermission(Protocol):
+    """What the client of a fetch may read, looked at whenever a partition is read for it: also after a wait,
+    and in a session (NATS 2026-26)."""
+
+    @property
+    def version(self) -> object:
+        """Return a value that differs whenever an earlier `allows` may no longer hold."""
+        ...
+
+    def allows(self, topic: TopicRef) -> bool: ...
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,7 @@ class FetchSession:
 
     __slots__ = (
         "_partitions",
+        "allowed_by",
         "answered",
         "clock",
         "counted",
@@ -154,6 +155,8 @@ class FetchSession:
         self.woken = False
         """Whether a change came with which a waiting fetch can be answered."""
         self.parked: Waiter | None = None
+        self.allowed_by: object = None
+        """The version of the permissions that its last request was read with (`ReadPermission`)."""
         self._partitions: dict[PartitionKey, SessionPartition] = {}
 
     def __len__(self) -> int:

@@ -86,7 +86,7 @@ class SessionFetches:
         session.clock.fetched_at = trio.current_time()
         if session.from_follower:
             await self._note(session, options)
-        elif self._doubtful():
+        elif self._doubtful() or _permissions_changed(session, options):
             for _ in session.mark_all():
                 await slices.pause()
         return session
@@ -220,6 +220,15 @@ class SessionFetches:
             self._sessions.close(session)
             raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return results
+
+
+def _permissions_changed(session: FetchSession, options: FetchOptions) -> bool:
+    """Return whether partitions that have not changed may have another answer than before: one that may not
+    be read any more is an error at once, and not when the next record comes."""
+    version = None if options.permission is None else options.permission.version
+    changed = session.allowed_by != version
+    session.allowed_by = version
+    return changed
 
 
 def _overtaken(session: FetchSession) -> list[FetchResult]:

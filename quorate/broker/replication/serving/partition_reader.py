@@ -79,7 +79,7 @@ class QuietRead:
     """The results of a consumer's fetch that waits, and what they depended on: while that holds, another read
     gives the same."""
 
-    __slots__ = ("_cut_off", "_lookup", "_seen", "results")
+    __slots__ = ("_allowed_by", "_cut_off", "_lookup", "_permission", "_seen", "results")
 
     def __init__(
         self,
@@ -93,6 +93,8 @@ class QuietRead:
         self.results = results
         self._lookup = lookup
         self._cut_off = cut_off
+        self._permission = options.permission
+        self._allowed_by = None if options.permission is None else options.permission.version
         self._seen: list[_Seen] = []
         for item, result in zip(options.items, results, strict=True):
             each = lookup(item.topic, item.partition_id)
@@ -106,6 +108,8 @@ class QuietRead:
 
     def holds(self) -> bool:
         """Return whether a read would give these results now."""
+        if self._permission is not None and self._permission.version != self._allowed_by:
+            return False
         for seen in self._seen:
             partition, log = seen.partition, seen.partition.log
             if (
@@ -184,6 +188,8 @@ class PartitionReader:
     async def read(self, item: FetchItem, options: FetchOptions, *, left: int, first: bool) -> PartitionRead:
         """Read up to `left` bytes; one batch if it is the `first` with records (KIP-74)."""
         partition = role = opened = None
+        if options.permission is not None and not options.permission.allows(item.topic):
+            return PartitionRead(_refused(item, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None))
         try:
             partition = self.lookup(item.topic, item.partition_id)
             any_replica = self._selects and options.any_replica
