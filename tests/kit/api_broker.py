@@ -24,7 +24,8 @@ def broker_of(**parts: Any) -> Broker:
         "authorizer": OPEN,
     }
     given |= parts
-    return Broker(**{each.name: given.get(each.name) for each in fields(Broker)})
+    all_parts: dict[str, Any] = {each.name: given.get(each.name) for each in fields(Broker)}
+    return Broker(**all_parts)
 
 
 def context(key: ApiKey, version: int) -> RequestContext:

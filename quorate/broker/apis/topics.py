@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.access.needs import denied_message, left_out, of_each
+from quorate.broker.access.needs import denied_message, of_each
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
@@ -477,11 +477,11 @@ ROWS: Final = (
         ApiKey.DELETE_TOPICS.api,
         _refuse_deletion,
         needs=(
-            of_each(AclOperation.DELETE, ResourceType.TOPIC, or_on_cluster=AclOperation.DELETE),
-            left_out(
-                AclOperation.DESCRIBE,
+            of_each(
+                AclOperation.DELETE,
                 ResourceType.TOPIC,
-                when="for the name of a topic that is given by its id, and may not be deleted",
+                or_on_cluster=AclOperation.DELETE,
+                when="with Describe Topic, a topic that was given by its id has its name in the refusal",
             ),
         ),
         brokers=handle_delete_topics,

@@ -1,10 +1,9 @@
 """OffsetFetch of a group that moves to another coordinator while a large answer is made."""
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from api_broker import context
+from api_broker import broker_of, context
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.group_offsets import handle_offset_fetch
@@ -34,7 +33,7 @@ async def test_a_group_that_moves_meanwhile_is_never_told_to_have_no_offsets(ver
     topics = [{"name": "t", "partition_indexes": range(1000)}]
     group = {"group_id": "g", "topics": topics}
     request = cast(Any, build(request_type(ApiKey.OFFSET_FETCH, 8), groups=[group]))
-    broker = cast(Any, SimpleNamespace(groups=Groups(500)))
+    broker = broker_of(groups=Groups(500))
     answer = handle_offset_fetch(broker, context(ApiKey.OFFSET_FETCH, version), request)
     assert isinstance(answer, Deferred)
     with pytest.raises(KafkaError, match="group 'g' moved") as refused:

@@ -16,7 +16,7 @@ from api_broker import broker_of, context
 from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.access.needs import Need, Permission, Refuses
-from quorate.broker.apis.api_table import ROWS, ControllerDispatcher, Dispatcher
+from quorate.broker.apis.api_table import BROKER_APIS, CONTROLLER_APIS, ROWS, ControllerDispatcher, Dispatcher
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.groups.group_administration import ListedGroup
 from quorate.broker.metadata.acls import AclOperation, ResourceType
@@ -51,7 +51,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_produce_request,
 )
 from quorate.broker.wire.exchanges import CloseConnection, Deferred, Refusal, RequestContext
-from quorate.broker.wire.principals import Principal
+from quorate.broker.wire.principals import NODE, Principal
 from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime import at_once
@@ -66,7 +66,7 @@ class Recording:
     """An authorizer that denies some permissions, and remembers what it was asked."""
 
     def __init__(self, *denied: Permission, everything: bool = False) -> None:
-        self.denied = {(each.operation, each.resource) for each in denied}
+        self.denied = denied
         self.everything = everything
         self.asked: set[Permission] = set()
         self.version: object = 1
@@ -80,12 +80,14 @@ class Recording:
         name: str,
         **_: object,
     ) -> bool:
-        self.asked.add(Permission(operation, resource))
-        return not self.everything and (operation, resource) not in self.denied
+        return self._answer(Permission(operation, resource))
 
     def allows_some(self, who: Principal, host: str, operation: AclOperation, resource: ResourceType) -> bool:
-        self.asked.add(Permission(operation, resource, some=True))
-        return not self.everything and (operation, resource) not in self.denied
+        return self._answer(Permission(operation, resource, some=True))
+
+    def _answer(self, asked: Permission) -> bool:
+        self.asked.add(asked)
+        return not self.everything and asked not in self.denied
 
 
 def image_of(*, with_secret: bool) -> MetadataImage:
@@ -204,96 +206,102 @@ def config(kind: int, name: str) -> dict[str, object]:
     return {"resources": [{"resource_type": kind, "resource_name": name}]}
 
 
-CONFIGS = [(config(2, SECRET), ResourceType.TOPIC), (config(32, SECRET), ResourceType.GROUP)]
-CONFIGS += [(config(4, ""), ResourceType.CLUSTER), (config(8, "1"), ResourceType.CLUSTER)]
+CONFIGS = [(config(2, SECRET), 0), (config(32, SECRET), 1), (config(4, ""), 2), (config(8, "1"), 2)]
+CREATION = {
+    "topics": [{"name": SECRET, "num_partitions": 1, "replication_factor": 1}],
+    "validate_only": True,
+}
+CHANGES: dict[str, object] = {"topic_name": None, "partition_index": -1, "limit": 9, "pending_only": False}
 K = ApiKey
-Case = tuple[int, "dict[str, Any] | bytes"]
+Case = tuple[int, "dict[str, Any] | bytes", int]
 CASES: dict[ApiKey, list[Case]] = {
-    K.PRODUCE: [(9, produce()), (9, produce(transactional_id="t"))],
-    K.FETCH: [(12, fetch()), (12, fetch(replica_id=1)), (12, fetch("__cluster_metadata"))],
-    K.LIST_OFFSETS: [(7, PARTITIONS)],
+    K.PRODUCE: [(9, produce(), 1), (9, produce(transactional_id="t"), 0)],
+    K.FETCH: [(12, fetch(), 1), (12, fetch(replica_id=1), 0)],
+    K.LIST_OFFSETS: [(7, PARTITIONS, 0)],
     K.METADATA: [
-        (12, {"topics": [{"name": SECRET}], "allow_auto_topic_creation": False}),
-        (12, {"topics": [{"topic_id": SECRET_ID, "name": None}]}),
-        (12, {"topics": None}),
-        (12, {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}),
-        (0, {"topics": []}),
+        (12, {"topics": [{"name": SECRET}], "allow_auto_topic_creation": True}, 0),
+        (12, {"topics": [{"topic_id": SECRET_ID, "name": None}]}, 0),
+        (12, {"topics": None}, 1),
+        (0, {"topics": []}, 1),
+        (12, {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}, 2),
     ],
     K.OFFSET_COMMIT: [
-        (9, {"group_id": SECRET} | PARTITIONS),
-        (10, {"group_id": "g", "topics": [{"topic_id": SECRET_ID, "partitions": [{"partition_index": 0}]}]}),
+        (9, {"group_id": SECRET} | PARTITIONS, 0),
+        (9, {"group_id": "g"} | PARTITIONS, 1),
+        (
+            10,
+            {"group_id": "g", "topics": [{"topic_id": SECRET_ID, "partitions": [{"partition_index": 0}]}]},
+            1,
+        ),
     ],
     K.OFFSET_FETCH: [
-        (7, {"group_id": "g", "topics": INDEXES}),
-        (9, {"groups": [{"group_id": SECRET, "topics": INDEXES}]}),
-        (9, {"groups": [{"group_id": "g", "topics": None}]}),
+        (7, {"group_id": SECRET, "topics": INDEXES}, 0),
+        (9, {"groups": [{"group_id": SECRET, "topics": INDEXES}]}, 0),
+        (7, {"group_id": "g", "topics": INDEXES}, 1),
+        (9, {"groups": [{"group_id": "g", "topics": INDEXES}]}, 1),
+        (9, {"groups": [{"group_id": "g", "topics": None}]}, 2),
     ],
     K.FIND_COORDINATOR: [
-        (3, {"key": SECRET, "key_type": 0}),
-        (4, {"coordinator_keys": [SECRET], "key_type": 0}),
-        (4, {"coordinator_keys": [SECRET], "key_type": 1}),
+        (3, {"key": SECRET, "key_type": 0}, 0),
+        (4, {"coordinator_keys": [SECRET], "key_type": 0}, 0),
+        (4, {"coordinator_keys": [SECRET], "key_type": 1}, 1),
     ],
-    K.JOIN_GROUP: [(7, {"group_id": SECRET})],
-    K.HEARTBEAT: [(4, {"group_id": SECRET})],
-    K.LEAVE_GROUP: [(5, {"group_id": SECRET, "members": []})],
-    K.SYNC_GROUP: [(5, {"group_id": SECRET})],
-    K.DESCRIBE_GROUPS: [(6, {"groups": [SECRET]})],
-    K.LIST_GROUPS: [(5, {})],
-    K.CREATE_TOPICS: [
-        (
-            7,
-            {
-                "topics": [{"name": SECRET, "num_partitions": 1, "replication_factor": 1}],
-                "validate_only": True,
-            },
-        )
-    ],
+    K.JOIN_GROUP: [(7, {"group_id": SECRET}, 0)],
+    K.HEARTBEAT: [(4, {"group_id": SECRET}, 0)],
+    K.LEAVE_GROUP: [(5, {"group_id": SECRET, "members": []}, 0)],
+    K.SYNC_GROUP: [(5, {"group_id": SECRET}, 0)],
+    K.DESCRIBE_GROUPS: [(6, {"groups": [SECRET]}, 0)],
+    K.LIST_GROUPS: [(5, {}, 0)],
+    K.CREATE_TOPICS: [(7, CREATION, 0), (7, CREATION, 1)],
     K.DELETE_TOPICS: [
-        (6, {"topics": [{"name": SECRET, "topic_id": None}]}),
-        (6, {"topics": [{"name": None, "topic_id": SECRET_ID}]}),
+        (6, {"topics": [{"name": SECRET, "topic_id": None}]}, 0),
+        (6, {"topics": [{"name": None, "topic_id": SECRET_ID}]}, 0),
     ],
-    K.DELETE_RECORDS: [(2, PARTITIONS)],
-    K.INIT_PRODUCER_ID: [(4, {"transactional_id": SECRET}), (4, {"transactional_id": None})],
-    K.OFFSET_FOR_LEADER_EPOCH: [(4, {"topics": [{"topic": SECRET, "partitions": [{"partition": 0}]}]})],
-    K.DESCRIBE_CONFIGS: [(4, values) for values, _ in CONFIGS],
-    K.ALTER_CONFIGS: [(2, values) for values, _ in CONFIGS],
-    K.INCREMENTAL_ALTER_CONFIGS: [(1, values) for values, _ in CONFIGS],
+    K.DELETE_RECORDS: [(2, PARTITIONS, 0)],
+    K.INIT_PRODUCER_ID: [(4, {"transactional_id": SECRET}, 0), (4, {"transactional_id": None}, 1)],
+    K.OFFSET_FOR_LEADER_EPOCH: [(4, {"topics": [{"topic": SECRET, "partitions": [{"partition": 0}]}]}, 0)],
+    K.DESCRIBE_CONFIGS: [(4, *each) for each in CONFIGS],
+    K.ALTER_CONFIGS: [(2, *each) for each in CONFIGS],
+    K.INCREMENTAL_ALTER_CONFIGS: [(1, *each) for each in CONFIGS],
     K.ALTER_REPLICA_LOG_DIRS: [
-        (2, {"dirs": [{"path": "/d", "topics": [{"name": SECRET, "partitions": [0]}]}]})
+        (2, {"dirs": [{"path": "/d", "topics": [{"name": SECRET, "partitions": [0]}]}]}, 0)
     ],
-    K.DESCRIBE_LOG_DIRS: [(1, {"topics": None}), (5, {"topics": None})],
-    K.CREATE_PARTITIONS: [(3, {"topics": [{"name": SECRET, "count": 9}]})],
-    K.DELETE_GROUPS: [(2, {"groups_names": [SECRET]})],
+    K.DESCRIBE_LOG_DIRS: [(5, {"topics": None}, 0)],
+    K.CREATE_PARTITIONS: [(3, {"topics": [{"name": SECRET, "count": 9}]}, 0)],
+    K.DELETE_GROUPS: [(2, {"groups_names": [SECRET]}, 0)],
     K.ELECT_LEADERS: [
-        (2, {"topic_partitions": None}),
-        (2, {"topic_partitions": [{"topic": SECRET, "partitions": [0]}]}),
+        (2, {"topic_partitions": None}, 0),
+        (2, {"topic_partitions": [{"topic": SECRET, "partitions": [0]}]}, 0),
     ],
-    K.ALTER_PARTITION_REASSIGNMENTS: [(1, PARTITIONS)],
-    K.LIST_PARTITION_REASSIGNMENTS: [(0, {"topics": None})],
-    K.OFFSET_DELETE: [(0, {"group_id": SECRET} | PARTITIONS)],
-    K.DESCRIBE_CLIENT_QUOTAS: [(1, {"components": []})],
+    K.ALTER_PARTITION_REASSIGNMENTS: [(1, PARTITIONS, 0)],
+    K.LIST_PARTITION_REASSIGNMENTS: [(0, {"topics": None}, 0)],
+    K.OFFSET_DELETE: [
+        (0, {"group_id": SECRET} | PARTITIONS, 0),
+        (0, {"group_id": "g"} | PARTITIONS, 1),
+    ],
+    K.DESCRIBE_CLIENT_QUOTAS: [(1, {"components": []}, 0)],
     K.ALTER_CLIENT_QUOTAS: [
-        (1, {"entries": [{"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": []}]})
+        (1, {"entries": [{"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": []}]}, 0)
     ],
-    K.DESCRIBE_USER_SCRAM_CREDENTIALS: [(0, {"users": None})],
-    K.DESCRIBE_QUORUM: [(2, {"topics": []})],
-    K.UPDATE_FEATURES: [(2, {"feature_updates": []})],
-    K.DESCRIBE_CLUSTER: [(2, {"endpoint_type": 2})],
-    K.DESCRIBE_PRODUCERS: [(0, {"topics": INDEXES})],
-    K.UNREGISTER_BROKER: [(0, {"broker_id": 1})],
-    K.CONSUMER_GROUP_DESCRIBE: [(1, {"group_ids": [SECRET]})],
-    K.ASSIGN_REPLICAS_TO_DIRS: [(0, {"broker_id": 1, "directories": []})],
-    K.LIST_CONFIG_RESOURCES: [(1, {"resource_types": []})],
-    K.DESCRIBE_TOPIC_PARTITIONS: [(0, {"topics": [{"name": SECRET}]}), (0, {"topics": []})],
-    K.ADD_RAFT_VOTER: [(1, {"voter_id": 1})],
-    K.REMOVE_RAFT_VOTER: [(0, {"voter_id": 1})],
-    K.UPDATE_RAFT_VOTER: [(0, {"voter_id": 1})],
-    K.REFETCH_REPLICA: [(0, {"topic_name": SECRET, "partition_index": 0})],
-    K.DESCRIBE_DAMAGE: [(0, {})],
-    K.DESCRIBE_STATE_CHANGES: [(0, {})],
-    K.DESCRIBE_STATES: [(0, {"topic_name": SECRET})],
+    K.DESCRIBE_USER_SCRAM_CREDENTIALS: [(0, {"users": None}, 0)],
+    K.DESCRIBE_QUORUM: [(2, {"topics": []}, 0)],
+    K.UPDATE_FEATURES: [(2, {"feature_updates": []}, 0)],
+    K.DESCRIBE_CLUSTER: [(2, {"endpoint_type": 2}, 0)],
+    K.DESCRIBE_PRODUCERS: [(0, {"topics": INDEXES}, 0)],
+    K.UNREGISTER_BROKER: [(0, {"broker_id": 1}, 0)],
+    K.CONSUMER_GROUP_DESCRIBE: [(1, {"group_ids": [SECRET]}, 0)],
+    K.ASSIGN_REPLICAS_TO_DIRS: [(0, {"broker_id": 1, "directories": []}, 0)],
+    K.LIST_CONFIG_RESOURCES: [(1, {"resource_types": []}, 0)],
+    K.DESCRIBE_TOPIC_PARTITIONS: [(0, {"topics": [{"name": SECRET}]}, 0), (0, {"topics": []}, 1)],
+    K.ADD_RAFT_VOTER: [(1, {"voter_id": 1}, 0)],
+    K.REMOVE_RAFT_VOTER: [(0, {"voter_id": 1}, 0)],
+    K.UPDATE_RAFT_VOTER: [(0, {"voter_id": 1}, 0)],
+    K.REFETCH_REPLICA: [(0, {"topic_name": SECRET, "partition_index": 0}, 0)],
+    K.DESCRIBE_DAMAGE: [(0, {}, 0)],
+    K.DESCRIBE_STATE_CHANGES: [(0, {}, 0), (0, CHANGES, 1)],
+    K.DESCRIBE_STATES: [(0, {"topic_name": SECRET}, 0)],
 }
-"""Requests of each API, each with something that it needs."""
+"""Requests of each API: version, contents, and the number of the need in its row that it has."""
 
 
 async def ask(
@@ -360,41 +368,161 @@ def codes(found: Any) -> set[WireErrorCode]:
         return {found} - {WireErrorCode.none}
     if dataclasses.is_dataclass(found):
         parts: Any = [getattr(found, each.name) for each in dataclasses.fields(found)]
-        return set().union(*map(codes, parts))
+        # kio's class has this one as a number.
+        configs = getattr(found, "topic_config_error_code", 0)
+        return set().union(*map(codes, [*parts, WireErrorCode(configs)]))
     return set().union(*map(codes, found)) if isinstance(found, (list, tuple)) else set()
 
 
-def needs_of_rows() -> Iterator[Any]:
-    for key, row in ROWS.items():
+def needs_of_rows() -> list[Any]:
+    found = []
+    for key in CASES:
+        row: Any = ROWS[key]
         for on_controller, needs in ((False, row.needs), (True, row.needed_of_controllers)):
-            if (row.controllers if on_controller else row.brokers) is None:
-                continue
-            for number, need in enumerate(needs):
+            if (row.controllers if on_controller else row.brokers) is not None:
                 where = "controllers" if on_controller else "brokers"
-                yield pytest.param(
-                    ApiKey(key), need, on_controller, id=f"{ApiKey(key).name}-{where}-{number}"
-                )
+                found += [
+                    pytest.param(key, at, on_controller, id=f"{APIS[key].name}-{where}-{at}")
+                    for at in range(len(needs))
+                ]
+    return found
 
 
-@pytest.mark.parametrize(("key", "need", "on_controller"), needs_of_rows())
+def need_of(key: ApiKey, at: int, *, on_controller: bool) -> Need[Any]:
+    row: Any = ROWS[key]
+    return cast(Need[Any], (row.needed_of_controllers if on_controller else row.needs)[at])
+
+
+@pytest.mark.parametrize(("key", "at", "on_controller"), needs_of_rows())
 async def test_without_a_need_of_its_row_a_request_is_refused_as_the_row_says(
-    key: ApiKey, need: Need[Any], on_controller: bool
+    key: ApiKey, at: int, on_controller: bool
 ) -> None:
-    shown = 0
-    for version, values in CASES[key]:
+    need = need_of(key, at, on_controller=on_controller)
+    cases = [each for each in CASES[key] if each[2] == at]
+    assert cases, "a need without a request that has it"
+    for version, values, _ in cases:
         authorizer = Recording(*need.any_of)
         answer = await ask(key, version, values, authorizer, on_controller=on_controller)
-        if not authorizer.asked.issuperset(need.any_of):
-            continue  # a case of another need
-        shown += 1
         found = codes(decoded(key, version, answer))
         if need.refuses is Refuses.LEFT_OUT:
-            assert SECRET.encode() not in answer or need.code in found
+            assert not found and SECRET.encode() not in answer
         else:
-            assert found == {need.code} or Refuses.LEFT_OUT in kinds_of(key, need), found
-    assert shown, "nothing asks for it"
+            assert found == {need.code}
+        assert authorizer.asked >= set(need.any_of)
+        assert authorizer.asked <= permissions(key, on_controller=on_controller), "not in its row"
 
 
-def kinds_of(key: ApiKey, need: Need[Any]) -> set[Refuses]:
-    """How else the same permissions are missed: what is named is refused, what is not is left out."""
-    return {each.refuses for each in ROWS[key].needs if each is not need and each.any_of == need.any_of}
+SHOWN = {K.DELETE_TOPICS: {Permission(AclOperation.DESCRIBE, ResourceType.TOPIC)}}
+"""Asked for how much a refusal may say."""
+
+
+def permissions(key: ApiKey, *, on_controller: bool) -> set[Permission]:
+    row: Any = ROWS[key]
+    needs = row.needed_of_controllers if on_controller else row.needs
+    return {each for need in needs for each in need.any_of} | SHOWN.get(key, set())
+
+
+@pytest.mark.parametrize("key", [each for each in CASES if BROKER_APIS.get(each) and ROWS[each].needs])
+async def test_who_may_do_nothing_is_told_the_same_whether_it_is_there_or_not(key: ApiKey) -> None:
+    for version, values, at in CASES[key]:
+        if SECRET_ID.hex in str(values) or "topic_id" in str(values):
+            continue  # who knows an id knows that there was such a topic
+        need = need_of(key, at, on_controller=False)
+        there, gone = [
+            await ask(
+                key,
+                version,
+                values,
+                Recording(everything=True),
+                with_secret=with_secret,
+            )
+            for with_secret in (True, False)
+        ]
+        assert there == gone
+        if need.refuses is not Refuses.LEFT_OUT:
+            assert codes(decoded(key, version, there)), "nothing was refused"
+
+
+def test_every_api_that_is_served_has_a_row_with_its_needs_and_requests_for_them() -> None:
+    assert set(CASES) == set(ROWS) == {*APIS} - {K.API_VERSIONS}
+    assert set(BROKER_APIS) | set(CONTROLLER_APIS) == set(ROWS)
+    free = {APIS[key].name for key, row in ROWS.items() if not row.needs}
+    assert free == {"DESCRIBE_CLUSTER"}, "everybody may send it"
+
+
+async def test_everybody_may_ask_for_the_nodes_and_is_told_nothing_of_rights() -> None:
+    nobody = Recording(everything=True)
+    values = {"endpoint_type": 1, "include_cluster_authorized_operations": True}
+    answer = await ask(K.DESCRIBE_CLUSTER, 2, values, nobody)
+    found = decoded(K.DESCRIBE_CLUSTER, 2, answer)
+    assert [each.broker_id for each in found.brokers] == [1]
+    assert found.cluster_authorized_operations == 0
+
+
+async def test_directories_are_not_shown_to_clients_of_versions_without_a_code() -> None:
+    answer = await ask(K.DESCRIBE_LOG_DIRS, 1, {"topics": None}, Recording(everything=True))
+    assert decoded(K.DESCRIBE_LOG_DIRS, 1, answer).results == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "values", "on_controller"),
+    [
+        (K.FETCH, 12, fetch(replica_id=1), False),
+        (K.ASSIGN_REPLICAS_TO_DIRS, 0, {"broker_id": 1, "directories": []}, True),
+        (K.UPDATE_RAFT_VOTER, 0, {"voter_id": 1}, True),
+    ],
+)
+async def test_a_node_can_not_speak_for_another(
+    key: ApiKey, version: int, values: Any, on_controller: bool
+) -> None:
+    """CVE-2018-1288: a replica id moves the ISR and the high watermark. Nothing of a replica is there."""
+    may_all = Recording()
+    answer = await ask(
+        key, version, values, may_all, on_controller=on_controller, principal=Principal(NODE, "2")
+    )
+    assert codes(decoded(key, version, answer)) == {need_of(key, 0, on_controller=on_controller).code}
+
+
+async def test_a_topic_that_is_not_yours_is_named_by_its_id_alone() -> None:
+    by_id = {"topics": [{"name": None, "topic_id": SECRET_ID}]}
+    for key, version in ((K.METADATA, 12), (K.DELETE_TOPICS, 6)):
+        answer = await ask(key, version, by_id, Recording(everything=True))
+        assert codes(decoded(key, version, answer)) == {WireErrorCode.topic_authorization_failed}
+        assert SECRET.encode() not in answer and SECRET_ID.bytes in answer
+    by_name = {"topics": [{"name": SECRET, "topic_id": None}]}
+    for key, version in ((K.METADATA, 12), (K.DELETE_TOPICS, 6)):
+        answer = await ask(key, version, by_name, Recording(everything=True))
+        assert SECRET.encode() in answer and SECRET_ID.bytes not in answer
+
+
+async def test_a_topic_that_may_be_described_and_not_deleted_has_its_name_in_the_answer() -> None:
+    delete = Permission(AclOperation.DELETE, ResourceType.TOPIC)
+    anywhere = Permission(AclOperation.DELETE, ResourceType.CLUSTER)
+    by_id = {"topics": [{"name": None, "topic_id": SECRET_ID}]}
+    answer = await ask(K.DELETE_TOPICS, 6, by_id, Recording(delete, anywhere))
+    (only,) = decoded(K.DELETE_TOPICS, 6, answer).responses
+    assert (only.name, only.topic_id) == (SECRET, SECRET_ID)
+
+
+async def test_operations_are_those_that_the_client_may_do() -> None:
+    write = Permission(AclOperation.WRITE, ResourceType.TOPIC)
+    values = {"topics": [{"name": SECRET}], "include_topic_authorized_operations": True}
+    answer = await ask(K.METADATA, 12, values, Recording(write))
+    (topic,) = decoded(K.METADATA, 12, answer).topics
+    assert topic.topic_authorized_operations == sum(1 << each for each in (3, 5, 6, 7, 8, 10, 11))
+
+
+async def test_produce_without_an_answer_closes_the_connection() -> None:
+    topic = ProduceTopic(SECRET, [ProducePartition(0, memoryview(b"records"))])
+    request = ProduceRequest(version=9, acks=0, timeout_ms=1, topics=[topic])
+    async with trio.open_nursery() as tasks:
+        metadata = MetadataCache(image_of(with_secret=True))
+        broker = broker_of(
+            metadata=metadata,
+            authorizer=Recording(everything=True),
+            tasks=tasks,
+            replicas=replicas(),
+            throttles=ClientThrottles(lambda: metadata.image, QuotaWindows()),
+        )
+        answer = await Dispatcher(broker).handle(context(K.PRODUCE, 9), request)
+    assert isinstance(answer, CloseConnection) and "TOPIC_AUTHORIZATION_FAILED" in answer.reason
