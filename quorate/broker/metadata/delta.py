@@ -159,8 +159,17 @@ _FEWER: Final = 16
 class Changes:
     """The changes of records to an image, in any number of runs."""
 
-    __slots__ = ("_acls", "_brokers", "_configs", "_created", "_deleted", "_image", "_quotas", "_touched")
-    __slots__ = ("_brokers", "_configs", "_created", "_deleted", "_image", "_quotas", "_touched", "_users")
+    __slots__ = (
+        "_acls",
+        "_brokers",
+        "_configs",
+        "_created",
+        "_deleted",
+        "_image",
+        "_quotas",
+        "_touched",
+        "_users",
+    )
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image

@@ -6,12 +6,7 @@ appends, and drops the copy when it loses leadership.
 
 import uuid
 from collections import Counter
-from collections.abc import (
-    Collection,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import assert_never
 
@@ -287,6 +282,7 @@ class MetadataImage:
     def acls(self) -> AclIndex:
         """The ACLs. Only `apply` changes them."""
         return self._acls
+
     def scram_credential(self, user: str, mechanism: ScramMechanism) -> UserScramCredential | None:
         """Return what the cluster knows of the user's password for the mechanism."""
         return self._scram.get((user, mechanism))

@@ -346,6 +346,9 @@ class RemoveAccessControlEntry:
     """An ACL was deleted."""
 
     id: uuid.UUID
+
+
+@value(frozen=True, slots=True, kw_only=True)
 class UserScramCredential:
     """A user has a password, for one mechanism of SCRAM (KIP-554). It is not the password, but as secret: its
     keys let others pose as the user or as the server."""

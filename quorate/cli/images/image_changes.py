@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from quorate.broker.metadata.delta import PartitionDelta
 from quorate.broker.metadata.difference import difference
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import (
-    ScramMechanism,
-)
+from quorate.broker.metadata.metadata_records import ScramMechanism
 from quorate.broker.metadata.states import PartitionKey
 from quorate.cli.images.image_tree import (
     CONFIG_FOLDERS,

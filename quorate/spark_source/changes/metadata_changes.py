@@ -318,8 +318,11 @@ class MetadataChanges:
             case ClientQuota():
                 quota = record if record.value is not None else None
                 self._put(at, Entity.QUOTA, self._quotas, (record.entity, record.key), quota)
-            case ProducerIds() | AccessControlEntry() | RemoveAccessControlEntry() | NoOp():
-            case ProducerIds() | NoOp() | UserScramCredential() | RemoveUserScramCredential():
+            case ProducerIds() | NoOp():
+                pass
+            case AccessControlEntry() | RemoveAccessControlEntry():
+                pass
+            case UserScramCredential() | RemoveUserScramCredential():
                 pass
             case _:
                 raise MisfitError(f"a {type(record).__name__} in this place")

@@ -48,9 +48,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.states import ConfigResource
 from quorate.error_code import ErrorCode
-from quorate.types import (
-    SecretBytes,
-)
+from quorate.types import SecretBytes
 from tests.broker.controller.images import from_snapshot
 from tests.broker.controller.model_cluster import CLUSTER
 
@@ -355,6 +353,7 @@ ACL = Acl(
     host="*",
     operation=AclOperation.READ,
     permission=AclPermission.DENY,
+)
 PASSWORD = UserScramCredential(
     name="u",
     mechanism=ScramMechanism.SCRAM_SHA_512,
@@ -411,6 +410,7 @@ KINDS: dict[type[Record], tuple[Record, ...]] = {
         AccessControlEntry(id=ID, acl=ACL),
         RemoveAccessControlEntry(id=ID),
         AccessControlEntry(id=uuid.UUID(int=78), acl=ACL),
+    ),
     UserScramCredential: (PASSWORD,),
     RemoveUserScramCredential: (
         PASSWORD,
