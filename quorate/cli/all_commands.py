@@ -37,6 +37,7 @@ def _configured_first(args: list[str]) -> list[str]:
 def every_command() -> typer.Typer:
     """Return `quorate` with everything that it can do."""
     from quorate.cli import demo as demonstration
+    from quorate.cli.commands import acl_commands as acls
     from quorate.cli.commands import broker_commands as brokers
     from quorate.cli.commands import certs_commands as certs
     from quorate.cli.commands import client_commands as client
@@ -78,6 +79,7 @@ def every_command() -> typer.Typer:
     app.add_typer(topics.app, name="topics")
     app.add_typer(configs.app, name="configs")
     app.add_typer(quotas.app, name="quotas")
+    app.add_typer(acls.app, name="acls")
     app.add_typer(features.app, name="features")
     app.add_typer(data.app, name="log-dirs")
     app.command("delete-records", epilog="Example: quorate delete-records -t orders:0=500 -t orders:1=-1")(

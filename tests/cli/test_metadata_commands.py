@@ -146,7 +146,7 @@ def test_commands_come_from_a_pipe(cluster: LocalCluster) -> None:
     assert (done.returncode, done.stdout) == (0, "/topics/byName/early\nearly\n"), done.stderr
     failed = run("cat /nothing\npwd\n")
     assert (failed.returncode, failed.stdout) == (ExitCode.FAILED, "")
-    assert "/nothing is not there; / has: brokers, " in failed.stderr
+    assert "/nothing is not there; / has: acls, brokers, " in failed.stderr
 
 
 def test_commands_are_typed_at_a_terminal(live: Quorate, cluster: LocalCluster) -> None:

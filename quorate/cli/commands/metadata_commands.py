@@ -58,7 +58,7 @@ def shell(
     line.
     """
     with user_errors():
-        replay = _open(brokers, data, snapshot)
+        replay = open_replay(brokers, data, snapshot)
         from quorate.cli.images.replay import LATEST
         from quorate.cli.images.tree_shell import TreeShell
 
@@ -110,7 +110,7 @@ def at(
         moment = LATEST
         if offset is not None or timestamp is not None:
             moment = Moment(offset, None if timestamp is None else _parse_time(timestamp, "--timestamp"))
-        replay = _open(brokers, data, None)
+        replay = open_replay(brokers, data, None)
         replay.move_to(moment)
         if path is None:
             _print_summary(replay, as_json=as_json)
@@ -145,7 +145,7 @@ def diff(
 
         first = _parse_moment(before)
         second = LATEST if after is None else _parse_moment(after)
-        replay = _open(brokers, data, None)
+        replay = open_replay(brokers, data, None)
         replay.move_to(first)
         earlier = replay.image.copy()
         replay.move_to(second)
@@ -153,7 +153,7 @@ def diff(
             typer.echo(json.dumps(change.as_dict()) if as_json else str(change))
 
 
-def _open(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Replay":
+def open_replay(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Replay":
     """Open the one place that is given. Of a folder its own settings are read, of all others nothing yet."""
     given = [each for each in (brokers, data, snapshot) if each is not None]
     if len(given) > 1:

@@ -1,30 +1,15 @@
 """CreateAcls, DescribeAcls and DeleteAcls as clients see them."""
 
-import uuid
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import trio
-from api_broker import broker_of, context
+from acl_node import AclNode
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.access.authorizer import OPEN
-from quorate.broker.access.standard_authorizer import StandardAuthorizer
 from quorate.broker.apis.api_table import ControllerDispatcher, Dispatcher
-from quorate.broker.controller.operations.acls import create_acls, delete_acls
-from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.rpc import CreateAclsRequest
-from quorate.broker.controller.rpc_codec import decode_request, encode_request
-from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.entities import build, decode_entity, request_type, response_type
-from quorate.broker.wire.exchanges import Refusal
 from quorate.broker.wire.principals import ANONYMOUS
-from quorate.broker.wire.request_codec import encode_response
-from quorate.broker.wire.wire_errors import KafkaError
-from quorate.runtime.slices import at_once
 
 CREATE, DESCRIBE, DELETE = ApiKey.CREATE_ACLS, ApiKey.DESCRIBE_ACLS, ApiKey.DELETE_ACLS
 ANY: dict[str, Any] = {
@@ -38,64 +23,10 @@ ANY: dict[str, Any] = {
 }
 
 
-class Channel:
-    """A controller that commits at once, behind the bytes of its requests."""
-
-    def __init__(self, image: MetadataImage) -> None:
-        self._image = image
-
-    async def ask(self, request: Any, *, timeout_seconds: float) -> Any:
-        await trio.lowlevel.checkpoint()
-        asked: Any = decode_request(encode_request(request))
-        first = self._image.offset + 1
-        outcome: Outcome[Any]
-        if isinstance(asked, CreateAclsRequest):
-            ids = [uuid.UUID(int=first * 100 + number) for number in range(len(asked.creations))]
-            outcome = create_acls(self._image, asked, ids=ids)
-        else:
-            outcome = at_once(delete_acls(self._image, asked))
-        for offset, record in enumerate(outcome.records, first):
-            self._image.apply(record, offset=offset, epoch=1)
-        return outcome.response
-
-
-Ask = Callable[..., Any]
-
-
 @pytest.fixture(params=[Dispatcher, ControllerDispatcher])
-async def rig(request: Any, nursery: trio.Nursery) -> SimpleNamespace:
-    """`ask`: sends a request as a client of one of a node's listeners."""
-    image = MetadataImage()
-    held = SimpleNamespace(image=image, authorizer=super_user(image))
-
-    async def ask(key: ApiKey, version: int = 3, **fields: Any) -> Any:
-        node = broker_of(
-            metadata=SimpleNamespace(image=image),
-            channel=Channel(image),
-            authorizer=held.authorizer,
-            tasks=nursery,
-            throttles=SimpleNamespace(counts=False),
-        )
-        asked = build(request_type(key, version), **fields)
-        dispatcher = request.param(node)
-        try:
-            deferred = await dispatcher.handle(context(key, version), asked)
-            done = trio.Event()
-            deferred.notify(done.set)
-            await done.wait()
-            answer = await deferred.result()
-        except KafkaError as error:
-            refusal = Refusal(version, error.code, error.message)
-            answer = await dispatcher.apis[key].refusal(asked, refusal)
-        body = b"".join(encode_response(answer))
-        return decode_entity(response_type(key, version), memoryview(body))
-
-    held.ask = ask
-    return held
-
-
-def super_user(image: MetadataImage) -> StandardAuthorizer:
-    return StandardAuthorizer(lambda: image.acls, super_users=(ANONYMOUS,), now=lambda: 0.0)
+def rig(request: pytest.FixtureRequest) -> AclNode:
+    """A node, asked as a client of one of its listeners asks it."""
+    return AclNode(request.param)
 
 
 def creation(**fields: Any) -> dict[str, Any]:
@@ -185,12 +116,12 @@ async def test_a_client_that_may_not_alter_or_describe_the_cluster_is_refused(ri
     others = [each for each in (5, 7, 8, 9, 10, 11, 12) if each != needed and (needed, each) != (8, 7)]
     await rig.ask(CREATE, creations=[creation(**cluster, operation=each) for each in others])
     before = dict(rig.image.acls.by_id)
-    rig.authorizer = StandardAuthorizer(lambda: rig.image.acls, now=lambda: 0.0)
+    rig.authorizer = rig.by_acls()
     assert codes(await rig.ask(key, **REQUESTS[key])) == {ErrorCode.cluster_authorization_failed}
     assert rig.image.acls.by_id == before
-    rig.authorizer = super_user(rig.image)
+    rig.authorizer = rig.super_users()
     await rig.ask(CREATE, creations=[creation(**cluster, operation=needed)])
-    rig.authorizer = StandardAuthorizer(lambda: rig.image.acls, now=lambda: 0.0)
+    rig.authorizer = rig.by_acls()
     assert codes(await rig.ask(key, **REQUESTS[key])) == {ErrorCode.none}
 
 

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from metadata_folder import DISKS, LOGS, ORDERS, STORY, MetadataFolder, partition
 
+from quorate.broker.metadata.acls import Acl, AclOperation, AclPermission, PatternType, ResourceType
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
+    AccessControlEntry,
     ClientQuota,
     Config,
     ConfigType,
@@ -19,6 +21,7 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
 )
 from quorate.broker.metadata.states import PartitionState
+from quorate.cli.images.image_changes import image_changes
 from quorate.cli.images.image_tree import (
     Json,
     Leaf,
@@ -191,3 +194,32 @@ def test_a_leaf_is_read_when_it_is_shown() -> None:
     shell = TreeShell(lambda: root)
     assert list(shell.run(["ls", "/"])) == ["a"] and not read
     assert list(shell.run(["cat", "/a"])) == ["1"] and read == ["a"]
+
+
+def test_an_acl_is_found_by_its_id_and_its_change_is_shown() -> None:
+    acl = Acl(
+        resource_type=ResourceType.TOPIC,
+        name="or",
+        pattern=PatternType.PREFIXED,
+        principal="User:ann",
+        host="*",
+        operation=AclOperation.READ,
+        permission=AclPermission.DENY,
+    )
+    before, image = MetadataImage(), MetadataImage()
+    image.apply(AccessControlEntry(id=uuid.UUID(int=7), acl=acl), offset=0, epoch=1)
+    shown = {
+        "host": "*",
+        "operation": "READ",
+        "patternType": "PREFIXED",
+        "permissionType": "DENY",
+        "principal": "User:ann",
+        "resourceName": "or",
+        "resourceType": "TOPIC",
+    }
+    path = f"/acls/byId/{uuid_text(uuid.UUID(int=7))}"
+    assert value(image, path) == shown
+    (change,) = image_changes(before, image)
+    assert (change.path, change.before, change.after) == (path, None, shown)
+    (change,) = image_changes(image, before)
+    assert (change.path, change.before, change.after) == (path, shown, None)
