@@ -330,6 +330,12 @@ DescribeUserScramCredentialsResponse = TypedDict("DescribeUserScramCredentialsRe
     "throttle_time": timedelta, "error_code": ErrorCode, "error_message": str | None,
     "results": Iterable[DescribeUserScramCredentialsResult]
 }, total=False)
+AlterUserScramCredentialsResult = TypedDict("AlterUserScramCredentialsResult", {
+    "user": str, "error_code": ErrorCode, "error_message": str | None
+}, total=False)
+AlterUserScramCredentialsResponse = TypedDict("AlterUserScramCredentialsResponse", {
+    "throttle_time": timedelta, "results": Iterable[AlterUserScramCredentialsResult]
+}, total=False)
 DescribeQuorumReplicaState = TypedDict("DescribeQuorumReplicaState", {
     "replica_id": int, "log_end_offset": int, "last_fetch_timestamp": int, "last_caught_up_timestamp": int,
     "replica_directory_id": UUID | None
@@ -489,9 +495,9 @@ AnyAnswer: TypeAlias = (
     | CreatePartitionsResponse | DeleteGroupsResponse | ElectLeadersResponse |
     IncrementalAlterConfigsResponse | AlterPartitionReassignmentsResponse |
     ListPartitionReassignmentsResponse | OffsetDeleteResponse | DescribeClientQuotasResponse |
-    AlterClientQuotasResponse | DescribeUserScramCredentialsResponse | DescribeQuorumResponse |
-    UpdateFeaturesResponse | DescribeClusterResponse | DescribeProducersResponse |
-    UnregisterBrokerResponse | ConsumerGroupDescribeResponse | AssignReplicasToDirsResponse |
+    AlterClientQuotasResponse | DescribeUserScramCredentialsResponse | AlterUserScramCredentialsResponse |
+    DescribeQuorumResponse | UpdateFeaturesResponse | DescribeClusterResponse | DescribeProducersResponse
+    | UnregisterBrokerResponse | ConsumerGroupDescribeResponse | AssignReplicasToDirsResponse |
     ListConfigResourcesResponse | DescribeTopicPartitionsResponse | AddRaftVoterResponse |
     RemoveRaftVoterResponse | UpdateRaftVoterResponse | RefetchReplicaResponse | DescribeDamageResponse |
     DescribeStateChangesResponse | DescribeStatesResponse

@@ -26,6 +26,7 @@ from quorate.broker.apis import (
     quotas,
     raft_voters,
     reassignments,
+    scram_credentials,
     topics,
 )
 from quorate.broker.apis.api_row import AnyRow
@@ -62,10 +63,11 @@ ROWS: Final = _by_key(
         *quotas.ROWS,
         *raft_voters.ROWS,
         *reassignments.ROWS,
+        *scram_credentials.ROWS,
         *topics.ROWS,
     )
 )
-"""The row of each API but ApiVersions, which the wire layer answers itself."""
+"""The row of each API but `CONNECTION_APIS`, which the wire layer answers itself."""
 BROKER_APIS: Final = _by_key(row for row in ROWS.values() if row.brokers is not None)
 """The APIs of a broker's listeners for clients."""
 CONTROLLER_APIS: Final = _by_key(row for row in ROWS.values() if row.controllers is not None)

@@ -1,12 +1,8 @@
 """Quotas of clients: AlterClientQuotas, passed on to the controller, and DescribeClientQuotas, from this
 broker's metadata (KIP-546).
-
-`kafka-configs --describe --entity-type users` asks for SCRAM credentials beside a user's quotas, and shows
-these only if it gets an answer (KIP-554). No user has any, because SASL is not served.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -15,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
-from quorate.broker.apis.api_row import ApiRow, refuse_by_code
+from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import (
     Broker,
     answer_later,
@@ -35,13 +31,12 @@ from quorate.broker.metadata.metadata_records import QuotaEntity
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Answer, Refusal, RequestContext, Response
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
-from quorate.runtime import Slices, Steps, in_slices
+from quorate.runtime import Steps, in_slices
 
 if TYPE_CHECKING:
     from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest as WireAlterQuotas
     from kio.schema.alter_client_quotas.v1.request import EntryData
     from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
-    from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
 
 _TIMEOUT_SECONDS: Final = 30
 """The request names none."""
@@ -196,35 +191,6 @@ def _quota_entries(image: MetadataImage, chosen: _Filter) -> Iterator[answers.De
                 ],
                 "values": [{"key": key, "value": value} for key, value in quotas.items()],
             }
-
-
-@answer_later
-async def handle_describe_user_scram_credentials(
-    broker: Broker, context: RequestContext, request: "DescribeUserScramCredentialsRequest"
-) -> Response:
-    """Answer each named user with RESOURCE_NOT_FOUND, as Kafka answers for users without credentials."""
-    asked: Counter[str] = Counter()
-    slices = Slices()
-    for each in request.users or ():
-        asked[each.name] += 1
-        await slices.pause()
-    return await encoded_in_slices(
-        context,
-        answers.DescribeUserScramCredentialsResponse(
-            error_code=ErrorCode.none, results=_no_credentials(asked)
-        ),
-    )
-
-
-def _no_credentials(asked: Counter[str]) -> Iterator[answers.DescribeUserScramCredentialsResult]:
-    for user, times in asked.items():
-        if times > 1:
-            error = ErrorCode.duplicate_resource
-            message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
-        else:
-            error = ErrorCode.resource_not_found
-            message = f"Attempt to describe a user credential that does not exist: {user}"
-        yield {"user": user, "error_code": error, "error_message": message}
 
 
 def _refuse_alteration(request: "WireAlterQuotas", refusal: Refusal) -> answers.AlterClientQuotasResponse:

@@ -20,6 +20,7 @@ from quorate.broker.controller.operations.number_of_partitions import (
 from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
 from quorate.broker.controller.operations.requested_elections import elect_leaders
+from quorate.broker.controller.operations.scram_credentials import alter_user_scram_credentials
 from quorate.broker.controller.operations.topic_lifecycle import (
     Draw,
     asks_too_much,
@@ -40,6 +41,8 @@ from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsResponse,
     CreateAclsRequest,
     CreateAclsResponse,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -75,6 +78,7 @@ class Administration:
             AlterConfigsRequest: self._alter_configs,
             AlterPartitionReassignmentsRequest: self._alter_partition_reassignments,
             CreateAclsRequest: self._create_acls,
+            AlterUserScramCredentialsRequest: self._alter_user_scram_credentials,
             CreatePartitionsRequest: self._create_partitions,
             CreateTopicsRequest: self._create_topics,
             DeleteAclsRequest: self._delete_acls,
@@ -220,6 +224,13 @@ class Administration:
             ElectLeadersResponse,
         )
         return replace(answers[-1], results=joined(each.results for each in answers))
+
+    async def _alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        return await self._performer.perform_on_image(
+            lambda image: alter_user_scram_credentials(image, request), AlterUserScramCredentialsResponse
+        )
 
     async def _update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         return await self._performer.perform_on_image(

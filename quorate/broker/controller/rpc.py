@@ -29,10 +29,14 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.error_code import ErrorCode
 from quorate.runtime import Entropy
+from quorate.types import SecretBytes
 
 MAX_MESSAGE_BYTES: Final = 8 << 20
 MAX_ITEMS: Final = 10_000
 """The number of topics, partitions or resources in one message."""
+
+MAX_SCRAM_ALTERATIONS: Final = 500
+"""The number of passwords that one message sets or removes: they are one batch."""
 
 Epoch32: TypeAlias = Annotated[int, Integer(low=-1)]
 """The epoch of a leader or of a partition; -1: unknown."""
@@ -57,6 +61,7 @@ CONTROLLER_CODES: Final = frozenset(
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.POLICY_VIOLATION,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
         ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
@@ -65,6 +70,9 @@ CONTROLLER_CODES: Final = frozenset(
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
         ErrorCode.ELECTION_NOT_NEEDED,
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        ErrorCode.DUPLICATE_RESOURCE,
+        ErrorCode.UNACCEPTABLE_CREDENTIAL,
         ErrorCode.INVALID_UPDATE_VERSION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -637,6 +645,45 @@ class DeletedAcls(Outcome):
 class DeleteAclsResponse(ControllerResponse):
     results: Annotated[tuple[DeletedAcls, ...], Most(MAX_ITEMS)] = ()
     """The results, in the order of the filters. An ACL that several filters take is in each."""
+_Secret: TypeAlias = Annotated[SecretBytes, Most(1 << 12)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramDeletion:
+    """The removal of a user's password. `mechanism`: a number as the client wrote it."""
+
+    name: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramUpsertion:
+    """A password of a user, salted: it is as good as the password."""
+
+    name: str
+    mechanism: int
+    iterations: int
+    salt: _Secret
+    salted_password: _Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterUserScramCredentialsRequest(ControllerRequest["AlterUserScramCredentialsResponse"]):
+    deletions: Annotated[tuple[ScramDeletion, ...], Most(MAX_SCRAM_ALTERATIONS)] = ()
+    upsertions: Annotated[tuple[ScramUpsertion, ...], Most(MAX_SCRAM_ALTERATIONS)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserScramResult(Outcome):
+    """The outcome for one user."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterUserScramCredentialsResponse(ControllerResponse):
+    results: Annotated[tuple[UserScramResult, ...], Most(2 * MAX_SCRAM_ALTERATIONS)] = ()
+    """One for each user, in the order of their first mention, deletions before the others."""
 
 
 class UpgradeType(enum.IntEnum):

@@ -51,6 +51,7 @@ _APIS: Final[tuple[_Row, ...]] = (
     (30, 0, rpc.CreateAclsRequest, rpc.CreateAclsResponse),
     (31, 0, rpc.DeleteAclsRequest, rpc.DeleteAclsResponse),
     (49, 0, rpc.AlterClientQuotasRequest, rpc.AlterClientQuotasResponse),
+    (51, 0, rpc.AlterUserScramCredentialsRequest, rpc.AlterUserScramCredentialsResponse),
     (57, 0, rpc.UpdateFeaturesRequest, rpc.UpdateFeaturesResponse),
 )
 """API key, version, request and answer."""

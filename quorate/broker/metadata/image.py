@@ -294,7 +294,7 @@ class MetadataImage:
 
     def scram_users(self) -> Collection[str]:
         """Return the users that have a password."""
-        return dict.fromkeys(user for user, _ in self._scram)
+        return tuple(dict.fromkeys(user for user, _ in self._scram))
 
     # Applying
 

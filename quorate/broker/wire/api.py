@@ -148,6 +148,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CLIENT_QUOTAS = 48, _kafkas(0, 1, flexible=1)
     ALTER_CLIENT_QUOTAS = 49, _kafkas(0, 1, flexible=1)
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50, _kafkas(0, 0, flexible=0)
+    ALTER_USER_SCRAM_CREDENTIALS = 51, _kafkas(0, 0, flexible=0)
     DESCRIBE_QUORUM = 55, _kafkas(0, 2, flexible=0)
     UPDATE_FEATURES = 57, _kafkas(0, 2, flexible=0)
     DESCRIBE_CLUSTER = 60, _kafkas(0, 2, flexible=0)

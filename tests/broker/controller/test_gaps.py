@@ -20,6 +20,7 @@ from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMEN
 from quorate.broker.controller.rpc import (
     AclCreation,
     AclFilterFields,
+    MAX_SCRAM_ALTERATIONS,
     AllocateProducerIdsRequest,
     AlterClientQuotasRequest,
     AlterConfigsItem,
@@ -27,6 +28,7 @@ from quorate.broker.controller.rpc import (
     AlterPartitionItem,
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
+    AlterUserScramCredentialsRequest,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     ConfigAlteration,
@@ -50,6 +52,7 @@ from quorate.broker.controller.rpc import (
     QuotaOperation,
     ReassignmentItem,
     RegisterBrokerRequest,
+    ScramUpsertion,
     ShrinkTopicsRequest,
     TopicRef,
     UnregisterBrokerRequest,
@@ -71,7 +74,7 @@ from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
 from quorate.broker.settings.broker_settings import ControllerTuning
 from quorate.error_code import ErrorCode
 from quorate.runtime.entropy import Entropy
-from quorate.types import Epoch, Offset
+from quorate.types import Epoch, Offset, SecretBytes
 
 pytestmark = pytest.mark.real_time
 
@@ -433,6 +436,19 @@ async def deletes_acls(rig: Rig) -> None:
     none = AclFilterFields(resource_type=1, pattern=1, operation=13, permission=1)
     answer = await rig.controller.answer(DeleteAclsRequest(filters=(everything, *[none] * 50)))
     assert [len(each.acls) for each in answer.results] == [ACLS, *[0] * 50]
+async def sets_passwords(rig: Rig) -> None:
+    upsertions = tuple(
+        ScramUpsertion(
+            name=f"u{number}",
+            mechanism=2,
+            iterations=4096,
+            salt=SecretBytes(bytes(1024)),
+            salted_password=SecretBytes(bytes(64)),
+        )
+        for number in range(MAX_SCRAM_ALTERATIONS)
+    )
+    answer = await rig.controller.answer(AlterUserScramCredentialsRequest(upsertions=upsertions))
+    assert not any(each.error for each in answer.results)
 
 
 async def nothing_more(rig: Rig) -> None:
@@ -510,6 +526,11 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
     "as many quotas as a request takes are set": (AlterClientQuotasRequest, as_it_is, sets_quotas),
     "as many ACLs as a request takes are created": (CreateAclsRequest, as_it_is, creates_acls),
     "as many ACLs as a request may concern are deleted": (DeleteAclsRequest, has_acls, deletes_acls),
+    "as many passwords as a request takes are set": (
+        AlterUserScramCredentialsRequest,
+        as_it_is,
+        sets_passwords,
+    ),
     "a controller finds a fencing half done": (None, one_is_fenced, nothing_more),
     "leaders go back to their first replicas": (None, nobody_prefers, rebalances),
 }

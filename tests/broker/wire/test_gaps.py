@@ -201,6 +201,11 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Callable[[int], bytes | dict[str, object
         0,
         lambda many: {"users": [{"name": "u"}] * many},
     ),
+    "AlterUserScramCredentials": (
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        lambda many: {"deletions": [{"name": "u", "mechanism": 1}] * many},
+    ),
     "very many quotas": (
         ApiKey.ALTER_CLIENT_QUOTAS,
         0,

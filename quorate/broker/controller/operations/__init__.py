@@ -11,5 +11,6 @@ Each use those above it in this list:
   `topic_limits`, `placement`, `topic_lifecycle`, `number_of_partitions`
     Topics: created, deleted, with more partitions and with fewer; the placement of new replicas.
   `alter_configs`, `client_quotas`, `acls`, `features`, `producer_id_blocks`
+  `alter_configs`, `client_quotas`, `scram_credentials`, `features`, `producer_id_blocks`
     One API each.
 """

@@ -1,0 +1,146 @@
+"""Passwords of users: AlterUserScramCredentials, passed on to the controller, and
+DescribeUserScramCredentials, from this broker's metadata (KIP-554)."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis import answers
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code
+from quorate.broker.apis.context import Broker, answer_later, check_answer, encoded_in_slices
+from quorate.broker.controller.rpc import (
+    MAX_SCRAM_ALTERATIONS,
+    AlterUserScramCredentialsRequest,
+    ScramDeletion,
+    ScramUpsertion,
+)
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.wire_errors import KafkaError, wire_code
+from quorate.runtime import Slices
+from quorate.types import SecretBytes
+
+if TYPE_CHECKING:
+    from kio.schema.alter_user_scram_credentials.v0.request import (
+        AlterUserScramCredentialsRequest as WireAlterScram,
+    )
+    from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
+
+_TIMEOUT_SECONDS: Final = 30
+"""The request names none."""
+_MAX_SECRET_BYTES: Final = 4096
+"""Of a salt or a salted password on its way to the controller, which takes less."""
+
+
+@answer_later
+async def handle_alter_user_scram_credentials(
+    broker: Broker, context: RequestContext, request: "WireAlterScram"
+) -> Response:
+    """Set and remove passwords. Raises `KafkaError` for a request that is too large for the controller."""
+    many = len(request.deletions) + len(request.upsertions)
+    if many > MAX_SCRAM_ALTERATIONS:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"The request has {many} credentials; at most {MAX_SCRAM_ALTERATIONS} are taken.",
+        )
+    if any(max(len(each.salt), len(each.salted_password)) > _MAX_SECRET_BYTES for each in request.upsertions):
+        raise KafkaError(
+            ErrorCode.unacceptable_credential,
+            f"A salt or a salted password has more than {_MAX_SECRET_BYTES} bytes.",
+        )
+    asked = AlterUserScramCredentialsRequest(
+        deletions=tuple(
+            ScramDeletion(name=each.name, mechanism=each.mechanism) for each in request.deletions
+        ),
+        upsertions=tuple(
+            ScramUpsertion(
+                name=each.name,
+                mechanism=each.mechanism,
+                iterations=each.iterations,
+                salt=SecretBytes(each.salt),
+                salted_password=SecretBytes(each.salted_password),
+            )
+            for each in request.upsertions
+        ),
+    )
+    answer = await broker.channel.ask(asked, timeout_seconds=_TIMEOUT_SECONDS)
+    check_answer(answer)
+    return await encoded_in_slices(
+        context,
+        answers.AlterUserScramCredentialsResponse(
+            results=(
+                {"user": each.user, "error_code": wire_code(each.error), "error_message": each.error_message}
+                for each in answer.results
+            )
+        ),
+    )
+
+
+@answer_later
+async def handle_describe_user_scram_credentials(
+    broker: Broker, context: RequestContext, request: "DescribeUserScramCredentialsRequest"
+) -> Response:
+    """Describe the passwords of the named users, or of all: their mechanisms and iterations, nothing else."""
+    asked: Counter[str] = Counter()
+    slices = Slices()
+    for each in request.users or ():
+        asked[each.name] += 1
+        await slices.pause()
+    if not asked:
+        asked.update(broker.image.scram_users())
+    return await encoded_in_slices(
+        context,
+        answers.DescribeUserScramCredentialsResponse(
+            error_code=ErrorCode.none, results=_described(broker.image, asked)
+        ),
+    )
+
+
+def _described(
+    image: MetadataImage, asked: Counter[str]
+) -> Iterator[answers.DescribeUserScramCredentialsResult]:
+    for user, times in asked.items():
+        held = image.scram_credentials_of(user)
+        if times > 1:
+            error = ErrorCode.duplicate_resource
+            message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        elif not held:
+            error = ErrorCode.resource_not_found
+            message = f"Attempt to describe a user credential that does not exist: {user}"
+        else:
+            yield {
+                "user": user,
+                "credential_infos": [
+                    {"mechanism": int(each.mechanism), "iterations": each.iterations} for each in held
+                ],
+            }
+            continue
+        yield {"user": user, "error_code": error, "error_message": message}
+
+
+def _refuse_alteration(
+    request: "WireAlterScram", refusal: Refusal
+) -> answers.AlterUserScramCredentialsResponse:
+    users = dict.fromkeys(each.name for part in (request.deletions, request.upsertions) for each in part)
+    return {
+        "results": (
+            {"user": user, "error_code": refusal.code, "error_message": refusal.message} for user in users
+        )
+    }
+
+
+ROWS: Final = (
+    ApiRow["DescribeUserScramCredentialsRequest"](
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS.api,
+        refuse_by_code,
+        brokers=handle_describe_user_scram_credentials,
+    ),
+    ApiRow["WireAlterScram"](
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS.api,
+        _refuse_alteration,
+        brokers=handle_alter_user_scram_credentials,
+    ),
+)
