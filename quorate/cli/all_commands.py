@@ -58,6 +58,7 @@ def every_command() -> typer.Typer:
     from quorate.cli.commands import state_change_commands as changes
     from quorate.cli.commands import storage_commands as storage
     from quorate.cli.commands import topic_commands as topics
+    from quorate.cli.commands import user_commands as users
 
     app = typer.Typer(
         cls=_Commands,
@@ -80,6 +81,7 @@ def every_command() -> typer.Typer:
     app.add_typer(configs.app, name="configs")
     app.add_typer(quotas.app, name="quotas")
     app.add_typer(acls.app, name="acls")
+    app.add_typer(users.app, name="users")
     app.add_typer(features.app, name="features")
     app.add_typer(data.app, name="log-dirs")
     app.command("delete-records", epilog="Example: quorate delete-records -t orders:0=500 -t orders:1=-1")(
