@@ -9,6 +9,8 @@ from typing import TypeVar
 import trio
 
 from quorate.broker.access.certificates import BrokerNetwork, principal_of
+from quorate.broker.access.scram_credentials import MetadataCredentials
+from quorate.broker.access.standard_authorizer import configured_authorizer
 from quorate.broker.apis.api_table import Dispatcher, error_table
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
@@ -275,6 +277,7 @@ class BrokerNode:
             ),
             throttles=self.throttles,
             tasks=nursery,
+            authorizer=configured_authorizer(self._config.authorizer, lambda: self._metadata.image.acls),
         )
         dispatcher, errors = Dispatcher(broker), error_table()
         servers: list[WireServer] = []
@@ -291,6 +294,9 @@ class BrokerNode:
                 times=self.throttles,
                 security=self._config.listener_security[asked.name],
                 identify=lambda stream: principal_of(stream, self._cluster_id),
+                credentials=MetadataCredentials(lambda: self._metadata.image, cluster_id=self._cluster_id),
+                entropy=self._runtime.entropy,
+                compute=self._runtime.compute,
             )
             servers.append(wire)
         # A connection waits unanswered until this node's own metadata has it as a broker that serves: a

@@ -7,6 +7,7 @@ from typing import Final
 import trio
 
 from quorate.broker.access.certificates import principal_of
+from quorate.broker.access.standard_authorizer import configured_authorizer
 from quorate.broker.apis.api_table import ControllerDispatcher, error_table
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.context import ServingNode
@@ -148,6 +149,7 @@ async def controller_clients(
             channel=channel,
             cluster_metadata=ClusterMetadataReader(quorum, metadata),
             tasks=nursery,
+            authorizer=configured_authorizer(config.authorizer, lambda: metadata.image.acls),
         )
         clients = WireServer(
             None,

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from quorate.runtime import (
+    MEMBERS,
     Address,
     Buffer,
     DiskFullError,
@@ -22,6 +23,7 @@ from quorate.runtime import (
     Runtime,
     TlsFiles,
     TlsFilesError,
+    TlsTerms,
 )
 from quorate.runtime.real import (
     DiskThreads,
@@ -170,7 +172,7 @@ class CuttableNetwork(RealNetwork):
             await way.wait_change()
         return CuttableStream(await super().connect(address), way)
 
-    def secured(self, files: TlsFiles) -> Network:
+    def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> Network:
         raise TlsFilesError(f"a network with faults has no TLS ({files.certificate})")
 
     def _way_to(self, address: Address) -> _Way:

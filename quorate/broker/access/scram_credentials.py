@@ -1,5 +1,6 @@
 """The users of a cluster for logins, by its metadata."""
 
+import hashlib
 from collections.abc import Callable
 
 from quorate.broker.metadata.image import MetadataImage
@@ -11,16 +12,18 @@ from quorate.broker.wire.sasl.credentials import ScramCredential
 class MetadataCredentials:
     """`quorate.broker.wire.sasl.credentials.Credentials`, of the image that a node has at the moment."""
 
-    __slots__ = ("_image", "_secret")
+    __slots__ = ("_cluster_id", "_image")
 
-    def __init__(self, image: Callable[[], MetadataImage], *, fake_salt_secret: bytes) -> None:
-        """`fake_salt_secret`: the same on all nodes of the cluster, and known to nobody else."""
+    def __init__(self, image: Callable[[], MetadataImage], *, cluster_id: str) -> None:
         self._image = image
-        self._secret = fake_salt_secret
+        self._cluster_id = cluster_id
 
     @property
     def fake_salt_secret(self) -> bytes:
-        return self._secret
+        """Made of the first user's server key, which is the same on all nodes, and known to them only.
+        Without users there is nobody to guess."""
+        first = self._image().first_scram_credential
+        return hashlib.sha256(self._cluster_id.encode() if first is None else first.server_key).digest()
 
     def credential(self, user: str, mechanism: SaslMechanism) -> ScramCredential | None:
         """Return the user's credential; None if there is none."""

@@ -8,6 +8,7 @@ from typing import Final
 import trio
 
 from quorate.broker.access.audit import AuditLog
+from quorate.broker.access.authorizer import OPEN, Authorizer
 from quorate.broker.metadata.acl_index import AclIndex
 from quorate.broker.metadata.acls import (
     CLUSTER_NAME,
@@ -19,6 +20,7 @@ from quorate.broker.metadata.acls import (
     ResourceType,
     canonical_host,
 )
+from quorate.broker.settings.authorizer_settings import AuthorizerSettings
 from quorate.broker.wire.principals import NODE, Principal
 
 _MOST_REMEMBERED: Final = 10_000
@@ -50,6 +52,17 @@ class Decision:
 
     def __str__(self) -> str:
         return self.rule.value if self.acl is None else f"{self.rule.value}(acl={self.acl})"
+
+
+def configured_authorizer(settings: AuthorizerSettings, acls: Callable[[], AclIndex]) -> Authorizer:
+    """Return the authorizer that the settings of a node name."""
+    if not settings.class_name:
+        return OPEN
+    return StandardAuthorizer(
+        acls,
+        super_users=tuple(map(Principal.parse, settings.super_users)),
+        allow_everyone_if_no_acl=settings.allow_everyone,
+    )
 
 
 class StandardAuthorizer:

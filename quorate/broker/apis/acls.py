@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.access.authorizer import OPEN
+from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import (
@@ -238,13 +239,22 @@ ROWS: Final = (
     ApiRow["DescribeAclsRequest"](
         ApiKey.DESCRIBE_ACLS.api,
         refuse_with_message,
+        needs=(whole(AclOperation.DESCRIBE),),
         brokers=handle_describe_acls,
         controllers=handle_describe_acls,
     ),
     ApiRow["WireCreateAcls"](
-        ApiKey.CREATE_ACLS.api, _refuse_creation, brokers=handle_create_acls, controllers=handle_create_acls
+        ApiKey.CREATE_ACLS.api,
+        _refuse_creation,
+        needs=(whole(AclOperation.ALTER),),
+        brokers=handle_create_acls,
+        controllers=handle_create_acls,
     ),
     ApiRow["WireDeleteAcls"](
-        ApiKey.DELETE_ACLS.api, _refuse_deletion, brokers=handle_delete_acls, controllers=handle_delete_acls
+        ApiKey.DELETE_ACLS.api,
+        _refuse_deletion,
+        needs=(whole(AclOperation.ALTER),),
+        brokers=handle_delete_acls,
+        controllers=handle_delete_acls,
     ),
 )

@@ -214,10 +214,4 @@ ROWS: Final = (
         needs=(whole(AclOperation.ALTER_CONFIGS),),
         brokers=handle_alter_client_quotas,
     ),
-    ApiRow["DescribeUserScramCredentialsRequest"](
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS.api,
-        refuse_by_code,
-        needs=(whole(AclOperation.DESCRIBE),),
-        brokers=handle_describe_user_scram_credentials,
-    ),
 )

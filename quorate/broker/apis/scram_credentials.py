@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code
 from quorate.broker.apis.context import Broker, answer_later, check_answer, encoded_in_slices
@@ -16,6 +17,7 @@ from quorate.broker.controller.rpc import (
     ScramDeletion,
     ScramUpsertion,
 )
+from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
@@ -136,11 +138,13 @@ ROWS: Final = (
     ApiRow["DescribeUserScramCredentialsRequest"](
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS.api,
         refuse_by_code,
+        needs=(whole(AclOperation.DESCRIBE),),
         brokers=handle_describe_user_scram_credentials,
     ),
     ApiRow["WireAlterScram"](
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS.api,
         _refuse_alteration,
+        needs=(whole(AclOperation.ALTER),),
         brokers=handle_alter_user_scram_credentials,
     ),
 )

@@ -645,6 +645,8 @@ class DeletedAcls(Outcome):
 class DeleteAclsResponse(ControllerResponse):
     results: Annotated[tuple[DeletedAcls, ...], Most(MAX_ITEMS)] = ()
     """The results, in the order of the filters. An ACL that several filters take is in each."""
+
+
 _Secret: TypeAlias = Annotated[SecretBytes, Most(1 << 12)]
 
 

@@ -292,6 +292,11 @@ class MetadataImage:
         found = (self._scram.get((user, mechanism)) for mechanism in ScramMechanism)
         return tuple(each for each in found if each is not None)
 
+    @property
+    def first_scram_credential(self) -> UserScramCredential | None:
+        """The oldest password of all users."""
+        return next(iter(self._scram.values()), None)
+
     def scram_users(self) -> Collection[str]:
         """Return the users that have a password."""
         return tuple(dict.fromkeys(user for user, _ in self._scram))

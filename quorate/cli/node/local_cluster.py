@@ -19,6 +19,7 @@ import trio
 from quorate.broker.admin.brokers import live_brokers
 from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
 from quorate.broker.admin.topics import describe_topics, topic_as_dict
+from quorate.broker.admin.users import SCRAM_NAMES, list_users, set_password
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.cli.console.cli_errors import CommandError, ExitCode, UsageError
@@ -26,7 +27,7 @@ from quorate.cli.console.command_config import network_by
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.free_ports import free_ports
 from quorate.cli.node.node_processes import NodeProcess, stop_in_order
-from quorate.cli.node.secured_cluster import BROKERS, CLIENTS, ClusterSecrets
+from quorate.cli.node.secured_cluster import ADMIN, BROKERS, CLIENTS, ITERATIONS, ClusterSecrets
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.storage.storage import LOCK_FILE, format_folder
 from quorate.runtime import DiskLockedError, Network, NetworkError, Runtime, uuid_text
@@ -36,7 +37,7 @@ from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 if TYPE_CHECKING:
     import threading
 
-    from quorate.broker.metadata.metadata_records import UserScramCredential
+    from quorate.broker.admin.admin_client import AdminClient
 
 CLUSTER_FILE = "cluster.json"
 
@@ -182,18 +183,17 @@ class LocalCluster:
         node's folder can't be used.
         """
         cluster_id = self._remember()
-        users: Sequence[UserScramCredential] = ()
         if self.secure:
             entropy = real_runtime(sync=SyncStrategy.INLINE).entropy
             numbers = [node.node_id for node in self.nodes]
-            users = self.secrets.create(cluster_id, numbers, self.host, entropy) or ()
+            self.secrets.create(cluster_id, numbers, self.host, entropy)
         for node in self.nodes:
             try:
                 node.folder.mkdir(parents=True, exist_ok=True)
                 node.config_file.write_text(self.properties_of(node))
             except OSError as error:
                 raise _not_writable(node.folder, error) from error
-        trio.run(self._format, cluster_id, users)
+        trio.run(self._format, cluster_id)
         return cluster_id
 
     @property
@@ -202,8 +202,12 @@ class LocalCluster:
         return ClusterSecrets.of(self.folder)
 
     def network(self) -> Network:
-        """Return the network by which the cluster's administrator reaches it."""
-        return network_by(self.secrets.client_file if self.secure else None)
+        """Return the network by which the cluster's administrator reaches it, at `_address`."""
+        return network_by(self.secrets.certificate_file if self.secure else None)
+
+    def _address(self, node: int) -> str:
+        plan = self.node(node)
+        return f"{self.host}:{plan.broker_port if self.secure else plan.client_port}"
 
     def _remember(self) -> str:
         path = self.folder / CLUSTER_FILE
@@ -300,7 +304,7 @@ class LocalCluster:
             return (("PLAINTEXT", node.client_port), controllers)
         return ((CLIENTS, node.client_port), (BROKERS, node.broker_port), controllers)
 
-    async def _format(self, cluster_id: str, users: "Sequence[UserScramCredential]") -> None:
+    async def _format(self, cluster_id: str) -> None:
         runtime = real_runtime(sync=SyncStrategy.INLINE)
         # A disk that a cluster lost comes back empty, and the voters are in the other nodes' logs.
         is_new = not any((node.folder / "data").exists() for node in self.nodes)
@@ -354,6 +358,8 @@ class LocalCluster:
                 )
             live = self.live_brokers()
             if live >= self._wanted:
+                if self.secure:
+                    self._set_first_user()
                 return
             if time.monotonic() > deadline:
                 number = min(self._wanted - live)
@@ -364,14 +370,27 @@ class LocalCluster:
                 )
             time.sleep(0.05)
 
+    def _set_first_user(self) -> None:
+        """Give the first super user the password in its files, if it has none."""
+        entropy = real_runtime(sync=SyncStrategy.INLINE).entropy
+
+        async def give(admin: "AdminClient") -> None:
+            held = {each.mechanism for each in await list_users(admin) if each.user == ADMIN}
+            for mechanism in SCRAM_NAMES.keys() - held:
+                password = self.secrets.password
+                await set_password(
+                    admin, ADMIN, password, mechanism=mechanism, iterations=ITERATIONS, entropy=entropy
+                )
+
+        ask_cluster(self._live_bootstrap(), give, through=self.network())
+
     def live_brokers(self) -> set[int]:
         """Return the running nodes that serve clients and report themselves unfenced. Other nodes' reports on
         a restarted node may be of its earlier life."""
         live: set[int] = set()
         for number in self.running():
             try:
-                address = f"{self.host}:{self.node(number).client_port}"
-                known = ask_cluster(address, live_brokers, through=self.network())
+                known = ask_cluster(self._address(number), live_brokers, through=self.network())
             except NetworkError:
                 continue
             if number in known:
@@ -435,7 +454,7 @@ class LocalCluster:
 
     def _live_bootstrap(self) -> str:
         live: Sequence[int] = self.running()
-        return ",".join(f"{self.host}:{self.node(number).client_port}" for number in live) or self.bootstrap
+        return ",".join(map(self._address, live)) or self.bootstrap
 
     def metrics(self, node: int) -> str:
         """Return the node's /metrics page. Raises `NetworkError`."""

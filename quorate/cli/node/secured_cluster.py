@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from quorate.runtime import Entropy, need
 from quorate.types import NodeId
-
-if TYPE_CHECKING:
-    from quorate.broker.metadata.metadata_records import UserScramCredential
 
 ADMIN: Final = "admin"
 CLIENTS: Final = "CLIENTS"
@@ -19,6 +16,7 @@ BROKERS: Final = "BROKERS"
 """The name of the listener by which brokers reach each other."""
 _FOLDER: Final = "secrets"
 _MECHANISM: Final = "SCRAM-SHA-512"
+ITERATIONS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +39,17 @@ class ClusterSecrets:
         """The same for librdkafka: kcat's `-F`."""
         return self.folder / f"{ADMIN}.librdkafka"
 
-    def create(
-        self, cluster_id: str, nodes: Sequence[int], host: str, entropy: Entropy
-    ) -> "Sequence[UserScramCredential] | None":
-        """Make what is missing. Return the credentials of the first super user, for the first metadata. None:
-        all was there. Raises `CertificateError`, `MissingExtraError`."""
+    @property
+    def certificate_file(self) -> Path:
+        """The properties of the same user by certificate, on the listener of brokers. It needs no password,
+        so it makes the first one."""
+        return self.folder / f"{ADMIN}-certificate.properties"
+
+    def create(self, cluster_id: str, nodes: Sequence[int], host: str, entropy: Entropy) -> None:
+        """Make what is missing. Raises `CertificateError`, `MissingExtraError`."""
         need("A protected cluster", "cryptography", extra="certs")
         from quorate.certs import CertificateFolder
-        from quorate.certs.folder import write_private
+        from quorate.certs.folder import keystore_of, write_private
 
         certificates = CertificateFolder(self.folder, now=datetime.now(UTC))
         if not certificates.authorities.exists():
@@ -56,28 +57,44 @@ class ClusterSecrets:
         for node in nodes:
             if not self._keystore(node).exists():
                 certificates.create_node(NodeId(node), hosts=_hosts(host))
+        authorities = {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(certificates.authorities),
+        }
+        if not self.certificate_file.exists():
+            keystore = keystore_of(certificates.create_client(ADMIN).certificate)
+            own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keystore)}
+            text = _text_of({"security.protocol": "SSL", **own, **authorities})
+            write_private(self.certificate_file, text.encode())
         if self.client_file.exists():
-            return None
+            return
         password = entropy.uuid().hex + entropy.uuid().hex
-        authorities = certificates.authorities
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
         java = {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": _MECHANISM,
             "sasl.jaas.config": f'{module} required username="{ADMIN}" password="{password}";',
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(authorities),
+            **authorities,
         }
         librdkafka = {
             "security.protocol": "sasl_ssl",
             "sasl.mechanisms": _MECHANISM,
             "sasl.username": ADMIN,
             "sasl.password": password,
-            "ssl.ca.location": str(authorities),
+            "ssl.ca.location": str(certificates.authorities),
         }
-        for path, settings in ((self.librdkafka_file, librdkafka), (self.client_file, java)):
-            write_private(path, _text_of(settings).encode())
-        return _credentials(password, entropy)
+        write_private(self.librdkafka_file, _text_of(librdkafka).encode())
+        write_private(self.client_file, _text_of(java).encode())
+
+    @property
+    def password(self) -> str:
+        """The password in the client files."""
+        line = next(
+            each
+            for each in self.librdkafka_file.read_text().splitlines()
+            if each.startswith("sasl.password=")
+        )
+        return line.partition("=")[2]
 
     def settings_of(self, node: int) -> Mapping[str, str]:
         """Return the keys of a node's protection."""

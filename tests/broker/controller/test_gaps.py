@@ -18,9 +18,9 @@ from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
 from quorate.broker.controller.rpc import (
+    MAX_SCRAM_ALTERATIONS,
     AclCreation,
     AclFilterFields,
-    MAX_SCRAM_ALTERATIONS,
     AllocateProducerIdsRequest,
     AlterClientQuotasRequest,
     AlterConfigsItem,
@@ -436,6 +436,8 @@ async def deletes_acls(rig: Rig) -> None:
     none = AclFilterFields(resource_type=1, pattern=1, operation=13, permission=1)
     answer = await rig.controller.answer(DeleteAclsRequest(filters=(everything, *[none] * 50)))
     assert [len(each.acls) for each in answer.results] == [ACLS, *[0] * 50]
+
+
 async def sets_passwords(rig: Rig) -> None:
     upsertions = tuple(
         ScramUpsertion(
