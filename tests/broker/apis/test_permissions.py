@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 from quorate.broker.access.needs import Need, Permission, Refuses
 from quorate.broker.apis.api_table import BROKER_APIS, CONTROLLER_APIS, ROWS, ControllerDispatcher, Dispatcher
 from quorate.broker.apis.client_throttles import ClientThrottles
+from quorate.broker.controller.rpc import CreatedTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.broker.groups.group_administration import ListedGroup
 from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.metadata.image import MetadataImage
@@ -90,7 +91,7 @@ class Recording:
         return not self.everything and asked not in self.denied
 
 
-def image_of(*, with_secret: bool) -> MetadataImage:
+def image_of(*, with_secret: bool, with_offsets: bool = True) -> MetadataImage:
     image = MetadataImage()
     records: list[Any] = [
         RegisterBroker(
@@ -101,7 +102,8 @@ def image_of(*, with_secret: bool) -> MetadataImage:
             listeners=(BrokerEndpoint(name="PLAINTEXT", host="h", port=1),),
         )
     ]
-    names = {OFFSETS: uuid.UUID(int=5)} | ({SECRET: SECRET_ID} if with_secret else {})
+    names = {OFFSETS: uuid.UUID(int=5)} if with_offsets else {}
+    names |= {SECRET: SECRET_ID} if with_secret else {}
     for name, topic_id in names.items():
         records.append(Topic(name=name, topic_id=topic_id))
         records.append(Partition(topic_id=topic_id, partition_id=0, replicas=(1,), isr=(1,), leader=1))
@@ -141,8 +143,6 @@ class Channel:
     """The controller, which creates what a client may create, and is asked for nothing else."""
 
     async def ask(self, request: Any, **_: object) -> Any:
-        from quorate.broker.controller.rpc import CreatedTopic, CreateTopicsRequest, CreateTopicsResponse
-
         assert isinstance(request, CreateTopicsRequest), "the controller was asked"
         return CreateTopicsResponse(topics=tuple(CreatedTopic(name=each.name) for each in request.topics))
 
@@ -221,6 +221,7 @@ CASES: dict[ApiKey, list[Case]] = {
     K.METADATA: [
         (12, {"topics": [{"name": SECRET}], "allow_auto_topic_creation": True}, 0),
         (12, {"topics": [{"topic_id": SECRET_ID, "name": None}]}, 0),
+        (12, {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}, 0),
         (12, {"topics": None}, 1),
         (0, {"topics": []}, 1),
         (12, {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}, 2),
@@ -311,19 +312,19 @@ async def ask(
     authorizer: Recording,
     *,
     with_secret: bool = True,
+    with_offsets: bool = True,
     on_controller: bool = False,
     principal: Principal | None = None,
-    groups: Any = None,
 ) -> bytes:
     """Ask, and return the answer as it is on the wire."""
     body = values if isinstance(values, bytes) else encoded(key, version, values)
-    metadata = MetadataCache(image_of(with_secret=with_secret))
+    metadata = MetadataCache(image_of(with_secret=with_secret, with_offsets=with_offsets))
     async with trio.open_nursery() as tasks:
         node = broker_of(
             metadata=metadata,
             authorizer=authorizer,
             tasks=tasks,
-            groups=groups or Groups(),
+            groups=Groups(),
             replicas=replicas(),
             channel=Channel(),
             throttles=ClientThrottles(lambda: metadata.image, QuotaWindows()),
@@ -471,6 +472,7 @@ async def test_directories_are_not_shown_to_clients_of_versions_without_a_code()
         (K.ASSIGN_REPLICAS_TO_DIRS, 0, {"broker_id": 1, "directories": []}, True),
         (K.UPDATE_RAFT_VOTER, 0, {"voter_id": 1}, True),
     ],
+    ids=["Fetch", "AssignReplicasToDirs", "UpdateRaftVoter"],
 )
 async def test_a_node_can_not_speak_for_another(
     key: ApiKey, version: int, values: Any, on_controller: bool
@@ -526,3 +528,10 @@ async def test_produce_without_an_answer_closes_the_connection() -> None:
         )
         answer = await Dispatcher(broker).handle(context(K.PRODUCE, 9), request)
     assert isinstance(answer, CloseConnection) and "TOPIC_AUTHORIZATION_FAILED" in answer.reason
+
+
+async def test_who_may_not_describe_a_group_makes_no_topic_for_offsets() -> None:
+    """Nothing that could create it is there."""
+    values = {"coordinator_keys": [SECRET], "key_type": 0}
+    answer = await ask(K.FIND_COORDINATOR, 4, values, Recording(everything=True), with_offsets=False)
+    assert codes(decoded(K.FIND_COORDINATOR, 4, answer)) == {WireErrorCode.group_authorization_failed}
