@@ -1,4 +1,4 @@
-"""What a request needs: the row of each API says it as data, which the checks, the tests and the
+"""The needs of requests: the row of each API says them as data, which the checks, the tests and the
 documentation read (KIP-11; the operations are those of Kafka's `KafkaApis` and `ControllerApis`)."""
 
 import enum

@@ -423,6 +423,7 @@ def permissions(key: ApiKey, *, on_controller: bool) -> set[Permission]:
     return {each for need in needs for each in need.any_of} | SHOWN.get(key, set())
 
 
+@pytest.mark.bug("KAFKA-19234")
 @pytest.mark.parametrize("key", [each for each in CASES if BROKER_APIS.get(each) and ROWS[each].needs])
 async def test_who_may_do_nothing_is_told_the_same_whether_it_is_there_or_not(key: ApiKey) -> None:
     for version, values, at in CASES[key]:
@@ -465,6 +466,7 @@ async def test_directories_are_not_shown_to_clients_of_versions_without_a_code()
     assert decoded(K.DESCRIBE_LOG_DIRS, 1, answer).results == ()
 
 
+@pytest.mark.bug("CVE-2018-1288")
 @pytest.mark.parametrize(
     ("key", "version", "values", "on_controller"),
     [
@@ -477,7 +479,7 @@ async def test_directories_are_not_shown_to_clients_of_versions_without_a_code()
 async def test_a_node_can_not_speak_for_another(
     key: ApiKey, version: int, values: Any, on_controller: bool
 ) -> None:
-    """CVE-2018-1288: a replica id moves the ISR and the high watermark. Nothing of a replica is there."""
+    """A replica id moves the ISR and the high watermark. Nothing of a replica is there."""
     may_all = Recording()
     answer = await ask(
         key, version, values, may_all, on_controller=on_controller, principal=Principal(NODE, "2")

@@ -98,6 +98,7 @@ async def test_a_throttled_answer_keeps_the_session_and_the_next_epoch_goes_on(m
         replicas=cluster[1].replicas,
         endpoint=lambda *_: None,
         image=SimpleNamespace(has_quotas=True),
+        is_open=True,
         throttles=SimpleNamespace(
             overdrawn=lambda *_: over, room=lambda *_: None, spent=lambda *_: 0.0, charge=lambda *_: 0.0
         ),
