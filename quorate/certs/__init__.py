@@ -10,14 +10,16 @@ from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
     from quorate.certs.certs_errors import CertificateError
-    from quorate.certs.folder import CertificateFolder, CertificateView
+    from quorate.certs.folder import CertificateFolder, CertificateView, keystore_of, write_private
 
 _HOMES = {
     "CertificateError": "quorate.certs.certs_errors",
     "CertificateFolder": "quorate.certs.folder",
     "CertificateView": "quorate.certs.folder",
+    "keystore_of": "quorate.certs.folder",
+    "write_private": "quorate.certs.folder",
 }
 
 __getattr__ = lazily(__name__, _HOMES)
 
-__all__ = ["CertificateError", "CertificateFolder", "CertificateView"]
+__all__ = ["CertificateError", "CertificateFolder", "CertificateView", "keystore_of", "write_private"]

@@ -69,7 +69,7 @@ class TlsFiles:
 
 
 class ClientAuth(enum.Enum):
-    """Whether those that connect show a certificate, by Kafka's names (`ssl.client.auth`)."""
+    """The demand on those that connect to show a certificate, by Kafka's names (`ssl.client.auth`)."""
 
     NONE = "none"
     REQUESTED = "requested"

@@ -3,6 +3,7 @@
 from tools import Tools
 
 UNSUPPORTED = r"UnsupportedVersionException|not support|not served"
+WITHOUT = r"SecurityDisabledException|No Authorizer is configured"
 
 
 def refused(tools: Tools) -> None:
@@ -47,12 +48,12 @@ def refused(tools: Tools) -> None:
         reason="transactions",
         says=r"transactions are not served|TransactionalIdAuthorization",
     )
-    no("kafka-acls --list", "--list", reason="ACLs", says=UNSUPPORTED)
+    no("kafka-acls --list", "--list", reason="ACLs, without an authorizer", says=WITHOUT)
     no(
         "kafka-acls --add",
         *("--add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "t"),
-        reason="ACLs",
-        says=UNSUPPORTED,
+        reason="ACLs, without an authorizer",
+        says=WITHOUT,
     )
     empty = stage.file("client.properties", "")
     no(
@@ -61,12 +62,11 @@ def refused(tools: Tools) -> None:
         reason="delegation tokens",
         says=UNSUPPORTED,
     )
-    no(
+    tools.run(
         "kafka-configs --alter, SCRAM",
-        *("--alter", "--entity-type", "users", "--entity-name", "alice"),
+        *("--alter", "--entity-type", "users", "--entity-name", "carol"),
         *("--add-config", "SCRAM-SHA-256=[password=secret]"),
-        reason="SCRAM",
-        says=UNSUPPORTED,
+        shows={"a user has a password": r"Completed updating config for user carol"},
     )
     no(
         "kafka-client-metrics --alter",

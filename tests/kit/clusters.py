@@ -16,12 +16,15 @@ def running_cluster(
     *,
     nodes: int = 3,
     voters: int | None = None,
+    secure: bool = False,
     overrides: Mapping[str, str] | None = None,
     before_start: Callable[[LocalCluster], None] | None = None,
 ) -> Iterator[LocalCluster]:
     """Run a cluster at free ports, which serves. No process is left behind. `before_start`: gets the cluster
     when its folders are prepared."""
-    cluster = LocalCluster.plan(folder, nodes=nodes, client_port=0, voters=voters, overrides=overrides)
+    cluster = LocalCluster.plan(
+        folder, nodes=nodes, client_port=0, voters=voters, secure=secure, overrides=overrides
+    )
     try:
         cluster.prepare()
         if before_start is not None:

@@ -15,6 +15,10 @@ class Authorizer(Protocol):
         request was allowed compares it."""
         ...
 
+    def is_super_user(self, who: Principal) -> bool:
+        """Return whether `who` may do everything, whatever the ACLs say."""
+        ...
+
     def allows(
         self,
         who: Principal,
@@ -38,6 +42,9 @@ class _Open:
     """Everybody may do everything: there is no authorizer."""
 
     version = None
+
+    def is_super_user(self, who: Principal) -> bool:
+        return True
 
     def allows(
         self,

@@ -90,6 +90,10 @@ class StandardAuthorizer:
         self._decisions: dict[tuple[Principal, str, AclOperation, ResourceType, str], Decision] = {}
         self._some: dict[tuple[Principal, str, AclOperation, ResourceType], bool] = {}
 
+    def is_super_user(self, who: Principal) -> bool:
+        """Return whether `who` may do everything."""
+        return who in self._super_users
+
     @property
     def version(self) -> object:
         """A value that differs whenever the ACLs have changed."""

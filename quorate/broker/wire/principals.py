@@ -1,4 +1,4 @@
-"""Who a client is (KIP-43)."""
+"""The names of clients and nodes (KIP-43)."""
 
 from typing import Final
 

@@ -105,7 +105,7 @@ def _folder(folder: Path) -> "CertificateFolder":
 
 
 def _print_files(whom: str, files: "TlsFiles") -> None:
-    from quorate.certs.folder import keystore_of
+    from quorate.certs import keystore_of
 
     print(f"{whom} needs {files.certificate}, {files.key} and {files.authorities}")
     print(f"for Kafka's ssl.keystore.location: {keystore_of(files.certificate)}")

@@ -48,8 +48,7 @@ class ClusterSecrets:
     def create(self, cluster_id: str, nodes: Sequence[int], host: str, entropy: Entropy) -> None:
         """Make what is missing. Raises `CertificateError`, `MissingExtraError`."""
         need("A protected cluster", "cryptography", extra="certs")
-        from quorate.certs import CertificateFolder
-        from quorate.certs.folder import keystore_of, write_private
+        from quorate.certs import CertificateFolder, keystore_of, write_private
 
         certificates = CertificateFolder(self.folder, now=datetime.now(UTC))
         if not certificates.authorities.exists():

@@ -46,14 +46,14 @@ final class RefusedCalls extends AdminCalls {
         AclBinding one = new AclBinding(
                 new ResourcePattern(ResourceType.TOPIC, "t", PatternType.LITERAL),
                 new AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW));
-        refused("describeAcls", "ACLs", () -> admin.describeAcls(AclBindingFilter.ANY).values().get());
-        refused("createAcls", "ACLs", () -> admin.createAcls(Set.of(one)).all().get());
-        refused("deleteAcls", "ACLs", () -> admin.deleteAcls(Set.of(one.toFilter())).all().get());
+        refused("describeAcls", "ACLs, without an authorizer", () -> admin.describeAcls(AclBindingFilter.ANY).values().get());
+        refused("createAcls", "ACLs, without an authorizer", () -> admin.createAcls(Set.of(one)).all().get());
+        refused("deleteAcls", "ACLs, without an authorizer", () -> admin.deleteAcls(Set.of(one.toFilter())).all().get());
     }
 
     private void credentials() {
-        passes("describeUserScramCredentials", "nobody has any", () -> must(
-                admin.describeUserScramCredentials().all().get().isEmpty(), "somebody has"));
+        passes("describeUserScramCredentials", "an answer", () ->
+                admin.describeUserScramCredentials().all().get());
         fails("describeUserScramCredentials of a user", ResourceNotFoundException.class, () ->
                 admin.describeUserScramCredentials(List.of("alice")).description("alice").get());
         refused("alterUserScramCredentials", "SCRAM", () ->

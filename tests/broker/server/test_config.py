@@ -111,7 +111,7 @@ def test_a_short_fetch_timeout_shortens_the_long_poll() -> None:
         (config_with("advertised.listeners=SSL://h:1"), 9, "SSL is not in listeners"),
         (config_with("advertised.listeners=PLAINTEXT://0.0.0.0:1"), 9, "names no host"),
         (config_with("inter.broker.listener.name=X"), 9, "X is not in advertised.listeners"),
-        (config_with("listener.security.protocol.map=PLAINTEXT:SSL"), 9, "only PLAINTEXT is supported"),
+        (config_with("listener.security.protocol.map=PLAINTEXT:SSL"), 9, "CONTROLLER has no protocol"),
         (config_with("listener.security.protocol.map=PLAINTEXT"), 9, "not NAME:PROTOCOL"),
         (config_with("broker.session.timeout.ms=2000"), 9, "more than broker.heartbeat.interval.ms"),
         (config_with("broker.rack=" + "r" * 256), 9, "it must have 255 characters at most"),

@@ -583,9 +583,13 @@ def asked_for(message):
         "topic_names",
         "resources",
         "entries",
+        "creations",
+        "filters",
     ):
         if hasattr(message, name):
             return len(getattr(message, name))
+    if hasattr(message, "upsertions"):
+        return len({each.name for part in (message.deletions, message.upsertions) for each in part})
     if hasattr(message, "dirs"):
         return sum(len(topic.partitions) for each in message.dirs for topic in each.topics)
     topics = getattr(message, "topics", getattr(message, "topic_partitions", None))

@@ -1,0 +1,351 @@
+"""A cluster of `quorate cluster start --secure`, as stock clients, strangers and members with the wrong
+certificate meet it.
+
+The cluster is one for all tests here.
+"""
+
+import asyncio
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from shutil import which
+from ssl import create_default_context
+
+import confluent_kafka
+import confluent_kafka.admin
+import kafka
+import kafka.errors
+import pytest
+import trio
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.admin.admin_client import open_admin
+from quorate.broker.admin.users import SCRAM_NAMES, list_users, set_password
+from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
+from quorate.broker.wire.kafka_client import open_client
+from quorate.certs import CertificateFolder, keystore_of
+from quorate.cli.console.command_config import network_by
+from quorate.cli.node.local_cluster import LocalCluster
+from quorate.runtime import Address, NetworkError, TlsFiles
+from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
+from tests.kit.clusters import running_cluster
+
+pytestmark = pytest.mark.slow
+
+BOB = "bobs-own-password"
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    folder = tmp_path_factory.mktemp("secured") / "cluster"
+    with running_cluster(folder, secure=True, overrides={"offsets.topic.num.partitions": "1"}) as cluster:
+        entropy = real_runtime(sync=SyncStrategy.INLINE).entropy
+
+        async def users() -> None:
+            async with open_admin(cluster.network(), brokers_at(cluster), client_id="t") as admin:
+                for mechanism in SCRAM_NAMES:
+                    await set_password(
+                        admin, "bob", BOB, mechanism=mechanism, iterations=4096, entropy=entropy
+                    )
+                assert {each.user for each in await list_users(admin)} == {"admin", "bob"}
+
+        trio.run(users)
+        yield cluster
+        assert cluster.running() == [1, 2, 3]
+
+
+def brokers_at(cluster: LocalCluster) -> list[Address]:
+    return [Address(cluster.host, node.broker_port) for node in cluster.nodes]
+
+
+def authorities(cluster: LocalCluster) -> str:
+    return str(cluster.secrets.folder / "ca.pem")
+
+
+def login(cluster: LocalCluster, user: str, password: str, mechanism: str) -> dict[str, str]:
+    """The settings of librdkafka."""
+    return {
+        "bootstrap.servers": cluster.bootstrap,
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+        "ssl.ca.location": authorities(cluster),
+    }
+
+
+def admin_of(cluster: LocalCluster) -> dict[str, str]:
+    return login(cluster, "admin", cluster.secrets.password, "SCRAM-SHA-512")
+
+
+def new_topic(cluster: LocalCluster) -> str:
+    topic = f"t{uuid.uuid4().hex[:8]}"
+    client = confluent_kafka.admin.AdminClient(admin_of(cluster))
+    created = client.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 3)])
+    created[topic].result(timeout=30)
+    return topic
+
+
+def produced_and_read(settings: Mapping[str, str], topic: str) -> bytes | None:
+    failures: list[object] = []
+    producer = confluent_kafka.Producer(
+        {**settings, "error_cb": failures.append, "message.timeout.ms": 15_000, "linger.ms": 0}
+    )
+    producer.produce(topic, b"hello", on_delivery=lambda error, _: failures.append(error) if error else None)
+    assert producer.flush(20) == 0, failures
+    assert not failures
+    consumer = confluent_kafka.Consumer(
+        {**settings, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
+    )
+    try:
+        consumer.subscribe([topic])
+        for _ in range(40):
+            record = consumer.poll(1)
+            if record is not None and record.error() is None:
+                return record.value()
+    finally:
+        consumer.close()
+    return None
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_confluents_client_produces_and_reads(cluster: LocalCluster, mechanism: str) -> None:
+    topic = new_topic(cluster)
+    settings = login(cluster, "admin", cluster.secrets.password, mechanism)
+    assert produced_and_read(settings, topic) == b"hello"
+
+
+def test_a_client_certificate_is_a_user(cluster: LocalCluster) -> None:
+    topic = new_topic(cluster)
+    folder = cluster.secrets.folder
+    settings = {
+        "bootstrap.servers": ",".join(map(str, brokers_at(cluster))),
+        "security.protocol": "ssl",
+        "ssl.ca.location": authorities(cluster),
+        "ssl.certificate.location": str(folder / "client-admin.pem"),
+        "ssl.key.location": str(folder / "client-admin-key.pem"),
+    }
+    assert produced_and_read(settings, topic) == b"hello"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python_produces(cluster: LocalCluster, mechanism: str) -> None:
+    topic = new_topic(cluster)
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=cluster.bootstrap.split(","),
+        security_protocol="SASL_SSL",
+        sasl_mechanism=mechanism,
+        sasl_plain_username="admin",
+        sasl_plain_password=cluster.secrets.password,
+        ssl_cafile=authorities(cluster),
+    )
+    try:
+        assert producer.send(topic, b"hello").get(timeout=20).offset == 0
+    finally:
+        producer.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_aiokafka_produces_and_reads(cluster: LocalCluster, mechanism: str) -> None:
+    topic = new_topic(cluster)
+
+    async def main() -> bytes | None:
+        settings = {
+            "bootstrap_servers": cluster.bootstrap,
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": "admin",
+            "sasl_plain_password": cluster.secrets.password,
+            "ssl_context": create_default_context(cafile=authorities(cluster)),
+        }
+        async with AIOKafkaProducer(**settings) as producer:
+            await producer.send_and_wait(topic, b"hello")
+        async with AIOKafkaConsumer(topic, auto_offset_reset="earliest", **settings) as consumer:
+            record = await asyncio.wait_for(consumer.getone(), 20)
+        return record.value
+
+    assert asyncio.run(main()) == b"hello"
+
+
+def test_kcat_of_debian_reads_with_the_file_that_was_made_for_it(cluster: LocalCluster) -> None:
+    if which("kcat") is None:
+        pytest.skip("kcat is not installed (Debian: apt-get install kcat)")
+    topic = new_topic(cluster)
+    base = ["kcat", "-F", str(cluster.secrets.librdkafka_file), "-b", cluster.bootstrap, "-t", topic]
+    subprocess.run([*base, "-P"], input=b"hello", check=True, timeout=30, capture_output=True)
+    read = subprocess.run([*base, "-C", "-e", "-q"], check=True, timeout=30, capture_output=True)
+    assert read.stdout == b"hello\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"sasl.password": "wrong-password"}, "Authentication failed during authentication due to invalid"),
+        ({"sasl.username": "nobody"}, "Authentication failed during authentication due to invalid"),
+        ({"sasl.mechanisms": "PLAIN", "sasl.password": "wrong-password"}, "invalid credentials with SASL"),
+        ({"security.protocol": "plaintext"}, "brokers are down"),
+        ({"security.protocol": "ssl"}, "brokers are down"),
+    ],
+)
+def test_a_stranger_gets_nothing(cluster: LocalCluster, changed: dict[str, str], says: str) -> None:
+    errors: list[str] = []
+    settings = {**login(cluster, "bob", BOB, "SCRAM-SHA-256"), **changed}
+    if not settings["security.protocol"].startswith("sasl"):
+        settings = {key: value for key, value in settings.items() if not key.startswith("sasl.")}
+    client = confluent_kafka.admin.AdminClient(
+        {**settings, "error_cb": lambda each: errors.append(str(each))}
+    )
+    with pytest.raises(confluent_kafka.KafkaException):
+        client.list_topics(timeout=4)
+    client.poll(0.1)
+    assert says in " ".join(errors)
+
+
+def test_another_authority_is_not_believed(cluster: LocalCluster, tmp_path: Path) -> None:
+    from datetime import UTC, datetime
+
+    other = CertificateFolder(tmp_path / "other", now=datetime.now(UTC)).create_authority("other")
+    errors: list[str] = []
+    settings = {**login(cluster, "bob", BOB, "SCRAM-SHA-256"), "ssl.ca.location": str(other)}
+    client = confluent_kafka.admin.AdminClient(
+        {**settings, "error_cb": lambda each: errors.append(str(each))}
+    )
+    with pytest.raises(confluent_kafka.KafkaException):
+        client.list_topics(timeout=4)
+    client.poll(0.1)
+    assert "certificate verify failed" in " ".join(errors)
+
+
+def test_a_user_may_what_acls_say_and_no_more(cluster: LocalCluster) -> None:
+    topic = new_topic(cluster)
+    bob = login(cluster, "bob", BOB, "SCRAM-SHA-512")
+    admin = confluent_kafka.admin.AdminClient(admin_of(cluster))
+    assert topic not in confluent_kafka.admin.AdminClient(bob).list_topics(timeout=20).topics
+    acls = [
+        confluent_kafka.admin.AclBinding(
+            kind,
+            name,
+            confluent_kafka.admin.ResourcePatternType.LITERAL,
+            "User:bob",
+            "*",
+            operation,
+            confluent_kafka.admin.AclPermissionType.ALLOW,
+        )
+        for kind, name, operation in (
+            (confluent_kafka.admin.ResourceType.TOPIC, topic, confluent_kafka.admin.AclOperation.READ),
+            (confluent_kafka.admin.ResourceType.TOPIC, topic, confluent_kafka.admin.AclOperation.WRITE),
+            (confluent_kafka.admin.ResourceType.GROUP, f"g-{topic}", confluent_kafka.admin.AclOperation.READ),
+        )
+    ]
+    for each in admin.create_acls(acls).values():
+        each.result(timeout=20)
+    assert produced_and_read(bob, topic) == b"hello"
+    anything = confluent_kafka.admin.AclBindingFilter(
+        confluent_kafka.admin.ResourceType.TOPIC,
+        topic,
+        confluent_kafka.admin.ResourcePatternType.ANY,
+        None,
+        None,
+        confluent_kafka.admin.AclOperation.ANY,
+        confluent_kafka.admin.AclPermissionType.ANY,
+    )
+    (removed,) = admin.delete_acls([anything]).values()
+    assert len(removed.result(timeout=20)) == 2
+    failures: list[object] = []
+    producer = confluent_kafka.Producer({**bob, "message.timeout.ms": 15_000})
+    producer.produce(topic, b"again", on_delivery=lambda error, _: failures.append(error.code()))
+    producer.flush(20)
+    assert failures == [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+
+def fetched_as(cluster: LocalCluster, files: TlsFiles, replica_id: int, topic: str) -> ErrorCode:
+    """The error of a Fetch of broker 1 over the listener of brokers, under an id."""
+    request = KafkaFetchRequest(
+        version=12,
+        replica_id=replica_id,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1_000_000,
+        topics=[FetchTopic(topic, None, partitions=[FetchPartition(partition=0)])],
+    )
+
+    async def main() -> ErrorCode:
+        async with open_client(RealNetwork().secured(files), brokers_at(cluster)[0]) as client:
+            answer = await client.fetch(request)
+        if answer.error is not ErrorCode.none:
+            return answer.error
+        return answer.topics[0].partitions[0].error
+
+    return trio.run(main)
+
+
+def test_a_certificate_of_node_3_fetches_as_replica_3_only(cluster: LocalCluster) -> None:
+    topic = new_topic(cluster)
+    folder = cluster.secrets.folder
+
+    def files(name: str) -> TlsFiles:
+        return TlsFiles(
+            certificate=str(folder / f"{name}.pem"),
+            key=str(folder / f"{name}-key.pem"),
+            authorities=authorities(cluster),
+        )
+
+    refused = ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed
+    assert fetched_as(cluster, files("node-3"), 2, topic) in refused
+    assert fetched_as(cluster, files("node-3"), 3, topic) not in refused
+    # A consumer that says it is a replica (CVE-2018-1288), by the certificate of a user that may do little.
+    from datetime import UTC, datetime
+
+    eve = CertificateFolder(folder, now=datetime.now(UTC)).create_client("eve")
+    assert fetched_as(cluster, eve, 2, topic) in refused
+
+
+def test_who_has_no_certificate_reaches_no_port_between_nodes(cluster: LocalCluster) -> None:
+    for node in cluster.nodes:
+        for port in (node.broker_port, node.controller_port):
+
+            async def ask(port: int = port) -> None:
+                async with open_client(RealNetwork(), Address(cluster.host, port), timeout_s=5):
+                    pass
+
+            with pytest.raises(NetworkError):
+                trio.run(ask)
+
+
+def test_no_secret_is_found_where_it_does_not_belong(cluster: LocalCluster) -> None:
+    secrets = [cluster.secrets.password.encode(), BOB.encode()]
+    searched = 0
+    for path in cluster.folder.rglob("*"):
+        if path.is_file() and cluster.secrets.folder not in path.parents:
+            content = path.read_bytes()
+            searched += 1
+            assert not any(each in content for each in secrets), path
+            assert b"PRIVATE KEY" not in content, path
+    assert searched > 10
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            assert cluster.secrets.password.encode() not in process.read_bytes()
+
+
+def test_private_files_are_their_owners_alone(cluster: LocalCluster) -> None:
+    assert cluster.secrets.folder.stat().st_mode & 0o777 == 0o700
+    for path in cluster.secrets.folder.iterdir():
+        if path.name in ("ca.pem",) or (path.suffix == ".pem" and "key" not in path.name):
+            continue
+        assert path.stat().st_mode & 0o777 == 0o600, path
+    for path in (cluster.node(1).folder / "data").rglob("*.log"):
+        assert path.stat().st_mode & 0o777 == 0o600, path
+    assert keystore_of(cluster.secrets.folder / "node-1.pem").exists()
+
+
+def test_the_client_file_serves_our_own_commands(cluster: LocalCluster) -> None:
+    async def ask() -> int:
+        addresses = [Address.parse(each) for each in cluster.bootstrap.split(",")]
+        async with open_admin(network_by(cluster.secrets.client_file), addresses, client_id="t") as admin:
+            return len(await list_users(admin))
+
+    assert trio.run(ask) == 4
