@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import RequestPayload
 
 from quorate.broker.wire.api import CONNECTION_APIS, FIRST_OWN, Api, ApiKey
 from quorate.broker.wire.codecs.entities import (
@@ -22,6 +23,7 @@ from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
 from quorate.broker.wire.exchanges import EncodedResponse, Request, Response
 from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.newest_version import newest_steps
+from quorate.kafka_bytes.varints import MalformedError
 from quorate.runtime import Buffer, in_slices
 
 AT_ONCE_BYTES: Final = 16 * 1024
@@ -48,8 +50,21 @@ async def decode_request(api: Api, version: int, body: memoryview) -> Request:
     if api.key == ApiKey.METADATA:
         body = without_extra_bytes(body, version)
     entity = request_type(api, version)
+    if api.key == ApiKey.ALTER_USER_SCRAM_CREDENTIALS and small:
+        return _decode_with_two_ends(entity, body)
     request = decode_entity(entity, body) if small else await in_slices(decode_entity_steps(entity, body))
     return await in_slices(newest_steps(api, request))
+
+
+def _decode_with_two_ends(entity: type[RequestPayload], body: memoryview) -> RequestPayload:
+    """Decode a request that may end twice: librdkafka (2.14) writes an empty set of tagged fields more than
+    there is, and Kafka reads no further than the first."""
+    try:
+        return decode_entity(entity, body)
+    except MalformedError:
+        if bytes(body[-1:]) != b"\0":
+            raise
+        return decode_entity(entity, body[:-1])
 
 
 def encode_response(response: Response) -> Sequence[Buffer]:
