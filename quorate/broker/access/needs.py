@@ -1,5 +1,5 @@
 """The needs of requests: the row of each API says them as data, which the checks, the tests and the
-documentation read (KIP-11; the operations are those of Kafka's `KafkaApis` and `ControllerApis`)."""
+documentation read (KIP-11; the operations are those of Kafka's brokers and controllers)."""
 
 import enum
 from collections.abc import Callable, Mapping

@@ -487,13 +487,12 @@ DescribeStatesResponse = TypedDict("DescribeStatesResponse", {
 AnyAnswer: TypeAlias = (
     ListOffsetsResponse | MetadataResponse | OffsetCommitResponse | OffsetFetchResponse |
     FindCoordinatorResponse | JoinGroupResponse | HeartbeatResponse | LeaveGroupResponse |
-    SaslHandshakeResponse | SaslAuthenticateResponse |
-    SyncGroupResponse | DescribeGroupsResponse | ListGroupsResponse | ApiVersionsResponse |
-    CreateTopicsResponse | DeleteTopicsResponse | DeleteRecordsResponse | InitProducerIdResponse |
-    OffsetForLeaderEpochResponse | DescribeAclsResponse | CreateAclsResponse | DeleteAclsResponse |
-    DescribeConfigsResponse | AlterConfigsResponse | AlterReplicaLogDirsResponse | DescribeLogDirsResponse
-    | CreatePartitionsResponse | DeleteGroupsResponse | ElectLeadersResponse |
-    IncrementalAlterConfigsResponse | AlterPartitionReassignmentsResponse |
+    SyncGroupResponse | DescribeGroupsResponse | ListGroupsResponse | SaslHandshakeResponse |
+    ApiVersionsResponse | CreateTopicsResponse | DeleteTopicsResponse | DeleteRecordsResponse |
+    InitProducerIdResponse | OffsetForLeaderEpochResponse | DescribeAclsResponse | CreateAclsResponse |
+    DeleteAclsResponse | DescribeConfigsResponse | AlterConfigsResponse | AlterReplicaLogDirsResponse |
+    DescribeLogDirsResponse | SaslAuthenticateResponse | CreatePartitionsResponse | DeleteGroupsResponse |
+    ElectLeadersResponse | IncrementalAlterConfigsResponse | AlterPartitionReassignmentsResponse |
     ListPartitionReassignmentsResponse | OffsetDeleteResponse | DescribeClientQuotasResponse |
     AlterClientQuotasResponse | DescribeUserScramCredentialsResponse | AlterUserScramCredentialsResponse |
     DescribeQuorumResponse | UpdateFeaturesResponse | DescribeClusterResponse | DescribeProducersResponse

@@ -39,7 +39,9 @@ def network_by(path: Path | None) -> "Network":
     if protocol.endswith("SSL"):
         if values.get("ssl.endpoint.identification.algorithm", "https") != "https":
             raise _wrong(
-                path, "ssl.endpoint.identification.algorithm", "hosts are always compared; remove it"
+                path,
+                "ssl.endpoint.identification.algorithm",
+                "hosts are always compared; only https can be had",
             )
         for key in ("ssl.keystore.type", "ssl.truststore.type"):
             if values.get(key, "PEM") != "PEM":

@@ -42,7 +42,7 @@ FINE = (ErrorCode.NONE, "")
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
 def test_a_user_logs_in_by_the_password_that_was_set_last_until_it_is_removed(cluster, mechanism) -> None:
     number = ScramMechanism[mechanism.name]
-    credentials = MetadataCredentials(lambda: cluster.image, fake_salt_secret=b"s")
+    credentials = MetadataCredentials(lambda: cluster.image, cluster_id="c")
 
     def log_in(password: str) -> bool:
         client = ScramClient(mechanism, "ann", password)

@@ -320,7 +320,10 @@ async def test_every_mistake_of_an_administrator_has_kafkas_code_and_a_sentence_
     assert not wrong, "\n".join(wrong)
 
 
-ELSEWHERE = {"ADD_RAFT_VOTER", "REMOVE_RAFT_VOTER", "UPDATE_RAFT_VOTER", "ALTER_REPLICA_LOG_DIRS"}
+ELSEWHERE = {
+    *("ADD_RAFT_VOTER", "REMOVE_RAFT_VOTER", "UPDATE_RAFT_VOTER", "ALTER_REPLICA_LOG_DIRS"),
+    *("CREATE_ACLS", "DELETE_ACLS", "ALTER_USER_SCRAM_CREDENTIALS"),
+}
 """These have tests of their own."""
 _ALTERS = (
     *(
