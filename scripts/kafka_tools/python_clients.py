@@ -13,6 +13,8 @@ UNSERVED = (
     "UnsupportedVersion",
     "IncompatibleBrokerVersion",
     "SECURITY_DISABLED",
+    "SecurityDisabled",
+    "No Authorizer is configured",
     "TransactionalIdAuthorization",
     "does not support",
     "INVALID_REQUEST",
