@@ -115,8 +115,8 @@ def decided(
 def some_allowed(
     acls: list[Acl], who: str, operation: AclOperation, kind: ResourceType, everyone: bool
 ) -> bool:
-    """By every name there can be: those of up to four letters, one of which is in no ACL, and one that only the
-    prefix `*` takes."""
+    """By every name there can be: those of up to four letters, one of which is in no ACL, and one that only
+    the prefix `*` takes."""
     names = ["".join(each) for size in (1, 2, 3, 4) for each in itertools.product("abz", repeat=size)]
     names.append("*z")
     plain = [each for each in acls if each.operation in (operation, ALL)]
