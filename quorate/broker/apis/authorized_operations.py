@@ -5,51 +5,25 @@ from types import MappingProxyType
 from typing import Final
 
 from quorate.broker.apis.context import ServingNode
-from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
+from quorate.broker.metadata.acls import CLUSTER_NAME, OPERATIONS_OF, AclOperation, ResourceType
 from quorate.broker.wire.exchanges import RequestContext
 
 NOT_ASKED: Final = -(1 << 31)
-_OF: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = MappingProxyType(
-    {
-        ResourceType.GROUP: (
-            AclOperation.READ,
-            AclOperation.DELETE,
-            AclOperation.DESCRIBE,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
-        ),
-        ResourceType.TOPIC: (
-            AclOperation.READ,
-            AclOperation.WRITE,
-            AclOperation.CREATE,
-            AclOperation.DELETE,
-            AclOperation.ALTER,
-            AclOperation.DESCRIBE,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
-        ),
-        ResourceType.CLUSTER: (
-            AclOperation.CREATE,
-            AclOperation.ALTER,
-            AclOperation.DESCRIBE,
-            AclOperation.CLUSTER_ACTION,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
-            AclOperation.IDEMPOTENT_WRITE,
-        ),
-    }
+_ALL: Final[Mapping[ResourceType, int]] = MappingProxyType(
+    {resource: sum(1 << each for each in operations) for resource, operations in OPERATIONS_OF.items()}
 )
 """All that there is for a type of resource."""
-_ALL: Final[Mapping[ResourceType, int]] = MappingProxyType(
-    {resource: sum(1 << each for each in operations) for resource, operations in _OF.items()}
-)
 
 
 def operations_on(node: ServingNode, context: RequestContext, resource: ResourceType, name: str) -> int:
     """Return what the sender may do with the resource."""
     if node.is_open:
         return _ALL[resource]
-    return sum(1 << each for each in _OF[resource] if node.may(context, each, resource, name, audited=False))
+    return sum(
+        1 << each
+        for each in OPERATIONS_OF[resource]
+        if node.may(context, each, resource, name, audited=False)
+    )
 
 
 def operations_on_cluster(node: ServingNode, context: RequestContext) -> int:

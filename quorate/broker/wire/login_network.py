@@ -4,7 +4,6 @@ Sources: KIP-43, KIP-152, KIP-84, RFC 5802.
 """
 
 import base64
-import hashlib
 import hmac
 import struct
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Final
 
 from quorate.broker.wire.listener_security import SaslMechanism
 from quorate.broker.wire.principals import Principal
+from quorate.broker.wire.sasl.scram import proof_of, salted_password
 from quorate.runtime import (
     MEMBERS,
     Address,
@@ -29,7 +29,6 @@ _AUTHENTICATE: Final = 36
 _FRAME_MAX: Final = 524_288
 _ITERATIONS: Final = (4096, 1_000_000)
 """The fewest and the most that a server may ask for: each costs a microsecond (GHSA-2jcm-hq8r-84wx)."""
-_HASHES: Final = {SaslMechanism.SCRAM_SHA_256: "sha256", SaslMechanism.SCRAM_SHA_512: "sha512"}
 
 
 class LoginError(NetworkError):
@@ -105,21 +104,18 @@ def _prove(stream: Stream, login: Login, bare: str, nonce: str, first: bytes) ->
     if not _ITERATIONS[0] <= int(iterations) <= _ITERATIONS[1]:
         raise LoginError(f"{stream.peer} asks for {iterations} iterations; {_ITERATIONS[0]} to "
                          f"{_ITERATIONS[1]} are allowed")  # fmt: skip
-    algorithm = _HASHES[login.mechanism]
     try:
         salt_bytes = base64.b64decode(salt, validate=True)
     except ValueError:
         raise LoginError(f"{stream.peer} sent a salt that is no base64") from None
-    salted = hashlib.pbkdf2_hmac(algorithm, login.password.encode(), salt_bytes, int(iterations))
-    client_key = hmac.digest(salted, b"Client Key", algorithm)
-    stored = hashlib.new(algorithm, client_key).digest()
+    salted = salted_password(
+        login.mechanism, password=login.password.encode(), salt=salt_bytes, iterations=int(iterations)
+    )
     without_proof = f"c=biws,r={both}"
     signed = f"{bare},{first.decode()},{without_proof}".encode()
-    mask = hmac.digest(stored, signed, algorithm)
-    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, mask, strict=True))).decode()
-    server_key = hmac.digest(salted, b"Server Key", algorithm)
-    signature = base64.b64encode(hmac.digest(server_key, signed, algorithm)).decode()
-    return f"{without_proof},p={proof}".encode(), signature
+    proof, signature = proof_of(login.mechanism, salted=salted, signed=signed)
+    last = f"{without_proof},p={base64.b64encode(proof).decode()}"
+    return last.encode(), base64.b64encode(signature).decode()
 
 
 def _fields(stream: Stream, message: bytes) -> dict[str, str]:

@@ -69,6 +69,15 @@ def stored_key(mechanism: SaslMechanism, salted: bytes) -> bytes:
     return _hash(mechanism, _hmac(mechanism, salted, b"Client Key"))
 
 
+def proof_of(mechanism: SaslMechanism, *, salted: bytes, signed: bytes) -> tuple[bytes, bytes]:
+    """Return what proves to a server that a client has the salted password, and what the server has to answer.
+    `signed`: the messages so far."""
+    signature = _hmac(mechanism, stored_key(mechanism, salted), signed)
+    client_key = _hmac(mechanism, salted, b"Client Key")
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    return proof, _hmac(mechanism, _hmac(mechanism, salted, b"Server Key"), signed)
+
+
 def fake_credential(secret: bytes, user: str, mechanism: SaslMechanism) -> ScramCredential:
     """Return a credential that looks like one of a user, for a user that has none. No password fits it."""
 
