@@ -70,8 +70,8 @@ def stored_key(mechanism: SaslMechanism, salted: bytes) -> bytes:
 
 
 def proof_of(mechanism: SaslMechanism, *, salted: bytes, signed: bytes) -> tuple[bytes, bytes]:
-    """Return what proves to a server that a client has the salted password, and what the server has to answer.
-    `signed`: the messages so far."""
+    """Return what proves to a server that a client has the salted password, and what the server has to
+    answer. `signed`: the messages so far."""
     signature = _hmac(mechanism, stored_key(mechanism, salted), signed)
     client_key = _hmac(mechanism, salted, b"Client Key")
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
