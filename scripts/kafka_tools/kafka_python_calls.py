@@ -1,5 +1,6 @@
 """kafka-python's KafkaAdminClient."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from kafka import KafkaProducer, TopicPartition
@@ -219,9 +220,23 @@ def unserved(made: Calls, admin: KafkaAdminClient) -> None:
     )
     anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
     some = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
-    made.refused("create_acls", "ACLs, without an authorizer", lambda: admin.create_acls([acl]))
+
+    def raised(errors: Iterable[object]) -> None:
+        for each in errors:
+            raise RuntimeError(repr(each))
+
+    # These two return their errors.
+    made.refused(
+        "create_acls",
+        "ACLs, without an authorizer",
+        lambda: raised(admin.create_acls([acl])["failed"]),
+    )
     made.refused("describe_acls", "ACLs, without an authorizer", lambda: admin.describe_acls(some))
-    made.refused("delete_acls", "ACLs, without an authorizer", lambda: admin.delete_acls([some]))
+    made.refused(
+        "delete_acls",
+        "ACLs, without an authorizer",
+        lambda: raised(error for _, _, error in admin.delete_acls([some])),
+    )
     made.passes(
         "describe_user_scram_credentials",
         "an answer",
