@@ -32,8 +32,9 @@ def _autogroup(process: int | str) -> Path:
 
 
 def _session_nice(process: int | str) -> str | None:
-    """None where the kernel does not group by session."""
+    """None where the kernel does not group by session, or has this process in a group of its own."""
     try:
-        return _autogroup(process).read_text().split()[-1]
+        said = _autogroup(process).read_text().split()
     except FileNotFoundError:
         return None
+    return said[-1] if said else None
