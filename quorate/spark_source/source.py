@@ -78,13 +78,19 @@ class FilteringLogSource(MetadataLogSource):
 
 
 def history_of(options: SourceOptions) -> MetadataHistory:
-    """Return the log that the options name."""
+    """Return the log that the options name. Raises `OptionError`."""
     if options.path is not None:
         return FolderLog(path=options.path, read_uncommitted=options.read_uncommitted)
     # A folder's reader needs neither trio nor a client.
+    from quorate.broker.wire.client_protection import ClientNetwork, ClientProtectionError
     from quorate.history import ClusterLog
 
+    try:
+        network = ClientNetwork(dict(options.protection))
+    except ClientProtectionError as error:
+        raise OptionError(f"kafka.{error}") from None
     return ClusterLog(
+        network=network,
         bootstrap_servers=options.bootstrap_servers,
         retries=options.retries,
         retry_interval_ms=options.retry_interval_ms,

@@ -3,7 +3,7 @@
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeAlias
 
@@ -102,6 +102,8 @@ class SourceOptions:
     """The number of further tries of all brokers before a read fails."""
     retry_interval_ms: int = 300
     request_timeout_ms: int = 5_000
+    protection: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The settings of Kafka's clients for a protected cluster, without the prefix `kafka.`."""
 
     @property
     def shows_state(self) -> bool:
@@ -209,6 +211,16 @@ OPTIONS: Final = (
     Option("fetchOffset.numRetries", "10", "the number of further attempts to reach a broker"),
     Option("fetchOffset.retryIntervalMs", "300", "the pause between two attempts"),
     Option("kafka.request.timeout.ms", "5000", "the time limit of a request"),
+    Option(
+        "kafka.security.protocol",
+        "`PLAINTEXT`",
+        "`SSL`, `SASL_PLAINTEXT` or `SASL_SSL`, as the listener has it. Further keys are those of Kafka's "
+        "clients; each machine with an executor needs the files at the same paths",
+    ),
+    Option("kafka.ssl.truststore.location", "the system's", "the authorities of the cluster (PEM)"),
+    Option("kafka.ssl.keystore.location", "", "the certificate and the key of this client (PEM)"),
+    Option("kafka.sasl.mechanism", "", "`SCRAM-SHA-512`, `SCRAM-SHA-256` or `PLAIN`"),
+    Option("kafka.sasl.jaas.config", "", "the name and the password, as Java's clients have them"),
 )
 """All of them, in the order in which a user meets them."""
 _BY_LOWER: Final = {each.name.lower(): each.name for each in OPTIONS}
@@ -220,6 +232,7 @@ _IDLE: Final = (
 )
 """Options of Spark's Kafka source that have no meaning here, and do no harm. So do those of Kafka's consumer,
 `kafka.*`, that say nothing of security."""
+_PROTECTION: Final = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
 _SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 _TIMES: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 
@@ -231,6 +244,8 @@ class _Given:
         self._values: dict[str, str] = {}
         for name, value in raw.items():
             proper = _BY_LOWER.get(name.lower())
+            if proper is None and name.lower().startswith(_PROTECTION):
+                proper = name.lower()
             if proper is not None:
                 self._values[proper] = str(value).strip()
             elif not _is_of_kafka_source(name, str(value)):
@@ -242,6 +257,13 @@ class _Given:
 
     def get(self, name: str) -> str | None:
         return self._values.get(name)
+
+    def protection(self) -> tuple[tuple[str, str], ...]:
+        return tuple(
+            (name.removeprefix("kafka."), value)
+            for name, value in sorted(self._values.items())
+            if name.startswith(_PROTECTION)
+        )
 
     def text(self, name: str) -> str | None:
         value = self.get(name)
@@ -305,6 +327,9 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
     for name in defaults.client_options:
         if path is not None and given.get(name) is not None:
             raise OptionError(f"{name} is for bootstrapServers only; leave it out with path")
+    protection = given.protection()
+    if path is not None and protection:
+        raise OptionError(f"kafka.{protection[0][0]} is for bootstrapServers only; leave it out with path")
     retries = given.integer("fetchOffset.numRetries", low=0)
     interval = given.integer("fetchOffset.retryIntervalMs", low=0)
     request_timeout = given.integer("kafka.request.timeout.ms", low=1)
@@ -333,6 +358,7 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
         retries=defaults.retries if retries is None else retries,
         retry_interval_ms=defaults.retry_interval_ms if interval is None else interval,
         request_timeout_ms=defaults.request_timeout_ms if request_timeout is None else request_timeout,
+        protection=protection,
     )
     _check_together(options)
     return options
@@ -521,6 +547,4 @@ def _is_of_kafka_source(name: str, value: str) -> bool:
                 f"{name} is {value!r}; this source reads {METADATA_TOPIC} only: leave {name} out"
             )
         return True
-    if lowered == "kafka.security.protocol" and value.upper() != "PLAINTEXT":
-        raise OptionError(f"{name} is {value!r}; this source connects in plain text only: leave {name} out")
     return lowered.startswith("kafka.") or lowered in (each.lower() for each in _IDLE)

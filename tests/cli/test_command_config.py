@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.broker.wire.client_protection import ClientNetwork
 from quorate.broker.wire.listener_security import SaslMechanism
 from quorate.broker.wire.login_network import Login, LoginNetwork
 from quorate.cli.all_commands import _configured_first
@@ -43,8 +44,9 @@ def test_a_login_is_read_as_kafka_reads_it(tmp_path: Path, jaas: str, user: str,
         },
     )
     network = network_by(path)
-    assert isinstance(network, LoginNetwork)
-    login = network._login
+    assert isinstance(network, ClientNetwork)
+    assert isinstance(network._network, LoginNetwork)
+    login = network._network._login
     assert login == Login(mechanism=SaslMechanism.SCRAM_SHA_256, user=user, password=password)
     assert password not in repr(login)
 

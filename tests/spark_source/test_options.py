@@ -1,10 +1,13 @@
 """The valid options, and the errors for others."""
 
+import pickle
+import re
 import time
 
 import pytest
 
 from quorate.runtime.network import Address
+from quorate.spark_source.source import history_of
 from quorate.spark_source.source_options import (
     AtOffset,
     AtTimestamp,
@@ -118,7 +121,7 @@ def test_timestamps_are_milliseconds() -> None:
         ({"path": "p", "view": "topics", "timestampAsOf": "yesterday"}, "'yesterday'.*2026-11-22T17:40"),
         ({"path": "p", "unknownRecords": "skip"}, "fail or mark"),
         ({"path": "p", "subscribe": "orders"}, "reads __cluster_metadata only: leave subscribe out"),
-        ({"bootstrapServers": "h:1", "kafka.security.protocol": "SASL_SSL"}, "plain text only"),
+        ({"path": "p", "kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism is for bootstrapServers only"),
     ],
 )
 def test_an_unknown_malformed_or_contradictory_option_is_refused(options: dict[str, str], words: str) -> None:
@@ -188,7 +191,6 @@ def test_a_time_is_the_same_wherever_it_is_read(text: str, monkeypatch: pytest.M
         ("includeHeaders", "true"),
         ("groupIdPrefix", "g"),
         ("kafka.fetch.max.bytes", "1"),
-        ("kafka.security.protocol", "PLAINTEXT"),
     ],
 )
 def test_an_option_of_sparks_kafka_source_that_means_nothing_is_taken_with_a_warning(
@@ -196,3 +198,40 @@ def test_an_option_of_sparks_kafka_source_that_means_nothing_is_taken_with_a_war
 ) -> None:
     assert parse_options({"path": "p", name: value}) == parse_options({"path": "p"})
     assert f"the option {name} of Spark's Kafka source means nothing" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol: it is TLS; it must be one of"),
+        ({"kafka.security.protocol": "SASL_PLAINTEXT"}, "kafka.sasl.mechanism: it is ''"),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/nowhere.pem"},
+            "kafka.ssl.*: the authorities /nowhere.pem can't be read",
+        ),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.SSL.truststore.type": "JKS"},
+            "kafka.ssl.truststore.type: quorate reads PEM",
+        ),
+    ],
+)
+def test_a_protection_that_cant_be_used_is_refused_by_its_key(options: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(words)):
+        history_of(parse_options({"bootstrapServers": "h:1", **options}))
+
+
+def test_a_password_is_carried_to_executors_and_shown_nowhere() -> None:
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=bob password=hunter2;"
+    options = parse_options(
+        {
+            "bootstrapServers": "h:1",
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": jaas,
+        }
+    )
+    log = history_of(options)
+    assert "hunter2" not in repr(options) + repr(log)
+    carried = pickle.loads(pickle.dumps(log))
+    assert carried == log
+    assert b"hunter2" in pickle.dumps(carried)
