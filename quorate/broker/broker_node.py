@@ -10,6 +10,7 @@ import trio
 
 from quorate.broker.access.certificates import BrokerNetwork, principal_of
 from quorate.broker.access.scram_credentials import MetadataCredentials
+from quorate.broker.access.sealing import Sealer
 from quorate.broker.access.standard_authorizer import configured_authorizer
 from quorate.broker.apis.api_table import Dispatcher, error_table
 from quorate.broker.apis.client_throttles import ClientThrottles
@@ -74,8 +75,10 @@ class BrokerNode:
         advertised: tuple[BrokerEndpoint, ...],
         runtime: Runtime,
         connect: Callable[[int], Address | None],
+        credentials: MetadataCredentials,
     ) -> None:
         self._config = config
+        self._credentials = credentials
         self._cluster_id = cluster_id
         self._metadata = metadata
         self._quorum = quorum
@@ -109,6 +112,7 @@ class BrokerNode:
         quorum: Quorum[None],
         channel: ControllerChannel,
         runtime: Runtime,
+        sealer: Sealer | None,
     ) -> "BrokerNode":
         """Scan the data folders, `directories`. Raises what `ReplicaManager.open` does."""
         broker_id = config.node_id
@@ -201,6 +205,7 @@ class BrokerNode:
             advertised=advertised,
             runtime=runtime,
             connect=connect,
+            credentials=MetadataCredentials(lambda: metadata.image, cluster_id=cluster_id, sealer=sealer),
         )
 
     @asynccontextmanager
@@ -294,7 +299,7 @@ class BrokerNode:
                 times=self.throttles,
                 security=self._config.listener_security[asked.name],
                 identify=lambda stream: principal_of(stream, self._cluster_id),
-                credentials=MetadataCredentials(lambda: self._metadata.image, cluster_id=self._cluster_id),
+                credentials=self._credentials,
                 entropy=self._runtime.entropy,
                 compute=self._runtime.compute,
             )

@@ -7,6 +7,7 @@ from typing import Final
 import trio
 
 from quorate.broker.access.certificates import principal_of
+from quorate.broker.access.sealing import Sealer
 from quorate.broker.access.standard_authorizer import configured_authorizer
 from quorate.broker.apis.api_table import ControllerDispatcher, error_table
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
@@ -48,6 +49,7 @@ class ControllerNode:
         quorum: Quorum[None],
         metadata: MetadataCache,
         runtime: Runtime,
+        sealer: Sealer | None,
     ) -> None:
         self._node_id = config.node_id
         self._quorum = quorum
@@ -76,6 +78,7 @@ class ControllerNode:
             watch=self._watch,
             wall_clock=runtime.wall_clock,
             progress=self.progress,
+            sealer=sealer,
         )
 
     async def run(self) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 import trio
 from prometheus_client import CollectorRegistry
 
+from quorate.broker.access.sealing import SETTING, Sealer, SealingFileError
 from quorate.broker.broker_health import NodeHealth, node_health
 from quorate.broker.broker_metrics import BrokerMetrics
 from quorate.broker.broker_node import BrokerNode
@@ -66,6 +67,7 @@ class BrokerServer:
         folder = config.metadata_log_dir
         meta = load_meta_properties(runtime.disk, folder)
         meta.check(folder, node_id=config.node_id)
+        sealer = _sealer_of(config, runtime)
         metadata = MetadataCache()
         raft_metrics = RaftMetrics(registry, monotonic=trio.current_time)
         # Two processes of one configuration have the ports in common too; the folder says more.
@@ -89,7 +91,12 @@ class BrokerServer:
             controller = None
             if config.is_controller:
                 controller = ControllerNode(
-                    config, cluster_id=meta.cluster_id, quorum=quorum, metadata=metadata, runtime=runtime
+                    config,
+                    cluster_id=meta.cluster_id,
+                    quorum=quorum,
+                    metadata=metadata,
+                    runtime=runtime,
+                    sealer=sealer,
                 )
             channel = ControllerChannel(
                 quorum, None if controller is None else controller.controller, runtime.entropy
@@ -114,6 +121,7 @@ class BrokerServer:
                     quorum=quorum,
                     channel=channel,
                     runtime=runtime,
+                    sealer=sealer,
                 )
             registry.register(
                 BrokerMetrics(
@@ -174,6 +182,22 @@ class BrokerServer:
 
 def _lock_log_directory(stack: AsyncExitStack, runtime: Runtime, path: str) -> None:
     stack.callback(runtime.disk.lock(f"{path}/{LOCK_FILE}").release)
+
+
+def _sealer_of(config: ServerConfig, runtime: Runtime) -> Sealer | None:
+    """Return the sealer of users' keys; None without the setting. Raises `ServerConfigError`."""
+    path = config.credentials.sealing_key
+    if path:
+        try:
+            return Sealer(runtime.disk, path)
+        except SealingFileError as error:
+            raise ServerConfigError(str(error)) from error
+    if config.authorizer.class_name or any(each.protocol.sasl for each in config.listener_security.values()):
+        log.warning(
+            "the keys of users are not sealed: who can read the metadata log can pose as a user",
+            remedy=f"make a file with `quorate users create-key`, and set {SETTING} on every node",
+        )
+    return None
 
 
 def _network_of(config: ServerConfig, runtime: Runtime, listener: str) -> Network:

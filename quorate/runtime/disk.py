@@ -139,6 +139,10 @@ class Disk(Protocol):
         """Return True if the path is a file or a folder."""
         ...
 
+    def mode(self, path: str) -> int:
+        """Return the permission bits of a file. Raises `FileNotFoundError`, `DiskError`."""
+        ...
+
     def list(self, path: str) -> list[str]:
         """Return the sorted names in a folder, none if the folder does not exist."""
         ...

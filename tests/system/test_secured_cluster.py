@@ -22,8 +22,9 @@ import trio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.sealing import prepend_key
 from quorate.broker.admin.admin_client import open_admin
-from quorate.broker.admin.users import SCRAM_NAMES, list_users, set_password
+from quorate.broker.admin.users import SCRAM_NAMES, Sealed, list_users, seal_again, set_password
 from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.kafka_client import open_client
 from quorate.certs import CertificateFolder, keystore_of
@@ -357,6 +358,28 @@ def test_no_secret_is_found_where_it_does_not_belong(cluster: LocalCluster) -> N
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             assert cluster.secrets.password.encode() not in process.read_bytes()
+
+
+def test_passwords_are_sealed_again_by_a_new_key_and_the_old_one_can_go(cluster: LocalCluster) -> None:
+    keys = cluster.secrets.sealing_keys
+    runtime = real_runtime(sync=SyncStrategy.INLINE)
+
+    async def rotate() -> tuple[Sealed, Sealed]:
+        await prepend_key(runtime.disk, str(keys), runtime.entropy)
+        network = network_by(cluster.secrets.client_file)
+        addresses = [Address.parse(each) for each in cluster.bootstrap.split(",")]
+        async with open_admin(network, addresses, client_id="t") as admin:
+            return await seal_again(admin), await seal_again(admin)
+
+    first, second = trio.run(rotate)
+    assert (first.kept, first.unopened, second.sealed) == (0, 0, 0)
+    assert first.sealed == second.kept >= 3
+    keys.write_text(keys.read_text().splitlines()[0])
+    assert produced_and_read(admin_of(cluster), new_topic(cluster)) == b"hello"
+    with pytest.raises(confluent_kafka.KafkaException):
+        confluent_kafka.admin.AdminClient(
+            login(cluster, "admin", "wrong-password", "SCRAM-SHA-512")
+        ).list_topics(timeout=4)
 
 
 def test_private_files_are_their_owners_alone(cluster: LocalCluster) -> None:

@@ -8,6 +8,7 @@ from quorate.broker.admin.admin_client import AdminClient, check
 from quorate.broker.metadata.metadata_records import ScramMechanism
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.listener_security import SaslMechanism
+from quorate.broker.wire.own_messages import SealAgainRequest, SealAgainResponse
 from quorate.broker.wire.sasl.scram import SALT_BYTES, salted_password
 from quorate.runtime import Entropy
 
@@ -82,6 +83,37 @@ async def remove_password(admin: AdminClient, user: str, *, mechanism: str) -> N
     await _alter(
         admin, user, deletions=[{"name": user, "mechanism": int(SCRAM_NAMES[mechanism])}], upsertions=[]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The credentials of all users, after they were to be sealed by another key."""
+
+    sealed: int
+    """Those that are sealed by it now."""
+    kept: int
+    """Those that were before."""
+    unopened: int
+    """Those that are as they were, because the controller could not open them."""
+    missing_key: str | None
+    """The id of a key that it would need for one of them."""
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it for programs."""
+        return {
+            "sealed": self.sealed,
+            "kept": self.kept,
+            "unopened": self.unopened,
+            "missingKey": self.missing_key,
+        }
+
+
+async def seal_again(admin: AdminClient) -> Sealed:
+    """Have the credentials of all users sealed by the first key of the active controller. Raises
+    `KafkaError`."""
+    answer = await admin.send(SealAgainRequest(), SealAgainResponse)
+    check(answer.error_code, answer.error_message)
+    return Sealed(answer.sealed, answer.kept, answer.unopened, answer.missing_key)
 
 
 async def _alter(

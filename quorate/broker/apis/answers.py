@@ -484,6 +484,10 @@ DescribeStatesResponse = TypedDict("DescribeStatesResponse", {
     "throttle_time": timedelta, "error_code": ErrorCode, "error_message": str | None,
     "partitions": Iterable[PartitionInState]
 }, total=False)
+SealAgainResponse = TypedDict("SealAgainResponse", {
+    "throttle_time": timedelta, "error_code": ErrorCode, "error_message": str | None, "sealed": int,
+    "kept": int, "unopened": int, "missing_key": str | None
+}, total=False)
 AnyAnswer: TypeAlias = (
     ListOffsetsResponse | MetadataResponse | OffsetCommitResponse | OffsetFetchResponse |
     FindCoordinatorResponse | JoinGroupResponse | HeartbeatResponse | LeaveGroupResponse |
@@ -499,5 +503,5 @@ AnyAnswer: TypeAlias = (
     | UnregisterBrokerResponse | ConsumerGroupDescribeResponse | AssignReplicasToDirsResponse |
     ListConfigResourcesResponse | DescribeTopicPartitionsResponse | AddRaftVoterResponse |
     RemoveRaftVoterResponse | UpdateRaftVoterResponse | RefetchReplicaResponse | DescribeDamageResponse |
-    DescribeStateChangesResponse | DescribeStatesResponse
+    DescribeStateChangesResponse | DescribeStatesResponse | SealAgainResponse
 )

@@ -1,4 +1,4 @@
-"""Passwords of users: AlterUserScramCredentials, passed on to the controller, and
+"""Passwords of users: AlterUserScramCredentials and SealAgain, passed on to the controller, and
 DescribeUserScramCredentials, from this broker's metadata (KIP-554)."""
 
 from collections import Counter
@@ -9,18 +9,20 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
-from quorate.broker.apis.api_row import ApiRow, refuse_by_code
-from quorate.broker.apis.context import Broker, answer_later, check_answer, encoded_in_slices
+from quorate.broker.apis.api_row import ApiRow, refuse_by_code, refuse_with_message
+from quorate.broker.apis.context import Broker, answer_later, check_answer, encoded_in_slices, respond
 from quorate.broker.controller.rpc import (
     MAX_SCRAM_ALTERATIONS,
     AlterUserScramCredentialsRequest,
     ScramDeletion,
     ScramUpsertion,
 )
+from quorate.broker.controller.rpc import SealAgainRequest as SealAgain
 from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.own_messages import SealAgainRequest
 from quorate.broker.wire.principals import Principal
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.runtime import Slices
@@ -110,6 +112,28 @@ async def handle_describe_user_scram_credentials(
     )
 
 
+@answer_later
+async def handle_seal_again(broker: Broker, context: RequestContext, request: SealAgainRequest) -> Response:
+    """Answer when the active controller has sealed all credentials by its first key. Raises `KafkaError`."""
+    if not broker.authorizer.is_super_user(context.connection.principal):
+        raise KafkaError(
+            ErrorCode.cluster_authorization_failed,
+            "Only a super user has the credentials of users sealed again.",
+        )
+    answer = await broker.channel.ask(SealAgain(), timeout_seconds=_TIMEOUT_SECONDS)
+    check_answer(answer)
+    return respond(
+        context,
+        answers.SealAgainResponse(
+            error_code=ErrorCode.none,
+            sealed=answer.sealed,
+            kept=answer.kept,
+            unopened=answer.unopened,
+            missing_key=answer.missing_key or None,
+        ),
+    )
+
+
 def _described(
     image: MetadataImage, asked: Counter[str]
 ) -> Iterator[answers.DescribeUserScramCredentialsResult]:
@@ -155,5 +179,11 @@ ROWS: Final = (
         _refuse_alteration,
         needs=(whole(AclOperation.ALTER),),
         brokers=handle_alter_user_scram_credentials,
+    ),
+    ApiRow[SealAgainRequest](
+        ApiKey.SEAL_AGAIN.api,
+        refuse_with_message,
+        needs=(whole(AclOperation.ALTER, when="of a super user only"),),
+        brokers=handle_seal_again,
     ),
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
+from quorate.broker.access.sealing import SETTING, Sealer
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
 from quorate.broker.controller.operations.acls import create_acls, delete_acls, looks_of
 from quorate.broker.controller.operations.alter_configs import alter_configs
@@ -20,7 +21,7 @@ from quorate.broker.controller.operations.number_of_partitions import (
 from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.operations.reassignments import alter_partition_reassignments
 from quorate.broker.controller.operations.requested_elections import elect_leaders
-from quorate.broker.controller.operations.scram_credentials import alter_user_scram_credentials
+from quorate.broker.controller.operations.scram_credentials import alter_user_scram_credentials, seal_again
 from quorate.broker.controller.operations.topic_lifecycle import (
     Draw,
     asks_too_much,
@@ -55,6 +56,8 @@ from quorate.broker.controller.rpc import (
     ElectLeadersResponse,
     MorePartitions,
     NewTopic,
+    SealAgainRequest,
+    SealAgainResponse,
     ShrinkTopicsRequest,
     ShrinkTopicsResponse,
     UpdateFeaturesRequest,
@@ -62,6 +65,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.states import ConfigResource, PartitionKey
+from quorate.error_code import ErrorCode
 from quorate.runtime import Entropy, Steps
 
 _DRAW_LIMIT: Final = 1 << 30
@@ -70,9 +74,10 @@ _DRAW_LIMIT: Final = 1 << 30
 class Administration:
     """The operations of administrators. `operations`: by the type of their request."""
 
-    def __init__(self, performer: Performer, *, entropy: Entropy) -> None:
+    def __init__(self, performer: Performer, *, entropy: Entropy, sealer: Sealer | None = None) -> None:
         self._performer = performer
         self._entropy = entropy
+        self._sealer = sealer
         self.operations: Operations = {
             AlterClientQuotasRequest: self._alter_client_quotas,
             AlterConfigsRequest: self._alter_configs,
@@ -84,6 +89,7 @@ class Administration:
             DeleteAclsRequest: self._delete_acls,
             DeleteTopicsRequest: self._delete_topics,
             ElectLeadersRequest: self._elect_leaders,
+            SealAgainRequest: self._seal_again,
             ShrinkTopicsRequest: self._shrink_topics,
             UpdateFeaturesRequest: self._update_features,
         }
@@ -228,8 +234,34 @@ class Administration:
     async def _alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
+        sealer = self._sealer
+        if sealer is not None:
+            sealer.read_again()
         return await self._performer.perform_on_image(
-            lambda image: alter_user_scram_credentials(image, request), AlterUserScramCredentialsResponse
+            lambda image: alter_user_scram_credentials(image, request, sealer=sealer),
+            AlterUserScramCredentialsResponse,
+        )
+
+    async def _seal_again(self, request: SealAgainRequest) -> SealAgainResponse:
+        sealer, image = self._sealer, self._performer.image
+        if sealer is None:
+            return SealAgainResponse(
+                error=ErrorCode.INVALID_CONFIG,
+                error_message=f"The active controller has no key that seals; set {SETTING} there.",
+            )
+        sealer.read_again()
+        held = () if image is None else image.scram_credentials()
+        answers = await self._performer.perform_portions(
+            [(each.name, each.mechanism) for each in held],
+            lambda part, image: seal_again(image, part, sealer),
+            SealAgainResponse,
+        )
+        return replace(
+            answers[-1],
+            sealed=sum(each.sealed for each in answers),
+            kept=sum(each.kept for each in answers),
+            unopened=sum(each.unopened for each in answers),
+            missing_key=next((each.missing_key for each in answers if each.missing_key), ""),
         )
 
     async def _update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:

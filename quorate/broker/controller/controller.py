@@ -4,6 +4,7 @@ from typing import TypeVar, cast
 
 import trio
 
+from quorate.broker.access.sealing import Sealer
 from quorate.broker.controller.administration import Administration
 from quorate.broker.controller.broker_requests import BrokerRequests
 from quorate.broker.controller.broker_tending import BrokerTending
@@ -41,9 +42,11 @@ class Controller:
         watch: BrokerWatch | None = None,
         wall_clock: WallClock | None = None,
         progress: BrokerProgress | None = None,
+        sealer: Sealer | None = None,
     ) -> None:
         """`watch`: finds brokers whose process has ended; without one they are fenced when their session runs
-        out. `wall_clock`: for records that say when a broker was last heard; without one they don't."""
+        out. `wall_clock`: for records that say when a broker was last heard; without one they don't.
+        `sealer`: seals users' keys; without one the log has them as they are."""
         telemetry = telemetry or NoControllerTelemetry()
         progress = progress or BrokerProgress()
         self.settings = settings
@@ -54,7 +57,7 @@ class Controller:
         self._tending = BrokerTending(self.performer, telemetry=telemetry, watch=watch, progress=progress)
         self.operations: Operations = {
             **BrokerRequests(self.performer, progress=progress, wall_clock=wall_clock).operations,
-            **Administration(self.performer, entropy=entropy).operations,
+            **Administration(self.performer, entropy=entropy, sealer=sealer).operations,
         }
 
     @property

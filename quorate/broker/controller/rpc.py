@@ -688,6 +688,27 @@ class AlterUserScramCredentialsResponse(ControllerResponse):
     """One for each user, in the order of their first mention, deletions before the others."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealAgainRequest(ControllerRequest["SealAgainResponse"]):
+    """Seal all passwords of users by the first key of the controller's file."""
+
+
+_Count: TypeAlias = Annotated[int, Integer(low=0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealAgainResponse(ControllerResponse):
+    """The number of passwords that were sealed, and of the others."""
+
+    sealed: _Count = 0
+    kept: _Count = 0
+    """Those that the first key had sealed already."""
+    unopened: _Count = 0
+    """Those that could not be opened, and are as they were."""
+    missing_key: Annotated[str, Most(16)] = ""
+    """The id of a key that sealed one of `unopened`."""
+
+
 class UpgradeType(enum.IntEnum):
     """Kafka's numbers of the ways that a feature's level may go."""
 

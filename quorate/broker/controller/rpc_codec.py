@@ -52,6 +52,7 @@ _APIS: Final[tuple[_Row, ...]] = (
     (31, 0, rpc.DeleteAclsRequest, rpc.DeleteAclsResponse),
     (49, 0, rpc.AlterClientQuotasRequest, rpc.AlterClientQuotasResponse),
     (51, 0, rpc.AlterUserScramCredentialsRequest, rpc.AlterUserScramCredentialsResponse),
+    (10_051, 0, rpc.SealAgainRequest, rpc.SealAgainResponse),
     (57, 0, rpc.UpdateFeaturesRequest, rpc.UpdateFeaturesResponse),
 )
 """API key, version, request and answer."""

@@ -297,6 +297,10 @@ class MetadataImage:
         """The oldest password of all users."""
         return next(iter(self._scram.values()), None)
 
+    def scram_credentials(self) -> Collection[UserScramCredential]:
+        """Return what the cluster knows of all passwords."""
+        return self._scram.values()
+
     def scram_users(self) -> Collection[str]:
         """Return the users that have a password."""
         return tuple(dict.fromkeys(user for user, _ in self._scram))

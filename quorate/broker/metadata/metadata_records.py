@@ -126,7 +126,8 @@ _Name: TypeAlias = Annotated[str, Most(255)]
 _TopicName: TypeAlias = Annotated[str, Most(249)]
 _EntityName: TypeAlias = Annotated[str, Most(1 << 12)]
 _Salt: TypeAlias = Annotated[SecretBytes, Most(1 << 10)]
-_Key: TypeAlias = Annotated[SecretBytes, Most(64)]
+_Key: TypeAlias = Annotated[SecretBytes, Most(128)]
+_SealingKeyId: TypeAlias = Annotated[str, Most(16)]
 RegisteredName: TypeAlias = Annotated[str, Most(MAX_REGISTERED_NAME)]
 
 
@@ -351,7 +352,8 @@ class RemoveAccessControlEntry:
 @value(frozen=True, slots=True, kw_only=True)
 class UserScramCredential:
     """A user has a password, for one mechanism of SCRAM (KIP-554). It is not the password, but as secret: its
-    keys let others pose as the user or as the server."""
+    keys let others pose as the user or as the server. So they are sealed
+    (`quorate.broker.access.sealing`)."""
 
     name: _Name
     """The user."""
@@ -360,6 +362,8 @@ class UserScramCredential:
     stored_key: _Key
     server_key: _Key
     iterations: Annotated[int, Integer(low=1)]
+    sealed_by: _SealingKeyId = ""
+    """The id of the key that sealed both keys; empty: they are as SCRAM has them."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

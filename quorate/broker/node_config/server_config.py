@@ -23,6 +23,7 @@ from quorate.broker.settings.broker_settings import (
 )
 from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.settings.config_key import TypedKey
+from quorate.broker.settings.credential_settings import CredentialSettings
 from quorate.broker.settings.group_config import GroupConfig
 from quorate.broker.settings.node_keys import (
     QUORUM_FETCH_TIMEOUT,
@@ -89,6 +90,7 @@ class ServerConfig:
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
     authorizer: AuthorizerSettings = nested(AuthorizerSettings)
+    credentials: CredentialSettings = nested(CredentialSettings)
     raft: QuorumSettings = nested(QuorumSettings)
     topics: TopicSettings = nested(TopicSettings)
     lifecycle: LifecycleTimes = nested(LifecycleTimes)

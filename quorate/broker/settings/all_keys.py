@@ -15,6 +15,7 @@ from quorate.broker.settings.broker_settings import (
 )
 from quorate.broker.settings.client_settings import FETCH_MAX_BYTES, FETCH_SESSIONS, KafkaServerConfig
 from quorate.broker.settings.config_key import ConfigKey, Synonym, UpdateMode
+from quorate.broker.settings.credential_settings import CredentialSettings
 from quorate.broker.settings.group_config import SINGLE_GROUPS, GroupConfig
 from quorate.broker.settings.kafka_keys import KAFKA_KEYS, THREADS
 from quorate.broker.settings.listener_keys import ListenerKeys
@@ -76,6 +77,7 @@ CONFIG_KEYS: Final = _by_name(
     *keys_of(NodeKeys),
     *keys_of(ListenerKeys),
     *keys_of(AuthorizerSettings),
+    *keys_of(CredentialSettings),
     *keys_of(QuorumSettings),
     *keys_of(DirectoryKeys),
     *keys_of(StorageConfig),

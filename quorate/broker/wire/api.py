@@ -23,6 +23,8 @@ from quorate.broker.wire.own_messages import (
     DescribeStatesResponse,
     RefetchReplicaRequest,
     RefetchReplicaResponse,
+    SealAgainRequest,
+    SealAgainResponse,
 )
 
 FIRST_OWN: Final = 10_000
@@ -165,6 +167,7 @@ class ApiKey(IntEnum):
     DESCRIBE_DAMAGE = _ours(DescribeDamageRequest, DescribeDamageResponse)
     DESCRIBE_STATE_CHANGES = _ours(DescribeStateChangesRequest, DescribeStateChangesResponse)
     DESCRIBE_STATES = _ours(DescribeStatesRequest, DescribeStatesResponse)
+    SEAL_AGAIN = _ours(SealAgainRequest, SealAgainResponse)
 
 
 APIS: Final = MappingProxyType({int(key): key.api for key in ApiKey})

@@ -18,6 +18,7 @@ _REFETCH: Final = i16(10_034)
 _DAMAGE: Final = i16(10_035)
 _STATE_CHANGES: Final = i16(10_060)
 _STATES: Final = i16(10_075)
+_SEAL_AGAIN: Final = i16(10_051)
 
 
 class _OwnMessage:
@@ -197,3 +198,22 @@ class DescribeDamageResponse(OwnResponse):
     __api_key__: ClassVar[i16] = _DAMAGE
     damaged: tuple[DamagedReplica, ...] = ()
     set_aside: tuple[SetAsideLog, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealAgainRequest(OwnRequest):
+    """Asks any broker to have all users' credentials sealed by the first key of the active controller."""
+
+    __api_key__: ClassVar[i16] = _SEAL_AGAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealAgainResponse(OwnResponse):
+    """How many credentials were sealed, were sealed by that key before, and could not be opened."""
+
+    __api_key__: ClassVar[i16] = _SEAL_AGAIN
+    sealed: i32 = field(metadata={"kafka_type": "int32"}, default=i32(0))
+    kept: i32 = field(metadata={"kafka_type": "int32"}, default=i32(0))
+    unopened: i32 = field(metadata={"kafka_type": "int32"}, default=i32(0))
+    missing_key: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    """The id of a key that sealed one that could not be opened."""

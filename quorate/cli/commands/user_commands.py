@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, JsonOption
-from quorate.cli.console.cli_errors import user_errors, wrong_usage
+from quorate.cli.console.cli_errors import ExitCode, fail, user_errors, wrong_usage
 from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
 from quorate.cli.console.output import print_json, print_rows
 
@@ -109,6 +109,52 @@ def remove_user(
 
     removed = ask(bootstrap, remove)
     typer.echo(f"removed the password of {name} for {', '.join(removed)}")
+
+
+@app.command("create-key", epilog="Example: quorate users create-key /etc/quorate/sealing.key")
+def create_key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of scram.sealing.key.location.")],
+) -> None:
+    """Put a new key in front of a file with the keys that seal credentials, or make the file.
+
+    Give the file to every broker and controller. Credentials that are set from then on are sealed by the new
+    key. `quorate users seal-again` does the same for the others; after it the older keys can go.
+    """
+    with user_errors():
+        import trio
+
+        from quorate.broker.access.sealing import SealingFileError, prepend_key
+        from quorate.runtime.real import SyncStrategy, real_runtime
+
+        runtime = real_runtime(sync=SyncStrategy.INLINE)
+        try:
+            keys = trio.run(prepend_key, runtime.disk, str(file), runtime.entropy)
+        except SealingFileError as error:
+            raise wrong_usage(str(error)) from None
+    others = f", before {len(keys.keys) - 1} earlier ones" if len(keys.keys) > 1 else ""
+    typer.echo(f"{file} begins with key {keys.first.id}{others}")
+
+
+@app.command("seal-again", epilog="Example: quorate users seal-again --json")
+def seal_all_again(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
+    """Seal the credentials of all users by the first key, after a new one was put into every node's file.
+
+    Only a super user may do it. Fails if there is a credential that the active controller can't open.
+    """
+    from quorate.broker.admin.users import seal_again
+
+    done = ask(bootstrap, seal_again)
+    if as_json:
+        print_json(done.as_dict())
+    else:
+        typer.echo(f"sealed {done.sealed} credentials by the first key; {done.kept} were already")
+    if done.unopened:
+        named = f" {done.missing_key}" if done.missing_key else ""
+        raise fail(
+            f"{done.unopened} credentials are as they were: the active controller can't open them; put "
+            f"key{named} into its file of scram.sealing.key.location, or set these passwords again",
+            ExitCode.FAILED,
+        )
 
 
 def _check_mechanism(mechanism: str) -> None:

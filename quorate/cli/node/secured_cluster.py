@@ -45,9 +45,15 @@ class ClusterSecrets:
         so it makes the first one."""
         return self.folder / f"{ADMIN}-certificate.properties"
 
+    @property
+    def sealing_keys(self) -> Path:
+        """The keys that seal users' credentials in the metadata log."""
+        return self.folder / "sealing.key"
+
     def create(self, cluster_id: str, nodes: Sequence[int], host: str, entropy: Entropy) -> None:
         """Make what is missing. Raises `CertificateError`, `MissingExtraError`."""
         need("A protected cluster", "cryptography", extra="certs")
+        from quorate.broker.access.sealing import draw_key_line
         from quorate.certs import CertificateFolder, keystore_of, write_private
 
         certificates = CertificateFolder(self.folder, now=datetime.now(UTC))
@@ -56,6 +62,8 @@ class ClusterSecrets:
         for node in nodes:
             if not self._keystore(node).exists():
                 certificates.create_node(NodeId(node), hosts=_hosts(host))
+        if not self.sealing_keys.exists():
+            write_private(self.sealing_keys, draw_key_line(entropy).encode())
         authorities = {
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(certificates.authorities),
@@ -105,6 +113,7 @@ class ClusterSecrets:
             "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{ADMIN}",
+            "scram.sealing.key.location": str(self.sealing_keys),
         }
 
     def _keystore(self, node: int) -> Path:

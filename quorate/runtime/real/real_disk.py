@@ -318,6 +318,14 @@ class RealDisk:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def mode(self, path: str) -> int:
+        try:
+            return os.stat(path).st_mode & 0o7777
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise disk_error(error, path) from error
+
     def list(self, path: str) -> list[str]:
         try:
             return sorted(os.listdir(path))

@@ -255,6 +255,12 @@ class SimulatedDisk:
         path = self.enter(None, path)
         return path in self._names or path in self._folders
 
+    def mode(self, path: str) -> int:
+        path = self.enter(None, path)
+        if path not in self._names:
+            raise FileNotFoundError(path)
+        return 0o600
+
     def list(self, path: str) -> list[str]:
         path = self.enter(None, path)
         return sorted(

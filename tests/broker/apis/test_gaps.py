@@ -603,6 +603,7 @@ NOT_MEASURED = {
     ApiKey.LIST_CONFIG_RESOURCES: "made in slices of an iterator",
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "made in slices of an iterator",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "five hundred users at most",
+    ApiKey.SEAL_AGAIN: "two numbers, asked of the controller",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "made in slices of an iterator",
     ApiKey.ALTER_CLIENT_QUOTAS: "ten thousand entities at most",
     ApiKey.DESCRIBE_ACLS: "compared and made in slices",

@@ -344,6 +344,7 @@ CASES: dict[ApiKey, list[Case]] = {
     K.ALTER_USER_SCRAM_CREDENTIALS: [
         (0, {"deletions": [{"name": "u", "mechanism": 1}], "upsertions": []}, 0)
     ],
+    K.SEAL_AGAIN: [(0, {}, 0)],
     K.DESCRIBE_QUORUM: [(2, {"topics": []}, 0)],
     K.UPDATE_FEATURES: [(2, {"feature_updates": []}, 0)],
     K.DESCRIBE_CLUSTER: [(2, {"endpoint_type": 2}, 0)],

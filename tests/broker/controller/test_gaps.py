@@ -13,7 +13,9 @@ import trio
 import trio.testing
 from gaps import within_gap
 from large_metadata import PARTITIONS, TOPICS, directory, large_image, no_full_collection, topic_id
+from sealing_keys import sealer_with
 
+from quorate.broker.access.sealing import draw_key_line
 from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.controller_settings import ControllerSettings
 from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
@@ -53,6 +55,7 @@ from quorate.broker.controller.rpc import (
     ReassignmentItem,
     RegisterBrokerRequest,
     ScramUpsertion,
+    SealAgainRequest,
     ShrinkTopicsRequest,
     TopicRef,
     UnregisterBrokerRequest,
@@ -68,7 +71,9 @@ from quorate.broker.metadata.metadata_records import (
     Partition,
     PartitionChange,
     Record,
+    ScramMechanism,
     Topic,
+    UserScramCredential,
 )
 from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
 from quorate.broker.settings.broker_settings import ControllerTuning
@@ -130,7 +135,10 @@ class Rig:
         self.items: tuple[AlterPartitionItem, ...] = ()
         self.placed: tuple[DirectoryAssignment, ...] = ()
         self.moves: tuple[ReassignmentItem, ...] = ()
-        self.controller = Controller(self.log, settings=settings, entropy=Entropy(random.Random(1)))
+        entropy = Entropy(random.Random(1))
+        self.controller = Controller(
+            self.log, settings=settings, entropy=entropy, sealer=sealer_with(draw_key_line(entropy))
+        )
 
     def apply(self, *applied: Record) -> None:
         for record in applied:
@@ -453,6 +461,28 @@ async def sets_passwords(rig: Rig) -> None:
     assert not any(each.error for each in answer.results)
 
 
+USERS = 5000
+
+
+def has_users(rig: Rig) -> None:
+    for number in range(USERS):
+        rig.apply(
+            UserScramCredential(
+                name=f"u{number}",
+                mechanism=ScramMechanism.SCRAM_SHA_512,
+                salt=SecretBytes(bytes(24)),
+                stored_key=SecretBytes(bytes(64)),
+                server_key=SecretBytes(bytes(64)),
+                iterations=4096,
+            )
+        )
+
+
+async def seals_again(rig: Rig) -> None:
+    answer = await rig.controller.answer(SealAgainRequest())
+    assert (answer.error, answer.sealed, answer.kept, answer.unopened) == (ErrorCode.NONE, USERS, 0, 0)
+
+
 async def nothing_more(rig: Rig) -> None:
     await rig.until(lambda: rig.image.isr_count(1) == 0)
 
@@ -532,6 +562,11 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
         AlterUserScramCredentialsRequest,
         as_it_is,
         sets_passwords,
+    ),
+    "the passwords of thousands of users are sealed by another key": (
+        SealAgainRequest,
+        has_users,
+        seals_again,
     ),
     "a controller finds a fencing half done": (None, one_is_fenced, nothing_more),
     "leaders go back to their first replicas": (None, nobody_prefers, rebalances),

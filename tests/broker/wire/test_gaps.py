@@ -305,6 +305,7 @@ WITHOUT_ARRAYS = {
     ApiKey.REMOVE_RAFT_VOTER,
     ApiKey.SASL_AUTHENTICATE,
     ApiKey.SASL_HANDSHAKE,
+    ApiKey.SEAL_AGAIN,
     ApiKey.UNREGISTER_BROKER,
 }
 """Requests in which nothing repeats but tagged fields, for which there is a scenario."""

@@ -1,14 +1,18 @@
-"""AlterUserScramCredentials: each user wholly or not at all, and all of them in one batch (KIP-554)."""
+"""AlterUserScramCredentials: each user wholly or not at all, and all of them in one batch (KIP-554). And the
+sealing of all passwords by another key."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
+from quorate.broker.access.sealing import SETTING, SealBrokenError, Sealer, UnknownSealingKeyError
 from quorate.broker.controller.operations.outcome import Outcome, decide_each
 from quorate.broker.controller.rpc import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     ScramDeletion,
     ScramUpsertion,
+    SealAgainResponse,
     UserScramResult,
 )
 from quorate.broker.metadata.api_error import ApiError
@@ -38,14 +42,15 @@ def sasl_mechanism(mechanism: ScramMechanism) -> SaslMechanism:
 
 
 def alter_user_scram_credentials(
-    image: MetadataImage, request: AlterUserScramCredentialsRequest
+    image: MetadataImage, request: AlterUserScramCredentialsRequest, *, sealer: Sealer | None = None
 ) -> Outcome[AlterUserScramCredentialsResponse]:
-    """Set and remove passwords. The request has the salted password, from which both keys are made here."""
+    """Set and remove passwords. The request has the salted password, from which both keys are made here.
+    `sealer`: seals them; None: they are kept as they are."""
     items: tuple[ScramDeletion | ScramUpsertion, ...] = (*request.deletions, *request.upsertions)
     named = Counter(each.name for each in items)
     results, groups = decide_each(
         {each.name: each for each in items}.values(),
-        lambda item: (_record(image, item, times=named[item.name]),),
+        lambda item: (_record(image, item, sealer, times=named[item.name]),),
         lambda item, error, message: UserScramResult(user=item.name, error=error, error_message=message),
     )
     records = tuple(record for group in groups for record in group)
@@ -55,7 +60,7 @@ def alter_user_scram_credentials(
 
 
 def _record(
-    image: MetadataImage, item: ScramDeletion | ScramUpsertion, *, times: int
+    image: MetadataImage, item: ScramDeletion | ScramUpsertion, sealer: Sealer | None, *, times: int
 ) -> UserScramCredential | RemoveUserScramCredential:
     if times > 1:
         raise ApiError(
@@ -73,7 +78,38 @@ def _record(
                 "Attempt to delete a user credential that does not exist",
             )
         return RemoveUserScramCredential(name=item.name, mechanism=mechanism)
-    return upserted(item, mechanism)
+    made = upserted(item, mechanism)
+    if sealer is not None:
+        return sealer.seal(made)
+    if any(each.sealed_by for each in image.scram_credentials()):
+        # One controller that lacks the setting must not write keys that can be read.
+        raise _unacceptable(
+            f"The users of this cluster are sealed, and the active controller has no key; set {SETTING} there"
+        )
+    return made
+
+
+def seal_again(
+    image: MetadataImage, users: Sequence[tuple[str, ScramMechanism]], sealer: Sealer
+) -> Outcome[SealAgainResponse]:
+    """Seal the passwords of `users` by the first key that are not, each by itself."""
+    groups: list[tuple[UserScramCredential]] = []
+    kept = unopened = 0
+    missing = ""
+    for user, mechanism in users:
+        held = image.scram_credential(user, mechanism)
+        if held is None:
+            continue  # removed meanwhile
+        if held.sealed_by == sealer.key_id:
+            kept += 1
+            continue
+        try:
+            groups.append((sealer.seal(sealer.open(held)),))
+        except (UnknownSealingKeyError, SealBrokenError):
+            unopened += 1
+            missing = missing or held.sealed_by
+    answer = SealAgainResponse(sealed=len(groups), kept=kept, unopened=unopened, missing_key=missing)
+    return Outcome(response=answer, groups=tuple(groups))
 
 
 def upserted(item: ScramUpsertion, mechanism: ScramMechanism) -> UserScramCredential:
