@@ -21,6 +21,7 @@ from quorate.broker.controller.rpc import SealAgainRequest as SealAgain
 from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.connection_quotas import is_loopback
 from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
 from quorate.broker.wire.own_messages import SealAgainRequest
 from quorate.broker.wire.principals import Principal
@@ -56,6 +57,8 @@ async def handle_alter_user_scram_credentials(
             ErrorCode.unacceptable_credential,
             f"A salt or a salted password has more than {_MAX_SECRET_BYTES} bytes.",
         )
+    if request.upsertions:
+        _check_encrypted(broker, context)
     if not broker.authorizer.is_super_user(context.connection.principal):
         for user in {each.name for part in (request.deletions, request.upsertions) for each in part}:
             if broker.authorizer.is_super_user(Principal("User", user)):
@@ -90,6 +93,20 @@ async def handle_alter_user_scram_credentials(
             )
         ),
     )
+
+
+def _check_encrypted(broker: Broker, context: RequestContext) -> None:
+    """Refuse salted passwords that others could read on their way. Raises `KafkaError`."""
+    config, listener = broker.config, context.connection.listener
+    security = config.listener_security.get(listener)
+    if (security is not None and security.protocol.encrypted) or config.credentials.over_plaintext:
+        return
+    if not is_loopback(context.connection.peer):
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"Listener {listener} is not encrypted, so others could read the password on its way; use a "
+            "listener with SSL or SASL_SSL, or set scram.over.plaintext.enable=true on the brokers.",
+        )
 
 
 @answer_later

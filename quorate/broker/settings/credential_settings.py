@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quorate.broker.settings.config_key import text_key
+from quorate.broker.settings.config_key import flag_key, text_key
 from quorate.broker.settings.setting import setting
 
 
@@ -16,4 +16,7 @@ class CredentialSettings:
         "and controller: a key a line in base64, as `quorate users create-key` makes it. The first seals, "
         "all open. Only its owner may read it. It is read again when it changes. Empty: who can read the "
         "log of a node can pose as a user.", ours=True))
+    over_plaintext: bool = setting(flag_key("scram.over.plaintext.enable", False,
+        "true: passwords of users may be set through a listener without encryption from other machines. "
+        "What is sent is as good as the password, and can be read on its way.", ours=True))
 # fmt: on

@@ -182,3 +182,11 @@ def address_of(peer: str) -> str:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return str(address)
+
+
+def is_loopback(peer: str) -> bool:
+    """Return whether `host:port` is on this machine."""
+    try:
+        return ipaddress.ip_address(address_of(peer)).is_loopback
+    except ValueError:
+        return False
