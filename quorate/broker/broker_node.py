@@ -1,7 +1,7 @@
 """The broker of this node: replicas, groups and the listeners that clients connect to."""
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -9,7 +9,7 @@ from typing import TypeVar
 import trio
 
 from quorate.broker.access.certificates import BrokerNetwork, principal_of
-from quorate.broker.access.scram_credentials import MetadataCredentials
+from quorate.broker.access.scram_credentials import MetadataCredentials, has_password
 from quorate.broker.access.sealing import Sealer
 from quorate.broker.access.standard_authorizer import configured_authorizer
 from quorate.broker.apis.api_table import Dispatcher, error_table
@@ -39,7 +39,9 @@ from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.replication.storage.log_directory import BadDirectory, Directory
 from quorate.broker.replication.wiring import ReplicationContext
 from quorate.broker.wire.connection_quotas import ConnectionQuotas
+from quorate.broker.wire.exchanges import ConnectionContext
 from quorate.broker.wire.kafka_server import WireServer
+from quorate.broker.wire.sasl.login import LoginCounts
 from quorate.raft import Quorum
 from quorate.raft.transport.identities import Identity as ClusterMember
 from quorate.raft.transport.identities import secured_as
@@ -79,6 +81,7 @@ class BrokerNode:
     ) -> None:
         self._config = config
         self._credentials = credentials
+        self._servers: list[WireServer] = []
         self._cluster_id = cluster_id
         self._metadata = metadata
         self._quorum = quorum
@@ -233,6 +236,11 @@ class BrokerNode:
             with trio.CancelScope(shield=True):
                 await self._manager.close(clean=clean)
 
+    def logins(self) -> Mapping[str, LoginCounts]:
+        """Return the logins of each listener for clients, by its name."""
+        named = zip(self._config.client_listeners, self._servers, strict=False)
+        return {listener.name: wire.statistics().logins for listener, wire in named}
+
     async def _greet_leaders(self) -> None:
         async for leadership in self._quorum.leadership_changes():
             if leadership.leader is not None:
@@ -285,7 +293,6 @@ class BrokerNode:
             authorizer=configured_authorizer(self._config.authorizer, lambda: self._metadata.image.acls),
         )
         dispatcher, errors = Dispatcher(broker), error_table()
-        servers: list[WireServer] = []
         self._reconfigure(self._metadata.image)
         for asked, listener in zip(self._config.client_listeners, self._listeners, strict=True):
             wire = WireServer(
@@ -303,13 +310,13 @@ class BrokerNode:
                 entropy=self._runtime.entropy,
                 compute=self._runtime.compute,
             )
-            servers.append(wire)
+            self._servers.append(wire)
         # A connection waits unanswered until this node's own metadata has it as a broker that serves: a
         # client that is there before the cluster must not be shown an empty one, which some clients believe
         # for minutes.
         self.lifecycle.allow_unfencing()
         await self.lifecycle.wait_unfenced()
-        for wire in servers:
+        for wire in self._servers:
             nursery.start_soon(wire.run)
 
     def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -320,7 +327,18 @@ class BrokerNode:
             self._reconfigure(image)
         if delta.quotas:
             self.throttles.quotas_changed()
+        if delta.users:
+            self._end_logins_without_password(frozenset(delta.users), image)
         self._manager.intake.apply(delta, image, then=self._coordinate)
+
+    def _end_logins_without_password(self, users: frozenset[str], image: MetadataImage) -> None:
+        def ends(context: ConnectionContext) -> bool:
+            user, mechanism = context.principal.name, context.mechanism
+            return mechanism is not None and user in users and not has_password(image, user, mechanism)
+
+        closed = sum(each.close_where(ends) for each in self._servers)
+        if closed:
+            log.info("connections closed, because their users have no password any more", connections=closed)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """Put the settings that may change while the broker runs into effect."""

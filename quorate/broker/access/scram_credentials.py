@@ -19,6 +19,13 @@ log = get_logger(__name__)
 _SAID_EVERY_S: Final = 10.0
 
 
+def has_password(image: MetadataImage, user: str, mechanism: SaslMechanism) -> bool:
+    """Return whether a user may log in by the mechanism. For PLAIN any password will do."""
+    if mechanism is SaslMechanism.PLAIN:
+        return bool(image.scram_credentials_of(user))
+    return image.scram_credential(user, ScramMechanism[mechanism.name]) is not None
+
+
 class MetadataCredentials:
     """`quorate.broker.wire.sasl.credentials.Credentials`, of the image that a node has at the moment."""
 

@@ -140,6 +140,7 @@ class Connection:
         self._to_send = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
         self._reason: str | None = None
+        self._closed = False
         self._last_active = trio.current_time()
         self._busy = False
         self._sending = False
@@ -153,6 +154,10 @@ class Connection:
     @property
     def peer(self) -> str:
         return self._context.peer
+
+    @property
+    def context(self) -> ConnectionContext:
+        return self._context
 
     def known_as(self, principal: Principal) -> None:
         """Take the further requests for those of `principal`."""
@@ -184,6 +189,7 @@ class Connection:
         """End the connection from outside. `reason`: for its log line; None if the caller writes one."""
         if self._reason is None:
             self._reason = reason
+        self._closed = True
         self._stream.close()
 
     def overdue(self, now: float) -> str | None:
@@ -216,6 +222,8 @@ class Connection:
                 self._busy = True
                 last = len(frames) - 1
                 for index, frame in enumerate(frames):
+                    if self._closed:
+                        return  # what came before the end is not handled either
                     if self._times.counts:
                         await self._handle_counted(frame)
                     else:
@@ -307,7 +315,7 @@ class Connection:
                 await self._send_last()
             raise _LoginEndedError
         if login.complete and login.principal is not None:
-            self._context = replace(self._context, principal=login.principal)
+            self._context = replace(self._context, principal=login.principal, mechanism=login.mechanism)
             self._frames.limit(self._limits.max_frame_bytes, key="socket.request.max.bytes")
             if login.lasts:
                 self._login = None

@@ -13,6 +13,7 @@ from quorate.broker.wire.api import Api
 from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.codecs.fetch_codec import KafkaFetchRequest
 from quorate.broker.wire.codecs.produce_codec import ProduceRequest
+from quorate.broker.wire.listener_security import SaslMechanism
 from quorate.broker.wire.principals import ANONYMOUS, Principal
 from quorate.runtime import Buffer
 from quorate.value import value
@@ -68,6 +69,8 @@ class ConnectionContext:
     listener: str
     """Name of the listener that accepted it, such as PLAINTEXT."""
     principal: Principal = ANONYMOUS
+    mechanism: SaslMechanism | None = None
+    """The mechanism of its login; None: it has none."""
     gate: Gate = field(default_factory=Gate)
     kept: Kept = field(default_factory=Kept)
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(_NEVER_SHORT))

@@ -109,6 +109,14 @@ class WireServer:
             LoginCounts() if self._logins is None else self._logins.counts,
         )
 
+    def close_where(self, fits: Callable[[ConnectionContext], bool]) -> int:
+        """Close the connections whose context fits, at once: what they have sent and was not handled yet is
+        dropped. Return their number."""
+        closed = [each for each in self._connections.values() if fits(each.context)]
+        for each in closed:
+            each.close()
+        return len(closed)
+
     async def run(self) -> None:
         """Serve until cancelled. Raises `NetworkError` if the listener breaks."""
         try:

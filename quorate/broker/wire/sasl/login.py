@@ -144,6 +144,11 @@ class Login:
         return self._state is _State.COMPLETE
 
     @property
+    def mechanism(self) -> SaslMechanism | None:
+        """The mechanism that the client chose last; None before it did."""
+        return self._mechanism
+
+    @property
     def lasts(self) -> bool:
         """Whether a complete login lasts as long as the connection."""
         return self._logins.security.session_max_s <= 0
@@ -278,6 +283,8 @@ class Login:
         if mechanism is SaslMechanism.PLAIN:
             claim = parse_plain(token)
             await self._derive(check_of(claim, self._logins.credentials))
+            # Of both mechanisms any password will do.
+            self._check_present(claim.user, SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512)
             self._succeed(claim.user)
             return b""
         if self._exchange is None:
@@ -286,8 +293,15 @@ class Login:
             )
             return self._exchange.take_first(token)
         answer = self._exchange.take_final(token)
+        self._check_present(self._exchange.user, mechanism)
         self._succeed(self._exchange.user)
         return answer
+
+    def _check_present(self, user: str, *mechanisms: SaslMechanism) -> None:
+        """Refuse a user that was removed since the login began. Raises `LoginRefusedError`."""
+        credentials = self._logins.credentials
+        if all(credentials.credential(user, each) is None for each in mechanisms):
+            raise LoginRefusedError(f"user {user!r:.80} was removed during the login")
 
     async def _derive(self, check: Callable[[], None]) -> None:
         logins = self._logins

@@ -24,9 +24,11 @@ from quorate.broker.wire.codecs.entities import (
     request_type,
     response_type,
 )
+from quorate.broker.wire.exchanges import ConnectionContext
 from quorate.broker.wire.headers import read_response_header
 from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
+from quorate.broker.wire.principals import Principal
 from quorate.broker.wire.sasl import login as login_module
 from quorate.broker.wire.sasl.login import LoginCounts
 from quorate.runtime.network import NetworkError
@@ -143,6 +145,10 @@ class Listener:
     async def peer(self) -> Peer:
         self._peers += 1
         return Peer(await self._net.for_node(f"client-{self._peers}").connect(HOME))
+
+    @property
+    def server(self) -> WireServer:
+        return self._server
 
     @property
     def counts(self) -> LoginCounts:
@@ -494,3 +500,59 @@ def test_hostile_messages_in_any_order_log_nobody_in(data) -> None:
 def test_a_server_with_sasl_needs_what_logins_need() -> None:
     with pytest.raises(ValueError, match="needs credentials, entropy and compute"):
         WireServer(None, Handler(), KafkaServerConfig(), security=SECURITY)
+
+
+async def test_connections_are_closed_by_who_has_logged_in_on_them(autojump_clock: object) -> None:
+    async with Listener() as listener:
+        ann, ann_by_plain, bob, nobody = [await listener.peer() for _ in range(4)]
+        await ann.log_in()
+        await ann_by_plain.log_in(mechanism=PLAIN)
+        await bob.log_in("bob", "secret of bob")
+
+        def by_scram(context: ConnectionContext) -> bool:
+            return context.principal == Principal("User", "ann") and context.mechanism is SHA_256
+
+        assert listener.server.close_where(by_scram) == 1
+        assert await ann.is_closed()
+        for peer in (ann_by_plain, bob):
+            await peer.heartbeat()
+        await nobody.log_in()
+        assert listener.principals == ["User:ann", "User:bob"]
+
+
+async def test_what_came_before_the_end_of_a_connection_is_not_handled(autojump_clock: object) -> None:
+    async with Listener() as listener:
+        peer = await listener.peer()
+        await peer.log_in()
+
+        def closes(context: object, request: object) -> Any:
+            listener.server.close_where(lambda each: True)
+            return heartbeat_ok(context, request)  # type: ignore[arg-type]
+
+        listener.handler.act["heartbeat"] = closes
+        values = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+        body = b"".join(encode_entity(build(request_type(ApiKey.HEARTBEAT, 4), **values)))
+        await peer.stream.send([frame(ApiKey.HEARTBEAT, 4, number, body) for number in range(5)])
+        assert await peer.is_closed()
+        assert len(listener.handler.seen) == 1
+
+
+@pytest.mark.parametrize("mechanism", [SHA_256, PLAIN])
+async def test_a_user_that_is_removed_during_a_login_is_refused(autojump_clock: object, mechanism) -> None:
+    async with Listener() as listener:
+        peer = await listener.peer()
+        await peer.shake(mechanism)
+        if mechanism is PLAIN:
+            held = listener.users.credential
+            checks = iter((True, True, False, False, False))  # the check, and then the look after it
+            listener.users.credential = (  # type: ignore[method-assign]
+                lambda user, each: held(user, each) if next(checks) else None
+            )
+            answer = await peer.token(b"\0ann\0secret of ann")
+        else:
+            client = ScramClient(mechanism, "ann", "secret of ann")
+            first = await peer.token(client.first())
+            del listener.users.held["ann", SHA_256]
+            answer = await peer.token(client.final(first.auth_bytes))
+        assert answer.error_code is ErrorCode.sasl_authentication_failed
+        assert await peer.is_closed()
