@@ -6,7 +6,8 @@ exporter rules give Kafka's beans. Metrics that Kafka lacks begin with `quorate_
 that is possible: nothing is counted twice.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -23,6 +24,7 @@ from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.hosting.state_changes import BOUNDS, ENDS, ChangeKind
 from quorate.broker.replication.wiring import ReplicaServices
 from quorate.broker.wire.connection_quotas import ConnectionQuotas
+from quorate.broker.wire.sasl.login import LoginCounts
 from quorate.metrics import BROKER_METADATA, CONTROLLER, RaftMetrics, families
 from quorate.raft import Quorum
 
@@ -43,7 +45,9 @@ class BrokerMetrics(Collector):
         now_ms: Callable[[], int],
         throttles: ClientThrottles | None = None,
         connections: ConnectionQuotas | None = None,
+        logins: Callable[[], Mapping[str, LoginCounts]] = dict,
     ) -> None:
+        """`logins`: those of each listener for clients by its name."""
         self._metadata = metadata
         self._quorum = quorum
         self._raft = raft
@@ -53,6 +57,7 @@ class BrokerMetrics(Collector):
         self._now_ms = now_ms
         self._throttles = throttles
         self._connections = connections
+        self._logins = logins
 
     def describe(self) -> Iterable[Metric]:
         return self.collect()
@@ -77,6 +82,7 @@ class BrokerMetrics(Collector):
             )
         if self._throttles is not None and self._connections is not None:
             yield from _client_metrics(self._throttles, self._connections)
+        yield from _login_metrics(self._logins())
 
     def _metadata_values(self) -> dict[str, float]:
         return {
@@ -166,6 +172,37 @@ def _client_metrics(throttles: ClientThrottles, connections: ConnectionQuotas) -
         "Time that listeners accepted nobody because of max.connections and max.connection.creation.rate.",
         connections.waited_s,
     )
+
+
+_LOGINS: Final[Sequence[tuple[str, str, Callable[[LoginCounts], int]]]] = (
+    ("successful_authentication", "Connections that logged in.", lambda each: each.successful),
+    ("failed_authentication", "Connections that failed to log in.", lambda each: each.failed),
+    (
+        "successful_reauthentication",
+        "Logins on connections that had one (KIP-368).",
+        lambda each: each.successful_again,
+    ),
+    (
+        "failed_reauthentication",
+        "Logins that failed on connections that had one.",
+        lambda each: each.failed_again,
+    ),
+    (
+        "expired_connections_killed",
+        "Connections closed because they did not log in again in time.",
+        lambda each: each.expired,
+    ),
+)
+
+
+def _login_metrics(logins: Mapping[str, LoginCounts]) -> Iterator[Metric]:
+    for name, help_text, value in _LOGINS:
+        family = CounterMetricFamily(
+            f"kafka_server_socketservermetrics_{name}", help_text, labels=("listener",)
+        )
+        for listener, counts in logins.items():
+            family.add_metric([listener], float(value(counts)))
+        yield family
 
 
 def _replica_metrics(replicas: ReplicaServices) -> Iterator[Metric]:

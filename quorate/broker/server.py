@@ -134,6 +134,7 @@ class BrokerServer:
                     now_ms=runtime.wall_clock.now_ms,
                     throttles=None if broker is None else broker.throttles,
                     connections=None if broker is None else broker.connections,
+                    logins=dict if broker is None else broker.logins,
                 )
             )
             server = cls(

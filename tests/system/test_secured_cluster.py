@@ -21,16 +21,26 @@ import pytest
 import trio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kio.schema.errors import ErrorCode
+from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.broker.access.sealing import prepend_key
 from quorate.broker.admin.admin_client import open_admin
-from quorate.broker.admin.users import SCRAM_NAMES, Sealed, list_users, seal_again, set_password
+from quorate.broker.admin.users import (
+    SCRAM_NAMES,
+    Sealed,
+    list_users,
+    remove_password,
+    seal_again,
+    set_password,
+)
 from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.kafka_client import open_client
+from quorate.broker.wire.listener_security import SaslMechanism
+from quorate.broker.wire.login_network import Login, LoginNetwork
 from quorate.certs import CertificateFolder, keystore_of
 from quorate.cli.console.command_config import network_by
 from quorate.cli.node.local_cluster import LocalCluster
-from quorate.runtime import Address, NetworkError, TlsFiles
+from quorate.runtime import Address, NetworkError, TlsFiles, TlsTerms
 from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
 from tests.kit.clusters import running_cluster
 
@@ -358,6 +368,76 @@ def test_no_secret_is_found_where_it_does_not_belong(cluster: LocalCluster) -> N
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             assert cluster.secrets.password.encode() not in process.read_bytes()
+
+
+def test_the_metrics_count_logins(cluster: LocalCluster) -> None:
+    def counted() -> dict[str, float]:
+        found = {"successful": 0.0, "failed": 0.0}
+        for node in cluster.nodes:
+            for family in text_string_to_metric_families(cluster.metrics(node.node_id)):
+                for sample in family.samples:
+                    for kind in found:
+                        if sample.name == f"kafka_server_socketservermetrics_{kind}_authentication_total":
+                            assert sample.labels["listener"] in ("CLIENTS", "BROKERS")
+                            found[kind] += sample.value
+        return found
+
+    before = counted()
+    confluent_kafka.admin.AdminClient(admin_of(cluster)).list_topics(timeout=20)
+    between = counted()
+    assert between["successful"] > before["successful"]
+    with pytest.raises(confluent_kafka.KafkaException):
+        wrong = login(cluster, "admin", "wrong-password", "SCRAM-SHA-512")
+        confluent_kafka.admin.AdminClient(wrong).list_topics(timeout=4)
+    assert counted()["failed"] > between["failed"]
+
+
+def test_the_connections_of_a_removed_user_are_closed(cluster: LocalCluster) -> None:
+    by_admin = network_by(cluster.secrets.client_file)
+    addresses = [Address.parse(each) for each in cluster.bootstrap.split(",")]
+    entropy = real_runtime(sync=SyncStrategy.INLINE).entropy
+    files = TlsFiles(certificate="", key="", authorities=authorities(cluster))
+    secured = RealNetwork().secured(files, TlsTerms(strict=False, connects=True))
+    mechanism = SaslMechanism.SCRAM_SHA_256
+
+    async def main() -> None:
+        async with open_admin(by_admin, addresses, client_id="t") as admin:
+            for user in ("dan", "eve"):
+                await set_password(
+                    admin, user, BOB, mechanism=mechanism.value, iterations=4096, entropy=entropy
+                )
+
+            async def ends(user: str) -> None:
+                login = Login(mechanism=mechanism, user=user, password=BOB)
+                for _ in range(100):
+                    try:
+                        stream = await LoginNetwork(secured, login, entropy).connect(addresses[0])
+                        break
+                    except NetworkError:  # the broker has not heard of the user
+                        await trio.sleep(0.1)
+                else:
+                    raise AssertionError("no login")
+                try:
+                    started[user].set()
+                    with suppress(NetworkError):
+                        assert await stream.receive_some(1) == b""
+                finally:
+                    stream.close()
+
+            started = {"dan": trio.Event(), "eve": trio.Event()}
+            async with trio.open_nursery() as nursery:
+                with trio.fail_after(30):
+                    nursery.start_soon(ends, "eve")
+                    await started["eve"].wait()
+                    async with trio.open_nursery() as of_dan:
+                        of_dan.start_soon(ends, "dan")
+                        await started["dan"].wait()
+                        await remove_password(admin, "dan", mechanism=mechanism.value)
+                    await trio.sleep(0.3)
+                    assert len(nursery.child_tasks) == 1, "the other user's connection is open"
+                nursery.cancel_scope.cancel()
+
+    trio.run(main)
 
 
 def test_passwords_are_sealed_again_by_a_new_key_and_the_old_one_can_go(cluster: LocalCluster) -> None:
