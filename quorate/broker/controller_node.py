@@ -1,6 +1,6 @@
 """The controller of this node, active while the node leads the quorum, and its own clients."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -21,7 +21,7 @@ from quorate.broker.controller.partition_walks import PartitionWalks
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState
+from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState, Record
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.settings.client_settings import ConnectionRules, KafkaServerConfig
@@ -50,6 +50,7 @@ class ControllerNode:
         metadata: MetadataCache,
         runtime: Runtime,
         sealer: Sealer | None,
+        first_records: Sequence[Record] = (),
     ) -> None:
         self._node_id = config.node_id
         self._quorum = quorum
@@ -72,6 +73,7 @@ class ControllerNode:
                 balance=config.balance,
                 topics=config.topics,
                 static=config.static,
+                first_records=first_records,
             ),
             entropy=runtime.entropy,
             telemetry=self.stats,

@@ -17,6 +17,7 @@ from quorate.broker.controller_node import ControllerNode, controller_clients
 from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.node_config.first_records import load_first_records
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
@@ -97,6 +98,7 @@ class BrokerServer:
                     metadata=metadata,
                     runtime=runtime,
                     sealer=sealer,
+                    first_records=load_first_records(runtime.disk, folder),
                 )
             channel = ControllerChannel(
                 quorum, None if controller is None else controller.controller, runtime.entropy

@@ -8,6 +8,12 @@ import pytest
 import trio
 
 from quorate import blocking
+from quorate.broker.access.sealing import Sealer
+from quorate.broker.metadata.metadata_records import UserScramCredential
+from quorate.broker.node_config.first_records import load_first_records
+from quorate.broker.node_config.properties_file import ServerConfigError
+from quorate.broker.wire.listener_security import SaslMechanism
+from quorate.broker.wire.sasl.scram import salted_password, stored_key
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.free_ports import free_ports
 from quorate.log.snapshots.snapshot_file import name_of
@@ -208,6 +214,130 @@ def test_a_broker_alone_needs_no_first_voters_and_can_not_be_one(quorate: Quorat
     assert "is no controller" in refused(quorate, node, "--standalone", code=ExitCode.USAGE)
     formatted(quorate, node)
     assert first_voters(node) is None
+
+
+# First users
+
+ANN = "SCRAM-SHA-512=[name=ann,password=password-of-ann]"
+
+
+def first_users(node: Node) -> list[UserScramCredential]:
+    records = load_first_records(real_runtime(sync=SyncStrategy.INLINE).disk, str(node.folder))
+    return [each for each in records if isinstance(each, UserScramCredential)]
+
+
+def proves(user: UserScramCredential, password: str) -> bool:
+    mechanism = SaslMechanism[user.mechanism.name]
+    salted = salted_password(
+        mechanism, password=password.encode(), salt=user.salt, iterations=user.iterations
+    )
+    return stored_key(mechanism, salted) == user.stored_key
+
+
+def private_file(path: Path, text: str) -> Path:
+    path.touch(0o600)
+    path.write_text(text)
+    return path
+
+
+def test_the_first_users_wait_for_the_first_controller(quorate: Quorate, node: Node, tmp_path: Path) -> None:
+    in_the_log(node)
+    file = private_file(
+        tmp_path / "users",
+        'SCRAM-SHA-256=[name="bob",password="password=of bob",iterations=5000]\n\n'
+        f"SCRAM-SHA-512=[name=cat,salt=c2FsdCBvZiBjYXQ=,saltedpassword={'QUJD' * 21}QQ==]\n",
+    )
+    formatted(quorate, node, "--standalone", "--add-scram", ANN, "--add-scram-from", str(file))
+    ann, bob, cat = first_users(node)
+    assert proves(ann, "password-of-ann")
+    assert (bob.name, bob.iterations) == ("bob", 5000)
+    assert proves(bob, "password=of bob")
+    assert (cat.name, bytes(cat.salt)) == ("cat", b"salt of cat")
+    assert all(each.sealed_by == "" for each in (ann, bob, cat))
+    assert (node.folder / "first-records").stat().st_mode & 0o777 == 0o600
+
+
+def test_first_users_are_sealed_if_the_configuration_names_a_key(
+    quorate: Quorate, node: Node, tmp_path: Path
+) -> None:
+    key = tmp_path / "sealing.key"
+    assert "begins with key" in quorate.output("users", "create-key", key)
+    assert key.stat().st_mode & 0o777 == 0o600
+    in_the_log(node, **{"scram.sealing.key.location": str(key)})
+    formatted(quorate, node, "--standalone", "--add-scram", ANN)
+    (ann,) = first_users(node)
+    sealer = Sealer(real_runtime(sync=SyncStrategy.INLINE).disk, str(key))
+    assert ann.sealed_by == sealer.key_id
+    assert proves(sealer.open(ann), "password-of-ann")
+    key.chmod(0o644)
+    assert "chmod 600" in refused(quorate, node, "-s", "-S", ANN, code=ExitCode.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("SCRAM-SHA-1=[name=ann,password=password-of-ann]", "does not begin with"),
+        ("password-of-ann", "does not begin with"),
+        ("SCRAM-SHA-512=name=ann,password=password-of-ann", "not in brackets"),
+        ("SCRAM-SHA-512=[password=password-of-ann]", "no name"),
+        ("SCRAM-SHA-512=[name=ann]", "either password or saltedpassword"),
+        ("SCRAM-SHA-512=[name=ann,password=password-of-ann,saltedpassword=QUJD]", "either password or"),
+        ("SCRAM-SHA-512=[name=ann,saltedpassword=QUJD]", "no salt"),
+        ("SCRAM-SHA-512=[name=ann,salt=c2FsdCBvZiBjYXQ=,saltedpassword=QUJD]", "has 3 bytes"),
+        ("SCRAM-SHA-512=[name=ann,salt=!,password=password-of-ann]", "salt is no base64"),
+        ("SCRAM-SHA-512=[name=ann,password=password-of-ann,password-of-ann]", "comma in it"),
+        ("SCRAM-SHA-512=[name=ann,name=ann,password=password-of-ann]", "name twice"),
+        ("SCRAM-SHA-512=[name=ann,password=short]", "at least 8 characters"),
+        ("SCRAM-SHA-512=[name=ann,password=password-of-ann,iterations=many]", "no whole number"),
+        ("SCRAM-SHA-512=[name=ann,password=password-of-ann,iterations=1]", "Too few iterations"),
+    ],
+)
+def test_a_first_user_that_is_not_clear_is_refused_without_showing_it(
+    quorate: Quorate, node: Node, argument: str, says: str
+) -> None:
+    in_the_log(node)
+    said = " ".join(refused(quorate, node, "-s", "-S", argument, code=ExitCode.USAGE).split())
+    assert says in said
+    assert "password-of-ann" not in said
+    assert not node.folder.exists()
+
+
+def test_a_file_of_first_users_that_others_may_read_is_refused(
+    quorate: Quorate, node: Node, tmp_path: Path
+) -> None:
+    in_the_log(node)
+    file = private_file(tmp_path / "users", ANN)
+    file.chmod(0o644)
+    assert "chmod 600" in refused(quorate, node, "-s", "--add-scram-from", str(file), code=ExitCode.USAGE)
+    assert "can't be read" in refused(
+        quorate, node, "-s", "--add-scram-from", str(tmp_path), code=ExitCode.USAGE
+    )
+
+
+def test_a_second_format_leaves_the_first_users_alone(quorate: Quorate, node: Node) -> None:
+    in_the_log(node)
+    formatted(quorate, node, "-s", "-S", ANN)
+    held = first_users(node)
+    refused(quorate, node, "-s", "-S", ANN.replace("ann", "bob"))
+    refused(quorate, node, "-s")
+    formatted(quorate, node, "-s", "-g", "-S", ANN.replace("ann", "bob"))
+    assert first_users(node) == held
+
+
+def test_a_broker_alone_takes_no_first_users(quorate: Quorate, node: Node) -> None:
+    in_the_log(node, process_roles="broker", listeners="PLAINTEXT://:9092")
+    assert "is no controller" in refused(quorate, node, "-S", ANN, code=ExitCode.USAGE)
+
+
+def test_damaged_first_users_are_named_and_not_believed(quorate: Quorate, node: Node) -> None:
+    in_the_log(node)
+    formatted(quorate, node, "-s", "-S", ANN)
+    path = node.folder / "first-records"
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:3], whole[:30] + b"x" + whole[31:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ServerConfigError, match="is damaged"):
+            first_users(node)
 
 
 # Restoring

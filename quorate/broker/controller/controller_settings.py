@@ -1,9 +1,10 @@
 """The settings of a controller."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from quorate.broker.metadata.metadata_records import Record
 from quorate.broker.settings.broker_settings import ControllerTuning, LeaderBalance, TopicSettings
 
 
@@ -17,6 +18,8 @@ class ControllerSettings:
     topics: TopicSettings = field(default_factory=TopicSettings)
     static: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The node's checked `server.properties`, which sets defaults of topics."""
+    first_records: Sequence[Record] = ()
+    """Written by the first active controller of the cluster (`quorate storage format`)."""
     max_batch_bytes: int = 4 << 20
     """The maximum size of one append: the quorum's own limit or less. An operation that needs more in one
     piece is refused."""

@@ -96,7 +96,7 @@ class Performer:
         log.info("controller is active", epoch=epoch, next_offset=self.log.next_offset)
 
         def settle() -> None:
-            active.settle(in_transaction=in_transaction)
+            active.settle(in_transaction=in_transaction, first_records=self.settings.first_records)
             self.begin_chores(active)
 
         self.guarded(active, settle)

@@ -1,7 +1,7 @@
 """One node's time as the active controller: its image, its sessions and chores, and its appends."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -97,15 +97,15 @@ class Tenure:
             rebalance_at=now + settings.balance.leader_imbalance_check_interval_seconds,
         )
 
-    def settle(self, *, in_transaction: bool) -> None:
+    def settle(self, *, in_transaction: bool, first_records: Sequence[Record] = ()) -> None:
         """Begin the work that an earlier controller left undone. A transaction that it left open is aborted.
-        Raises as `append`."""
+        `first_records`: written if there was no controller before. Raises as `append`."""
         if in_transaction:
             log.warning("aborting what an earlier controller did not complete", epoch=self.epoch)
             self.append(((AbortTransaction(reason="another controller"),),))
         if METADATA_VERSION not in self.image.features:
             level = FeatureLevel(name=METADATA_VERSION, level=LATEST_METADATA_VERSION)
-            self.append(((level,),))
+            self.append(((level, *first_records),))
         self.chores.repair()
 
     def append(self, groups: Groups) -> None:

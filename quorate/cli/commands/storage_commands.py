@@ -13,8 +13,12 @@ from quorate.cli.node.node_process import load_config
 from quorate.present import present
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quorate.broker.metadata.metadata_records import UserScramCredential
     from quorate.broker.node_config.server_config import ServerConfig
     from quorate.raft import PlainStateMachine, StateMachine
+    from quorate.runtime import Runtime
     from quorate.types import VoterSet
 
 app = typer.Typer(
@@ -69,6 +73,24 @@ def format_storage(
             help="This node joins an existing cluster as an observer.",
         ),
     ] = False,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            "-S",
+            metavar="USER",
+            help="A user of the new cluster: SCRAM-SHA-512=[name=alice,password=...]. Others can read it in "
+            "the list of processes: prefer --add-scram-from. Give each controller the same users.",
+        ),
+    ] = None,
+    add_scram_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--add-scram-from",
+            metavar="FILE",
+            help="A file that only its owner may read, whose lines are what --add-scram takes.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Prepare the folder of a new node: cluster id, node id, directory id and an empty vote.
@@ -91,6 +113,7 @@ def format_storage(
         )
         import trio
 
+        from quorate.broker.node_config.first_records import write_first_records
         from quorate.quorum_state import load_meta_properties
         from quorate.raft import QuorumConfigError
         from quorate.raft.storage.storage import format_folder
@@ -98,12 +121,16 @@ def format_storage(
         from quorate.runtime.real import SyncStrategy, real_runtime
 
         runtime = real_runtime(sync=SyncStrategy.INLINE)
-        if ignore_formatted and (Path(folder) / "meta.properties").exists():
+        users = _first_users(server, runtime, add_scram or (), add_scram_from)
+        formatted = (Path(folder) / "meta.properties").exists()
+        if ignore_formatted and formatted:
             meta = load_meta_properties(runtime.disk, folder)
             meta.check(folder, cluster_id=cluster_id, node_id=server.node_id)
             said = f"{folder} is formatted already"
         else:
             try:
+                if not formatted:
+                    trio.run(write_first_records, runtime.disk, folder, users)
                 meta = trio.run(
                     partial(
                         format_folder,
@@ -130,6 +157,59 @@ def format_storage(
         )
     else:
         typer.echo(f"{said}, directory id {directory_id}")
+
+
+def _first_users(
+    server: "ServerConfig", runtime: "Runtime", arguments: "Sequence[str]", file: Path | None
+) -> "Sequence[UserScramCredential]":
+    """Return the credentials of the first users, as they go into the log. Raises `UsageError`."""
+    from quorate.broker.access.sealing import Sealer, SealingFileError
+    from quorate.broker.admin.first_users import FirstUserError, first_user
+
+    named = [(f"--add-scram {number}", each) for number, each in enumerate(arguments, start=1)]
+    if file is not None:
+        named += _users_in(file)
+    if not named:
+        return ()
+    if not server.is_controller:
+        raise UsageError(
+            f"node {server.node_id} is no controller, and writes no first users; give them to the controllers"
+        )
+    users: dict[tuple[str, int], UserScramCredential] = {}
+    for place, argument in named:
+        try:
+            user = first_user(argument, runtime.entropy)
+        except FirstUserError as error:
+            raise UsageError(f"{place}: {error}") from None
+        if (user.name, user.mechanism) in users:
+            raise UsageError(f"{place}: user {user.name} has a password for this mechanism already")
+        users[user.name, user.mechanism] = user
+    if not server.credentials.sealing_key:
+        return tuple(users.values())
+    try:
+        sealer = Sealer(runtime.disk, server.credentials.sealing_key)
+    except SealingFileError as error:
+        raise UsageError(str(error)) from None
+    return tuple(map(sealer.seal, users.values()))
+
+
+def _users_in(file: Path) -> list[tuple[str, str]]:
+    """Return the lines of the file, each with its place. Raises `UsageError`."""
+    try:
+        mode = file.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise UsageError(
+                f"--add-scram-from: {file} can be read by others (its mode is {mode:04o}); chmod 600 it"
+            )
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"--add-scram-from: {file} can't be read: {type(error).__name__}; name a text file"
+        ) from None
+    found = [(f"{file}:{number}", line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not found:
+        raise UsageError(f"--add-scram-from: {file} names no user")
+    return found
 
 
 def _first_voters(

@@ -67,7 +67,7 @@ def _record(
             ErrorCode.DUPLICATE_RESOURCE,
             "A user credential cannot be altered twice in the same request",
         )
-    _check_name(item.name)
+    check_user_name(item.name)
     if item.mechanism not in tuple(ScramMechanism):
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     mechanism = ScramMechanism(item.mechanism)
@@ -138,7 +138,8 @@ def upserted(item: ScramUpsertion, mechanism: ScramMechanism) -> UserScramCreden
     )
 
 
-def _check_name(name: str) -> None:
+def check_user_name(name: str) -> None:
+    """Refuse a name that no user may have. Raises `ApiError`."""
     if not name:
         raise _unacceptable("Username must not be empty")
     if len(name.encode(errors="replace")) > _MAX_NAME_BYTES:
