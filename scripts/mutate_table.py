@@ -1513,6 +1513,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/broker/wire/sasl/test_scram.py",
     ),
     _tested(
+        "a seal is not bound to its user",
+        "broker/access/sealing.py",
+        "        credential.name.encode(),\n",
+        "",
+        "a sealed key that is copied to another user",
+        "tests/broker/access/test_sealing.py",
+    ),
+    _tested(
+        "the connections of a removed user go on",
+        "broker/wire/kafka_server.py",
+        "        for each in closed:\n            each.close()\n",
+        "",
+        "a user that was removed and still works",
+        "tests/broker/wire/sasl/test_login.py",
+    ),
+    _tested(
         "another broker is believed at the address of one",
         "broker/access/certificates.py",
         "            if node is not None and node not in (expected := self._brokers_at(address)):\n",
