@@ -1298,6 +1298,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/runtime/test_tls.py",
     ),
     _tested(
+        "connections of an authority that was removed stay",
+        "runtime/real/tls_contexts.py",
+        "            self.era += 1\n",
+        "            self.era += 0\n",
+        "OpenSearch security 1763",
+        "tests/runtime/test_tls_rotation.py",
+    ),
+    _tested(
+        "who greets while its authority is removed is served",
+        "runtime/real/tls_network.py",
+        "        if not self.vouched_for:\n",
+        "        if False:\n",
+        "a handshake that began before the change",
+        "tests/runtime/test_tls_rotation.py",
+    ),
+    _tested(
         "a key that others can read is used",
         "runtime/real/tls_contexts.py",
         "    if mode & 0o077:\n",

@@ -69,6 +69,57 @@ class CertificateFolder:
         )
         return self.authorities
 
+    def add_authority(self, *, days: int = 3650) -> Path:
+        """Make a new authority that signs from now on, and keep the earlier one in `ca.pem` beside it: both
+        vouch until `drop_earlier_authorities`. The key of the earlier one is replaced. Raises
+        `CertificateError`, also if an authority is being replaced already."""
+        _check_days(days)
+        earlier = _read_certificates(self.authorities)
+        if len(earlier) > 1:
+            raise CertificateError(
+                f"{self.authorities} holds {len(earlier)} authorities already; drop the earlier one first"
+            )
+        uri = authority_uri(self.cluster_id)
+        self._authority_key()
+        key = new_key()
+        both = [make_authority(key, uri=uri, now=self._now, days=days), *earlier]
+        # In this order: the key tells which of them signs.
+        _write(self.authorities, b"".join(map(certificate_pem, both)), 0o644)
+        _write(self._folder / _AUTHORITY_KEY, key_pem(key), 0o600)
+        return self.authorities
+
+    def renew(self, *, days: int = 365) -> Sequence[TlsFiles]:
+        """Make new keys and certificates for all nodes and clients in the folder, with the same names and
+        hosts, signed by the authority whose key is here. Raises `CertificateError`."""
+        renewed: list[TlsFiles] = []
+        for path in self._members():
+            (certificate,) = _read_certificates(path)
+            identities = [each for each in map(Identity.parse, _uris(certificate)) if each is not None]
+            if len(identities) != 1:
+                raise CertificateError(f"{path} names no member of a cluster; move it elsewhere")
+            renewed.append(self._create(identities[0], path.stem, days, _hosts_of(certificate)))
+        if not renewed:
+            raise CertificateError(f"{self._folder} has no certificates of nodes or clients")
+        return renewed
+
+    def drop_earlier_authorities(self) -> Path:
+        """Keep only the authority that signs. Raises `CertificateError`, also if a certificate in the folder
+        needs an earlier one."""
+        kept = self._authority()
+        for path in self._members():
+            (certificate,) = _read_certificates(path)
+            if certificate.issuer != kept.subject:
+                raise CertificateError(f"{path} is of an earlier authority; make a new one first")
+        _write(self.authorities, certificate_pem(kept), 0o644)
+        return self.authorities
+
+    def _members(self) -> Sequence[Path]:
+        return [
+            path
+            for path in sorted(self._folder.glob("*.pem"))
+            if path.name.startswith(("node-", "client-")) and not path.name.endswith(("-key.pem", _KEYSTORE))
+        ]
+
     def create_node(self, node: NodeId, *, hosts: Sequence[str] = (), days: int = 365) -> TlsFiles:
         """Make the certificate of a node, in place of an earlier one. `hosts`: the names and IP addresses at
         which clients of Kafka's protocol reach it. Raises `CertificateError`."""
@@ -121,7 +172,17 @@ class CertificateFolder:
         return TlsFiles(certificate=str(paths[1]), key=str(paths[0]), authorities=str(self.authorities))
 
     def _authority(self) -> x509.Certificate:
-        return _read_certificates(self.authorities)[0]
+        """The one that signs."""
+        found = _read_certificates(self.authorities)
+        if len(found) == 1:
+            return found[0]
+        own = self._authority_key().public_key()
+        for each in found:
+            if each.public_key() == own:
+                return each
+        raise CertificateError(
+            f"no certificate in {self.authorities} is of the key {_AUTHORITY_KEY} beside it"
+        )
 
     def _authority_key(self) -> ec.EllipticCurvePrivateKey:
         path = self._folder / _AUTHORITY_KEY
@@ -164,6 +225,12 @@ def _uris(certificate: x509.Certificate) -> list[str]:
     except x509.ExtensionNotFound:
         return []
     return names.get_values_for_type(x509.UniformResourceIdentifier)
+
+
+def _hosts_of(certificate: x509.Certificate) -> Sequence[str]:
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = map(str, names.get_values_for_type(x509.IPAddress))
+    return [*names.get_values_for_type(x509.DNSName), *addresses]
 
 
 def _view(path: Path, certificate: x509.Certificate) -> CertificateView:

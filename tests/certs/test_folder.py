@@ -74,3 +74,65 @@ def test_a_certificate_ends_when_it_says(tmp_path: Path) -> None:
     folder.create_node(NodeId(1), days=3)
     ends = {Path(each.path).name: each.not_after for each in folder.certificates()}
     assert ends == {"ca.pem": NOW + timedelta(days=10), "node-1.pem": NOW + timedelta(days=3)}
+
+
+def subjects_of(folder: CertificateFolder) -> dict[str, set[str]]:
+    """The issuers of the certificates in each file."""
+    found: dict[str, set[str]] = {}
+    for each in folder.certificates():
+        found.setdefault(Path(each.path).name, set()).add(each.issuer)
+    return found
+
+
+def test_an_authority_is_replaced_in_three_steps(folder: CertificateFolder) -> None:
+    node = folder.create_node(NodeId(1), hosts=["localhost", "127.0.0.1", "::1"])
+    folder.create_client("web")
+    first = subjects_of(folder)
+    keys = {path: path.read_bytes() for path in Path(node.key).parent.glob("*key*.pem")}
+    folder.add_authority()
+    assert len(subjects_of(folder)["ca.pem"]) == 2
+    assert folder.cluster_id == "shop/1 ü"
+    TlsContexts(node)
+    with pytest.raises(CertificateError, match="holds 2 authorities already; drop the earlier one first"):
+        folder.add_authority()
+    with pytest.raises(CertificateError, match=r"client-web\.pem is of an earlier authority"):
+        folder.drop_earlier_authorities()
+    assert [Path(each.certificate).name for each in folder.renew()] == ["client-web.pem", "node-1.pem"]
+    assert TlsContexts(node).identities == (Identity("shop/1 ü", NodeId(1)).uri,)
+    assert hosts_of(Path(node.certificate)) == {"localhost", "127.0.0.1", "::1"}
+    folder.drop_earlier_authorities()
+    last = subjects_of(folder)
+    assert last["node-1.pem"] == last["client-web.pem"] == last["ca.pem"]
+    assert not last["ca.pem"] & first["ca.pem"]
+    TlsContexts(node)
+    for path, content in keys.items():
+        assert path.read_bytes() != content, path
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def hosts_of(path: Path) -> set[str]:
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(each.value) for each in names if not isinstance(each, x509.UniformResourceIdentifier)}
+
+
+def test_the_key_tells_which_authority_signs(folder: CertificateFolder, tmp_path: Path) -> None:
+    """As after a crash between the two files of a new authority."""
+    key = tmp_path / "certs" / "ca-key.pem"
+    earlier = key.read_bytes()
+    folder.add_authority()
+    key.write_bytes(earlier)
+    TlsContexts(folder.create_node(NodeId(1)))
+    key.write_bytes((tmp_path / "certs" / "node-1-key.pem").read_bytes())
+    with pytest.raises(CertificateError, match=r"no certificate in .*ca\.pem is of the key"):
+        folder.create_node(NodeId(1))
+
+
+def test_there_is_something_to_renew(folder: CertificateFolder, tmp_path: Path) -> None:
+    with pytest.raises(CertificateError, match="has no certificates of nodes or clients"):
+        folder.renew()
+    (tmp_path / "certs" / "client-odd.pem").write_bytes((tmp_path / "certs" / "ca.pem").read_bytes())
+    with pytest.raises(CertificateError, match=r"client-odd\.pem names no member of a cluster"):
+        folder.renew()

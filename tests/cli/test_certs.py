@@ -67,6 +67,22 @@ def test_certificates_that_have_ended_are_listed_and_the_command_fails(
     assert "ended: node-1.pem; make new ones" in said
 
 
+def test_certificates_and_their_authority_are_replaced(quorate: Quorate, tmp_path: Path) -> None:
+    certs = str(tmp_path / "certs")
+    quorate.output("certs", "create-ca", certs, "--cluster-id", "words")
+    quorate.output("certs", "create-node", certs, "--node", "1")
+    said = quorate.output("certs", "rotate", certs, "--authority", "--days", "20")
+    assert f"{certs}/ca.pem holds the earlier one too" in said
+    said = quorate.error("certs", "rotate", certs, "--drop-old", code=ExitCode.FAILED)
+    assert "node-1.pem is of an earlier authority; make a new one first" in said
+    assert "node-1 needs" in quorate.output("certs", "rotate", certs, "--days", "10")
+    assert "holds one authority" in quorate.output("certs", "rotate", certs, "--drop-old")
+    issuers = {each["issuer"] for each in quorate.json("certs", "list", certs)}
+    assert len(issuers) == 1
+    said = quorate.error("certs", "rotate", certs, "--drop-old", "--authority", code=ExitCode.USAGE)
+    assert "are two steps" in said
+
+
 def test_what_can_not_be_made_is_an_error_with_the_remedy(quorate: Quorate, tmp_path: Path) -> None:
     certs = str(tmp_path / "certs")
     said = quorate.error("certs", "create-node", certs, "--node", "1", code=ExitCode.FAILED)

@@ -71,6 +71,44 @@ def create_client(
     _print_files(f"client {name}", files)
 
 
+@app.command("rotate", epilog="Example: quorate certs rotate ./certs")
+def rotate(
+    folder: FolderArgument,
+    authority: Annotated[
+        bool, typer.Option("--authority", help="Make a new authority, and keep the earlier one beside it.")
+    ] = False,
+    drop_old: Annotated[
+        bool, typer.Option("--drop-old", help="Take the earlier authority out of ca.pem.")
+    ] = False,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            "--days", min=1, help="The days until what is made ends. Default: 365, of an authority 3650."
+        ),
+    ] = None,
+) -> None:
+    """Make new certificates for all nodes and clients in the folder, in place of the earlier ones. To replace
+    the authority too, rotate with --authority, then without options, then with --drop-old, and give out the
+    files after each. Running nodes take them by themselves."""
+    if authority and drop_old:
+        raise fail(
+            "--authority and --drop-old are two steps; make new certificates between them", ExitCode.USAGE
+        )
+    with user_errors():
+        certificates = _folder(folder)
+        if authority:
+            path = certificates.add_authority(days=days or 3650)
+            print(f"a new authority signs from now on, and {path} holds the earlier one too")
+            print(f"give {path} to every member, wait 10 s, then: quorate certs rotate {folder}")
+        elif drop_old:
+            path = certificates.drop_earlier_authorities()
+            print(f"{path} holds one authority; give it to every member")
+            print("connections that an earlier one vouched for end within 10 s")
+        else:
+            for files in certificates.renew(days=days or 365):
+                _print_files(Path(files.certificate).stem, files)
+
+
 @app.command("list", epilog="Example: quorate certs list ./certs")
 def list_certificates(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """Show the certificates in a folder, whom they name, and when they end. Exits with 1 if one has ended."""

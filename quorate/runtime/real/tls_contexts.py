@@ -3,14 +3,19 @@
 A context can't lose an authority again, so each change makes new ones. They replace the old ones only if
 they work: a handshake between the two ends in memory must succeed. So a file that is half written, expired or
 of another key leaves the node with what it had.
+
+Python can't verify an accepted certificate again. So the name of its issuer tells whether a removed authority
+vouched for it. Whatever that doesn't tell counts as vouched for by the removed one.
 """
 
+import base64
 import os
+import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from quorate.runtime.event_log import get_logger
 from quorate.runtime.network import MEMBERS, ClientAuth, TlsError, TlsFiles, TlsFilesError, TlsTerms
@@ -18,6 +23,9 @@ from quorate.runtime.network import MEMBERS, ClientAuth, TlsError, TlsFiles, Tls
 log = get_logger(__name__)
 
 _HANDSHAKE_STEPS: Final = 10
+_PEM: Final = re.compile("-----BEGIN [A-Z0-9 ]*CERTIFICATE-----([^-]*)-----END")
+X509Name = tuple[tuple[tuple[str, str], ...], ...]
+"""A name of a certificate as the standard library gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,8 @@ class _Contexts:
     """None: nothing connects."""
     identities: tuple[str, ...]
     """The URIs in the certificate of both."""
+    authorities: Mapping[bytes, X509Name | None]
+    """The certificates in the file of authorities, and their subjects. None: it signs no others."""
 
 
 def uris_of(end: ssl.SSLSocket | ssl.SSLObject) -> tuple[str, ...]:
@@ -65,6 +75,12 @@ def subject_of(end: ssl.SSLSocket | ssl.SSLObject) -> str | None:
     )
 
 
+def issuer_of(end: ssl.SSLSocket | ssl.SSLObject) -> X509Name | None:
+    """Return the name of who signed the verified certificate of the other end. None: there is no
+    certificate."""
+    return cast("X509Name | None", (end.getpeercert() or {}).get("issuer"))
+
+
 def _escaped(value: str) -> str:
     text = "".join(f"\\{each}" if each in ',+"\\<>;' else each for each in value)
     if text.startswith(("#", " ")):
@@ -80,7 +96,13 @@ class TlsContexts:
         self._files = files
         self._terms = terms
         self._seen = self._stamps()
+        self._fault = ""
+        """Why the files, as they were last seen, can't be used."""
         self._contexts = _contexts_of(files, terms)
+        self.era = 0
+        """The number of changes that removed an authority."""
+        self._removed: dict[X509Name | None, int] = {}
+        """The names of removed authorities, with the era that began then."""
 
     @property
     def server(self) -> ssl.SSLContext:
@@ -102,11 +124,27 @@ class TlsContexts:
     def identities(self) -> tuple[str, ...]:
         return self._contexts.identities
 
+    def vouch_for(self, issuer: X509Name, era: int) -> bool:
+        """Return whether a certificate that was accepted in an era counts. `issuer`: who signed it. One that
+        only a chain leads to an authority from doesn't count after any authority was removed."""
+        return era == self.era or (
+            issuer in self._contexts.authorities.values() and self._removed.get(issuer, 0) <= era
+        )
+
+    def look(self) -> None:
+        """Take the files if they have changed, or could not be used so far: of a key whose mode was mended no
+        stamp changes, and a certificate may have begun to count."""
+        if self._fault:
+            self._load()
+        else:
+            self._refresh()
+
     def _refresh(self) -> None:
-        stamps = self._stamps()
-        if stamps == self._seen:
-            return
-        self._seen = stamps
+        if self._stamps() != self._seen:
+            self._load()
+
+    def _load(self) -> None:
+        self._seen = self._stamps()
         try:
             contexts = _contexts_of(self._files, self._terms)
             if contexts.identities != self.identities:
@@ -114,14 +152,25 @@ class TlsContexts:
                     f"the certificate {self._files.certificate} names {contexts.identities} in place of "
                     f"{self.identities}; start the node again if that is meant"
                 )
-        except TlsFilesError as error:
-            log.error(
-                "changed TLS files can't be used: new connections go on with the earlier ones",
-                reason=str(error),
-            )
-        else:
-            self._contexts = contexts
-            log.info("TLS files have changed: new connections use them", certificate=self._files.certificate)
+        except (TlsFilesError, OSError) as error:  # the latter of a file that is replaced meanwhile
+            if str(error) != self._fault:
+                self._fault = str(error)
+                log.error(
+                    "changed TLS files can't be used: new connections go on with the earlier ones",
+                    reason=self._fault,
+                )
+            return
+        self._fault = ""
+        earlier, self._contexts = self._contexts, contexts
+        removed = [name for der, name in earlier.authorities.items() if der not in contexts.authorities]
+        if removed:
+            self.era += 1
+            self._removed.update(dict.fromkeys(removed, self.era))
+        log.info(
+            "TLS files have changed: new connections use them",
+            certificate=self._files.certificate,
+            authorities_removed=len(removed),
+        )
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
         return [_stamp(path) for _, path in _paths(self._files)]
@@ -147,6 +196,7 @@ def _contexts_of(files: TlsFiles, terms: TlsTerms) -> _Contexts:
                 pass
         except OSError as error:
             raise TlsFilesError(f"the {name} {path} can't be read: {error.strerror}") from error
+    authorities = _authorities(files)
     mode = os.stat(files.key).st_mode if files.key else 0
     if mode & 0o077:
         raise TlsFilesError(
@@ -158,17 +208,36 @@ def _contexts_of(files: TlsFiles, terms: TlsTerms) -> _Contexts:
             client.verify_mode = ssl.CERT_REQUIRED
             client.load_default_certs()
         client.check_hostname = True
-        return _Contexts(None, client, ())
+        return _Contexts(None, client, (), authorities)
     server = _context(files, terms, ssl.PROTOCOL_TLS_SERVER)
     if terms == MEMBERS:
         client = _context(files, terms, ssl.PROTOCOL_TLS_CLIENT)
-        return _Contexts(server, client, _greet_in_memory(files, server, client))
+        return _Contexts(server, client, _greet_in_memory(files, server, client), authorities)
     # The authorities vouch for clients, and others may have signed the certificate of the listener.
     alone = TlsFiles(certificate=files.certificate, key=files.key, authorities="")
     undemanding = replace(terms, client_auth=ClientAuth.NONE)
     anyone = _context(alone, undemanding, ssl.PROTOCOL_TLS_CLIENT)
     _greet_in_memory(files, _context(alone, undemanding, ssl.PROTOCOL_TLS_SERVER), anyone)
-    return _Contexts(server, None, ())
+    return _Contexts(server, None, (), authorities)
+
+
+def _authorities(files: TlsFiles) -> Mapping[bytes, X509Name | None]:
+    if not files.authorities:
+        return {}
+    holder = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        holder.load_verify_locations(cafile=files.authorities)
+    except ssl.SSLError as error:
+        raise TlsFilesError(
+            f"the authorities {files.authorities} hold no certificate in the form PEM"
+        ) from error
+    # These leave out what may sign no others.
+    subjects = [cast("X509Name", each["subject"]) for each in holder.get_ca_certs()]
+    found: dict[bytes, X509Name | None] = {}
+    with open(files.authorities, encoding="latin-1") as file:
+        found.update((base64.b64decode(body), None) for body in _PEM.findall(file.read()))
+    found.update(zip(holder.get_ca_certs(binary_form=True), subjects, strict=True))
+    return found
 
 
 _DEMANDS: Final = MappingProxyType(
@@ -194,13 +263,8 @@ def _context(files: TlsFiles, terms: TlsTerms, protocol: int) -> ssl.SSLContext:
     if terms.strict:
         # Without it OpenSSL takes certificates that RFC 5280 does not.
         context.verify_flags |= ssl.VERIFY_X509_STRICT
-    try:
-        if files.authorities:
-            context.load_verify_locations(cafile=files.authorities)
-    except ssl.SSLError as error:
-        raise TlsFilesError(
-            f"the authorities {files.authorities} hold no certificate in the form PEM"
-        ) from error
+    if files.authorities:
+        context.load_verify_locations(cafile=files.authorities)
     if not files.certificate:
         return context
     try:

@@ -18,7 +18,8 @@ import trio
 from quorate.runtime.disk import Buffer
 from quorate.runtime.network import MEMBERS, Address, NetworkError, TlsError, TlsFiles, TlsTerms
 from quorate.runtime.real import tcp
-from quorate.runtime.real.tls_contexts import TlsContexts, subject_of, uris_of
+from quorate.runtime.real.tls_contexts import TlsContexts, X509Name, issuer_of, subject_of, uris_of
+from quorate.runtime.real.tls_watch import TlsWatch
 
 _RECORD_BYTES: Final = 16 * 1024
 """The most plaintext of one record. Smaller buffers are joined up to it."""
@@ -40,10 +41,16 @@ _FAULTS: Final = {
 class TlsStream(tcp.TcpStream):
     """`quorate.runtime.network.Stream` with TLS, over a connected socket."""
 
-    __slots__ = ("_identities", "_subject", "_tls")
+    __slots__ = ("__weakref__", "_era", "_identities", "_issuer", "_subject", "_tls", "_watch")
 
     def __init__(
-        self, stream: tcp.TcpStream, context: ssl.SSLContext, *, server_side: bool, host: str | None = None
+        self,
+        stream: tcp.TcpStream,
+        context: ssl.SSLContext,
+        watch: TlsWatch,
+        *,
+        server_side: bool,
+        host: str | None = None,
     ) -> None:
         # It takes the descriptor over, and closes it if it fails.
         tls = context.wrap_socket(
@@ -53,6 +60,10 @@ class TlsStream(tcp.TcpStream):
         self._tls = tls
         self._identities: tuple[str, ...] = ()
         self._subject: str | None = None
+        self._issuer: X509Name | None = None
+        self._watch = watch
+        self._era = watch.contexts.era
+        watch.begin(self)
 
     @property
     def identities(self) -> tuple[str, ...] | None:
@@ -64,8 +75,20 @@ class TlsStream(tcp.TcpStream):
 
     async def handshake(self) -> None:
         await self._when_ready(self._tls.do_handshake)
+        self._issuer = issuer_of(self._tls)
+        if not self.vouched_for:
+            raise TlsError(f"{self._peer}: the authority of its certificate was removed meanwhile")
         self._identities = uris_of(self._tls)
         self._subject = subject_of(self._tls)
+
+    @property
+    def vouched_for(self) -> bool:
+        """Whether an authority of now vouches for the certificate of the other end, if it has shown one."""
+        return self._issuer is None or self._watch.contexts.vouch_for(self._issuer, self._era)
+
+    def close(self) -> None:
+        self._watch.end(self)
+        super().close()
 
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
         # A record may be there already, of which the socket knows nothing.
@@ -142,36 +165,42 @@ def _pieces(buffers: Sequence[Buffer]) -> list[Buffer]:
 class TlsListener(tcp.TcpListener):
     """`quorate.runtime.network.Listener` whose connections still have to greet."""
 
-    __slots__ = ("_contexts",)
+    __slots__ = ("__weakref__", "_watch")
 
-    def __init__(self, listener: tcp.TcpListener, contexts: TlsContexts) -> None:
+    def __init__(self, listener: tcp.TcpListener, watch: TlsWatch) -> None:
         super().__init__(listener._socket, listener.address)
-        self._contexts = contexts
+        self._watch = watch
+        watch.begin_listening(self)
 
     async def accept(self) -> TlsStream:
         while True:
             stream = await super().accept()
             with suppress(OSError):  # It is gone again.
-                return TlsStream(stream, self._contexts.server, server_side=True)
+                return TlsStream(stream, self._watch.contexts.server, self._watch, server_side=True)
+
+    def close(self) -> None:
+        self._watch.end_listening(self)
+        super().close()
 
 
 class TlsNetwork:
     """`quorate.runtime.network.Network` with TLS on each connection."""
 
-    __slots__ = ("_contexts",)
+    __slots__ = ("_watch",)
 
     def __init__(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> None:
         """Raises `TlsFilesError`."""
-        self._contexts = TlsContexts(files, terms)
+        self._watch = TlsWatch(TlsContexts(files, terms))
 
     @property
     def identities(self) -> tuple[str, ...] | None:
-        return self._contexts.identities
+        return self._watch.contexts.identities
 
     async def connect(self, address: Address) -> TlsStream:
         plain = await tcp.connect(address)
         try:
-            stream = TlsStream(plain, self._contexts.client, server_side=False, host=address.host)
+            context = self._watch.contexts.client
+            stream = TlsStream(plain, context, self._watch, server_side=False, host=address.host)
         except OSError as error:
             raise NetworkError(f"can't connect to {address}: {error}") from error
         try:
@@ -182,7 +211,7 @@ class TlsNetwork:
         return stream
 
     async def listen(self, address: Address) -> TlsListener:
-        return TlsListener(await tcp.listen(address), self._contexts)
+        return TlsListener(await tcp.listen(address), self._watch)
 
     def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> "TlsNetwork":
         return TlsNetwork(files, terms)
