@@ -1,0 +1,175 @@
+"""A protected cluster under load, whose certificates and authority are replaced, twice.
+
+Lost are neither records nor connections of clients, and no election is held.
+"""
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+
+from quorate.certs import CertificateFolder
+from quorate.cli.node.local_cluster import LocalCluster
+from tests.kit.clusters import running_cluster, wait_in_sync
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+STATED_SECONDS = 10.0
+"""After that, connections of a removed authority have ended."""
+
+
+@dataclass
+class Client:
+    """A producer that numbers its records, or a consumer, which count what they lose."""
+
+    settings: Mapping[str, object]
+    topic: str
+    numbers: list[int] = field(default_factory=list)
+    """Acknowledged, or read, in this order."""
+    errors: list[str] = field(default_factory=list)
+    disconnects: dict[str, int] = field(default_factory=dict)
+    """Of each broker, by the client's own statistics."""
+    sent: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def _configured(self, **more: object) -> dict[str, object]:
+        return {
+            **self.settings,
+            "statistics.interval.ms": 200,
+            "stats_cb": self._take_statistics,
+            "error_cb": lambda error: self.errors.append(str(error)),
+            **more,
+        }
+
+    def _take_statistics(self, text: str) -> None:
+        for name, broker in json.loads(text)["brokers"].items():
+            self.disconnects[name] = broker["disconnects"]
+
+    def produce(self) -> None:
+        producer = confluent_kafka.Producer(
+            self._configured(**{"acks": "all", "enable.idempotence": True, "linger.ms": 2})
+        )
+
+        def delivered(error: object, message: confluent_kafka.Message) -> None:
+            if error is not None:
+                self.errors.append(str(error))
+            else:
+                self.numbers.append(int(message.value() or b"-1"))
+
+        while not self._stop.is_set():
+            producer.produce(self.topic, b"%d" % self.sent, on_delivery=delivered)
+            self.sent += 1
+            producer.poll(0.005)
+        assert producer.flush(60) == 0
+
+    def consume(self) -> None:
+        consumer = confluent_kafka.Consumer(
+            self._configured(**{"group.id": f"g-{self.topic}", "auto.offset.reset": "earliest"})
+        )
+        consumer.subscribe([self.topic])
+        try:
+            while not self._stop.is_set():
+                record = consumer.poll(0.1)
+                if record is not None and record.error() is None:
+                    self.numbers.append(int(record.value() or b"-1"))
+        finally:
+            consumer.close()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+def settings_of(cluster: LocalCluster) -> dict[str, object]:
+    return {
+        "bootstrap.servers": cluster.bootstrap,
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": "admin",
+        "sasl.password": cluster.secrets.password,
+        "ssl.ca.location": str(cluster.secrets.folder / "ca.pem"),
+    }
+
+
+def term_of(cluster: LocalCluster) -> tuple[object, object]:
+    described = cluster.describe_quorum()
+    return described["leaderId"], described["leaderEpoch"]
+
+
+def leaders_of(cluster: LocalCluster, topic: str) -> list[tuple[object, object]]:
+    partitions = cluster.describe_topic(topic)["partitions"]
+    assert isinstance(partitions, list)
+    return [(each["leader"], each["leaderEpoch"]) for each in partitions]
+
+
+def ended_in(cluster: LocalCluster) -> list[int]:
+    """The times that each node has ended connections of a removed authority."""
+    return [
+        sum("whose authority was removed" in line for line in node.log_file.read_text().splitlines())
+        for node in cluster.nodes
+    ]
+
+
+def settled(cluster: LocalCluster) -> None:
+    """Wait as the manual says."""
+    time.sleep(STATED_SECONDS)
+    assert cluster.running() == [1, 2, 3]
+
+
+@pytest.mark.timeout(600)
+def test_certificates_and_authority_are_replaced_twice_under_load(tmp_path: Path) -> None:
+    overrides = {"offsets.topic.num.partitions": "1"}
+    with running_cluster(tmp_path / "cluster", secure=True, overrides=overrides) as cluster:
+        topic = f"t{uuid.uuid4().hex[:8]}"
+        admin = confluent_kafka.admin.AdminClient(settings_of(cluster))
+        made = admin.create_topics([confluent_kafka.admin.NewTopic(topic, 3, 3)])
+        made[topic].result(timeout=30)
+        wait_in_sync(cluster, topic)
+        producer, consumer = (Client(settings_of(cluster), topic) for _ in range(2))
+        threads = [threading.Thread(target=each) for each in (producer.produce, consumer.consume)]
+        for each in threads:
+            each.start()
+        try:
+            wait_until(lambda: len(consumer.numbers) > 500, "records are read")
+            term, leaders = term_of(cluster), leaders_of(cluster, topic)
+            before = dict(producer.disconnects), dict(consumer.disconnects)
+            certificates = CertificateFolder(cluster.secrets.folder, now=datetime.now(UTC))
+            for round_ in (1, 2):
+                acknowledged = len(producer.numbers)
+                for step in (
+                    certificates.add_authority,
+                    certificates.renew,
+                    certificates.drop_earlier_authorities,
+                ):
+                    step()
+                    settled(cluster)
+                    assert term_of(cluster) == term, step.__name__
+                assert min(ended_in(cluster)) >= round_, "a node has ended nothing"
+                assert len(producer.numbers) > acknowledged + 500
+                # Who comes now sees the new authority, and nothing else.
+                late = confluent_kafka.admin.AdminClient(settings_of(cluster))
+                assert topic in late.list_topics(timeout=20).topics
+            assert leaders_of(cluster, topic) == leaders
+            wait_in_sync(cluster, topic)
+            lost = dict(producer.disconnects), dict(consumer.disconnects)
+        finally:
+            producer.stop()
+            threads[0].join(90)
+            wait_until(lambda: set(producer.numbers) <= set(consumer.numbers), "all is read", seconds=60)
+            consumer.stop()
+            threads[1].join(90)
+        assert not producer.errors
+        assert not consumer.errors
+        for now, earlier in zip(lost, before, strict=True):
+            assert {name: now[name] for name in earlier} == earlier, "a client's connection was lost"
+        assert len(producer.numbers) == producer.sent, "not all was acknowledged"
+        assert set(producer.numbers) <= set(consumer.numbers)
+        assert term_of(cluster) == term
