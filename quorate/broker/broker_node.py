@@ -4,6 +4,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -295,6 +296,7 @@ class BrokerNode:
         dispatcher, errors = Dispatcher(broker), error_table()
         self._reconfigure(self._metadata.image)
         for asked, listener in zip(self._config.client_listeners, self._listeners, strict=True):
+            security = self._config.listener_security[asked.name]
             wire = WireServer(
                 listener,
                 dispatcher,
@@ -304,8 +306,8 @@ class BrokerNode:
                 listener_name=asked.name,
                 quotas=self.connections,
                 times=self.throttles,
-                security=self._config.listener_security[asked.name],
-                identify=lambda stream: principal_of(stream, self._cluster_id),
+                security=security,
+                identify=partial(principal_of, cluster_id=self._cluster_id, rules=security.principal_rules),
                 credentials=self._credentials,
                 entropy=self._runtime.entropy,
                 compute=self._runtime.compute,

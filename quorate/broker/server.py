@@ -1,6 +1,6 @@
 """A node: the quorum, and on it the controller, the broker or both, as process.roles says."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +12,7 @@ from quorate.broker.access.sealing import SETTING, Sealer, SealingFileError
 from quorate.broker.broker_health import NodeHealth, node_health
 from quorate.broker.broker_metrics import BrokerMetrics
 from quorate.broker.broker_node import BrokerNode
+from quorate.broker.certificate_metrics import CertificateMetrics
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.controller_node import ControllerNode, controller_clients
 from quorate.broker.log_directories import open_directories
@@ -25,7 +26,7 @@ from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.quorum_state import load_meta_properties
 from quorate.raft import Quorum
 from quorate.raft.storage.storage import LOCK_FILE
-from quorate.runtime import Address, Listener, Network, Runtime, TlsFilesError, get_logger
+from quorate.runtime import Address, CertificateEnd, Listener, Network, Runtime, TlsFilesError, get_logger
 from quorate.runtime.real import SyncStrategy, real_runtime
 
 log = get_logger(__name__)
@@ -74,9 +75,11 @@ class BrokerServer:
         # Two processes of one configuration have the ports in common too; the folder says more.
         runtime.disk.lock(f"{folder}/{LOCK_FILE}").release()
         async with AsyncExitStack() as stack:
+            networks = {
+                each.name: _network_of(config, runtime, each.name) for each in config.client_listeners
+            }
             clients = [
-                await _listen(stack, _network_of(config, runtime, each.name), each.address)
-                for each in config.client_listeners
+                await _listen(stack, networks[each.name], each.address) for each in config.client_listeners
             ]
             metrics = await _listen_metrics(stack, config, runtime)
             quorum = await stack.enter_async_context(
@@ -139,6 +142,11 @@ class BrokerServer:
                     logins=dict if broker is None else broker.logins,
                 )
             )
+            certificates: dict[str, Callable[[], Sequence[CertificateEnd]]] = {
+                name: partial(_certificates_of, each) for name, each in networks.items()
+            }
+            certificates[config.controller_listener_name] = lambda: quorum.certificates
+            registry.register(CertificateMetrics(certificates, now_ms=runtime.wall_clock.now_ms))
             server = cls(
                 config=config,
                 cluster_id=meta.cluster_id,
@@ -212,6 +220,10 @@ def _network_of(config: ServerConfig, runtime: Runtime, listener: str) -> Networ
         return runtime.network.secured(security.tls, security.terms)
     except TlsFilesError as error:
         raise ServerConfigError(f"listener {listener}: {error}") from error
+
+
+def _certificates_of(network: Network) -> Sequence[CertificateEnd]:
+    return network.certificates
 
 
 async def _listen(stack: AsyncExitStack, network: Network, address: Address) -> Listener:

@@ -98,6 +98,7 @@ class Node:
         runtime: Runtime,
         telemetry: Telemetry,
     ) -> None:
+        self.network = runtime.network
         self._config = config
         self._runtime = runtime
         self._times = ReplicaTimes()

@@ -42,6 +42,7 @@ from quorate.raft.transport.identities import Identity, secured_as
 from quorate.raft.waiters import AppendWaiter
 from quorate.runtime import (
     Address,
+    CertificateEnd,
     NetworkError,
     Runtime,
     TlsFiles,
@@ -605,6 +606,12 @@ class Quorum(Knowledge, Generic[Outcome]):
         if leader is None or address is None:
             raise self._not_leader()
         return await self._node.forwarder.request(leader, address, payload)
+
+    @property
+    def certificates(self) -> Sequence[CertificateEnd]:
+        """The ends of the certificates by which this node and the others know each other. Empty without
+        `QuorumConfig.tls`."""
+        return self._node.network.certificates
 
     def lost_connections(self) -> AsyncIterator[None]:
         """Yield when the connection to the leader for this node's appends and requests has broken, once

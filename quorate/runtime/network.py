@@ -68,6 +68,17 @@ class TlsFiles:
     the other ends show no certificate."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateEnd:
+    """The end of a certificate that a node shows, or by which it believes others."""
+
+    file: str
+    position: int
+    """Its number in the file, from 1 on."""
+    end_ms: int
+    """Since the Unix epoch."""
+
+
 class ClientAuth(enum.Enum):
     """The demand on those that connect to show a certificate, by Kafka's names (`ssl.client.auth`)."""
 
@@ -174,6 +185,11 @@ class Network(Protocol):
     @property
     def identities(self) -> tuple[str, ...] | None:
         """The URIs in the certificate of this end. None: there is no TLS."""
+        ...
+
+    @property
+    def certificates(self) -> Sequence[CertificateEnd]:
+        """The certificates in use: those of this end, then those of the authorities. Empty without TLS."""
         ...
 
     async def connect(self, address: Address) -> Stream:

@@ -156,6 +156,7 @@ class CuttableNetwork(RealNetwork):
     __slots__ = ("_ways",)
 
     def __init__(self) -> None:
+        super().__init__()
         self._ways: dict[Address, _Way] = {}
 
     def cut(self, addresses: frozenset[Address]) -> None:

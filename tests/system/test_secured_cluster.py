@@ -355,6 +355,21 @@ def test_who_has_no_certificate_reaches_no_port_between_nodes(cluster: LocalClus
                 trio.run(ask)
 
 
+def test_the_time_that_certificates_have_is_a_metric(cluster: LocalCluster) -> None:
+    found = {
+        (each.labels["listener"], Path(each.labels["file"]).name): each.value
+        for family in text_string_to_metric_families(cluster.metrics(2))
+        for each in family.samples
+        if each.name == "quorate_certificate_seconds_left"
+    }
+    year = 365 * 86400
+    assert found == {
+        (listener, file): pytest.approx(years * year, rel=0.01)
+        for listener in ("BROKERS", "CLIENTS", "CONTROLLER")
+        for file, years in (("node-2-keystore.pem", 1), ("ca.pem", 10))
+    }
+
+
 def test_no_secret_is_found_where_it_does_not_belong(cluster: LocalCluster) -> None:
     secrets = [cluster.secrets.password.encode(), BOB.encode()]
     searched = 0

@@ -1,18 +1,37 @@
 """Clients and brokers by their certificates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from quorate.broker.wire.principal_rules import DEFAULT_RULES, PrincipalRules
 from quorate.broker.wire.principals import ANONYMOUS, NODE, Principal
 from quorate.raft.transport.identities import identity_at, node_at
-from quorate.runtime import MEMBERS, Address, Listener, Network, Stream, TlsError, TlsFiles, TlsTerms
+from quorate.runtime import (
+    MEMBERS,
+    Address,
+    CertificateEnd,
+    Listener,
+    Network,
+    Stream,
+    TlsError,
+    TlsFiles,
+    TlsTerms,
+)
 
 
-def principal_of(stream: Stream, cluster_id: str) -> Principal:
+def principal_of(stream: Stream, cluster_id: str, rules: PrincipalRules = DEFAULT_RULES) -> Principal:
     """Return who is at the other end of a connection, after its handshake. A certificate that names a member
-    of the cluster makes its node or client, any other its subject, as in Kafka. Raises `TlsError` if it names
-    a member of another cluster."""
+    of the cluster makes its node or client, any other what `rules` make of its subject, as in Kafka. Raises
+    `TlsError` if it names a member of another cluster, or no rule fits."""
     if not stream.identities or not any(each.startswith("quorate:") for each in stream.identities):
-        return ANONYMOUS if stream.subject is None else Principal("User", stream.subject)
+        if stream.subject is None:
+            return ANONYMOUS
+        name = rules.name_of(stream.subject)
+        if name is None:
+            raise TlsError(
+                f"{stream.peer}: no rule of ssl.principal.mapping.rules fits its certificate's subject "
+                f"{stream.subject!r:.200}"
+            )
+        return Principal("User", name)
     member = identity_at(stream, cluster_id)
     if member is None:
         return ANONYMOUS
@@ -33,6 +52,10 @@ class BrokerNetwork:
     @property
     def identities(self) -> tuple[str, ...] | None:
         return self._secured.identities
+
+    @property
+    def certificates(self) -> Sequence[CertificateEnd]:
+        return self._secured.certificates
 
     async def connect(self, address: Address) -> Stream:
         stream = await self._secured.connect(address)

@@ -9,6 +9,7 @@ from quorate.broker.settings.config_key import TypedKey
 from quorate.broker.settings.listener_keys import ListenerKeys
 from quorate.broker.settings.node_keys import NodeKeys
 from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
+from quorate.broker.wire.principal_rules import PrincipalRuleError, PrincipalRules
 from quorate.runtime import MEMBERS, ClientAuth, TlsFiles, TlsTerms
 
 T = TypeVar("T")
@@ -105,11 +106,19 @@ def _protection(values: PropertyValues, name: str, protocol: SecurityProtocol) -
             before_1_3="TLSv1.2" in get(ListenerKeys.PROTOCOLS),
             strict=False,
         ),
+        principal_rules=_principal_rules(values, name),
         mechanisms=mechanisms,
         max_receive_bytes=get(ListenerKeys.MAX_RECEIVE),
         failure_delay_s=get(ListenerKeys.FAILURE_DELAY) / 1000,
         session_max_s=get(ListenerKeys.MAX_REAUTH) / 1000,
     )
+
+
+def _principal_rules(values: PropertyValues, name: str) -> PrincipalRules:
+    try:
+        return PrincipalRules.parse(values.of_listener(ListenerKeys.PRINCIPAL_RULES, name))
+    except PrincipalRuleError as error:
+        raise values.error(ListenerKeys.PRINCIPAL_RULES, f"listener {name}: {error}") from error
 
 
 def _check_between_nodes(values: PropertyValues, name: str, security: ListenerSecurity) -> None:

@@ -35,6 +35,10 @@ class ListenerKeys:
     CLIENT_AUTH: Final = text_key("ssl.client.auth", "none",
         "Whether clients show a certificate, which ssl.truststore.location vouches for: none, requested or "
         "required. Nodes show one to each other in any case.", check=_client_auth)
+    PRINCIPAL_RULES: Final = text_key("ssl.principal.mapping.rules", "DEFAULT",
+        "How the subject of a client certificate becomes a name: RULE:pattern/replacement/[LU] or DEFAULT, "
+        "separated by commas. The first rule whose pattern matches the whole subject counts; without one the "
+        "client is refused. Patterns are Python's. Certificates of `quorate certs` have names without rules.")
     PROTOCOLS: Final = list_key("ssl.enabled.protocols", "TLSv1.2,TLSv1.3",
         "The versions of TLS that clients may speak. Nodes speak 1.3 with each other.",
         check=choices("TLSv1.2", "TLSv1.3"))

@@ -4,6 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.broker.wire.principal_rules import DEFAULT_RULES, PrincipalRules
 from quorate.runtime import MEMBERS, TlsFiles, TlsTerms
 
 
@@ -42,6 +43,8 @@ class ListenerSecurity:
     """The files of an encrypted protocol."""
     terms: TlsTerms = MEMBERS
     """The demands of an encrypted protocol on clients."""
+    principal_rules: PrincipalRules = DEFAULT_RULES
+    """The names of clients by the subjects of their certificates (`ssl.principal.mapping.rules`)."""
     mechanisms: tuple[SaslMechanism, ...] = ()
     """Those that are enabled, where the protocol has SASL (`sasl.enabled.mechanisms`)."""
     max_receive_bytes: int = 524_288

@@ -6,6 +6,7 @@ Sources: KIP-43, KIP-152, KIP-84, RFC 5802.
 import base64
 import hmac
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +16,7 @@ from quorate.broker.wire.sasl.scram import proof_of, salted_password
 from quorate.runtime import (
     MEMBERS,
     Address,
+    CertificateEnd,
     Entropy,
     Listener,
     Network,
@@ -55,6 +57,10 @@ class LoginNetwork:
     @property
     def identities(self) -> tuple[str, ...] | None:
         return self._network.identities
+
+    @property
+    def certificates(self) -> Sequence[CertificateEnd]:
+        return self._network.certificates
 
     async def connect(self, address: Address) -> Stream:
         stream = await self._network.connect(address)

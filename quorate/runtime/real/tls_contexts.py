@@ -8,9 +8,7 @@ Python can't verify an accepted certificate again. So the name of its issuer tel
 vouched for it. Whatever that doesn't tell counts as vouched for by the removed one.
 """
 
-import base64
 import os
-import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,12 +16,20 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from quorate.runtime.event_log import get_logger
-from quorate.runtime.network import MEMBERS, ClientAuth, TlsError, TlsFiles, TlsFilesError, TlsTerms
+from quorate.runtime.network import (
+    MEMBERS,
+    CertificateEnd,
+    ClientAuth,
+    TlsError,
+    TlsFiles,
+    TlsFilesError,
+    TlsTerms,
+)
+from quorate.runtime.real.certificate_dates import certificates_in, end_ms_of
 
 log = get_logger(__name__)
 
 _HANDSHAKE_STEPS: Final = 10
-_PEM: Final = re.compile("-----BEGIN [A-Z0-9 ]*CERTIFICATE-----([^-]*)-----END")
 X509Name = tuple[tuple[tuple[str, str], ...], ...]
 """A name of a certificate as the standard library gives it."""
 
@@ -38,6 +44,7 @@ class _Contexts:
     """The URIs in the certificate of both."""
     authorities: Mapping[bytes, X509Name | None]
     """The certificates in the file of authorities, and their subjects. None: it signs no others."""
+    certificates: tuple[CertificateEnd, ...]
 
 
 def uris_of(end: ssl.SSLSocket | ssl.SSLObject) -> tuple[str, ...]:
@@ -124,6 +131,10 @@ class TlsContexts:
     def identities(self) -> tuple[str, ...]:
         return self._contexts.identities
 
+    @property
+    def certificates(self) -> tuple[CertificateEnd, ...]:
+        return self._contexts.certificates
+
     def vouch_for(self, issuer: X509Name, era: int) -> bool:
         """Return whether a certificate that was accepted in an era counts. `issuer`: who signed it. One that
         only a chain leads to an authority from doesn't count after any authority was removed."""
@@ -196,7 +207,7 @@ def _contexts_of(files: TlsFiles, terms: TlsTerms) -> _Contexts:
                 pass
         except OSError as error:
             raise TlsFilesError(f"the {name} {path} can't be read: {error.strerror}") from error
-    authorities = _authorities(files)
+    authorities, certificates = _authorities(files), _ends_of(files)
     mode = os.stat(files.key).st_mode if files.key else 0
     if mode & 0o077:
         raise TlsFilesError(
@@ -208,17 +219,17 @@ def _contexts_of(files: TlsFiles, terms: TlsTerms) -> _Contexts:
             client.verify_mode = ssl.CERT_REQUIRED
             client.load_default_certs()
         client.check_hostname = True
-        return _Contexts(None, client, (), authorities)
+        return _Contexts(None, client, (), authorities, certificates)
     server = _context(files, terms, ssl.PROTOCOL_TLS_SERVER)
     if terms == MEMBERS:
         client = _context(files, terms, ssl.PROTOCOL_TLS_CLIENT)
-        return _Contexts(server, client, _greet_in_memory(files, server, client), authorities)
+        return _Contexts(server, client, _greet_in_memory(files, server, client), authorities, certificates)
     # The authorities vouch for clients, and others may have signed the certificate of the listener.
     alone = TlsFiles(certificate=files.certificate, key=files.key, authorities="")
     undemanding = replace(terms, client_auth=ClientAuth.NONE)
     anyone = _context(alone, undemanding, ssl.PROTOCOL_TLS_CLIENT)
     _greet_in_memory(files, _context(alone, undemanding, ssl.PROTOCOL_TLS_SERVER), anyone)
-    return _Contexts(server, None, (), authorities)
+    return _Contexts(server, None, (), authorities, certificates)
 
 
 def _authorities(files: TlsFiles) -> Mapping[bytes, X509Name | None]:
@@ -234,10 +245,20 @@ def _authorities(files: TlsFiles) -> Mapping[bytes, X509Name | None]:
     # These leave out what may sign no others.
     subjects = [cast("X509Name", each["subject"]) for each in holder.get_ca_certs()]
     found: dict[bytes, X509Name | None] = {}
-    with open(files.authorities, encoding="latin-1") as file:
-        found.update((base64.b64decode(body), None) for body in _PEM.findall(file.read()))
+    found.update(dict.fromkeys(certificates_in(files.authorities)))
     found.update(zip(holder.get_ca_certs(binary_form=True), subjects, strict=True))
     return found
+
+
+def _ends_of(files: TlsFiles) -> tuple[CertificateEnd, ...]:
+    # With a keystore the certificate and its key are one file.
+    paths = [each for each in (files.certificate, files.authorities) if each]
+    return tuple(
+        CertificateEnd(file=path, position=position, end_ms=end_ms)
+        for path in paths
+        for position, der in enumerate(certificates_in(path), start=1)
+        if (end_ms := end_ms_of(der)) is not None
+    )
 
 
 _DEMANDS: Final = MappingProxyType(

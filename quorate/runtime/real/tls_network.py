@@ -16,10 +16,18 @@ from typing import Final, TypeVar
 import trio
 
 from quorate.runtime.disk import Buffer
-from quorate.runtime.network import MEMBERS, Address, NetworkError, TlsError, TlsFiles, TlsTerms
+from quorate.runtime.network import (
+    MEMBERS,
+    Address,
+    CertificateEnd,
+    NetworkError,
+    TlsError,
+    TlsFiles,
+    TlsTerms,
+)
 from quorate.runtime.real import tcp
 from quorate.runtime.real.tls_contexts import TlsContexts, X509Name, issuer_of, subject_of, uris_of
-from quorate.runtime.real.tls_watch import TlsWatch
+from quorate.runtime.real.tls_watch import ExpiryLog, TlsWatch
 
 _RECORD_BYTES: Final = 16 * 1024
 """The most plaintext of one record. Smaller buffers are joined up to it."""
@@ -186,15 +194,20 @@ class TlsListener(tcp.TcpListener):
 class TlsNetwork:
     """`quorate.runtime.network.Network` with TLS on each connection."""
 
-    __slots__ = ("_watch",)
+    __slots__ = ("_expiry", "_watch")
 
-    def __init__(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> None:
-        """Raises `TlsFilesError`."""
-        self._watch = TlsWatch(TlsContexts(files, terms))
+    def __init__(self, files: TlsFiles, terms: TlsTerms, expiry: ExpiryLog) -> None:
+        """`expiry`: one for all networks of a node. Raises `TlsFilesError`."""
+        self._expiry = expiry
+        self._watch = TlsWatch(TlsContexts(files, terms), expiry)
 
     @property
     def identities(self) -> tuple[str, ...] | None:
         return self._watch.contexts.identities
+
+    @property
+    def certificates(self) -> Sequence[CertificateEnd]:
+        return self._watch.contexts.certificates
 
     async def connect(self, address: Address) -> TlsStream:
         plain = await tcp.connect(address)
@@ -214,4 +227,4 @@ class TlsNetwork:
         return TlsListener(await tcp.listen(address), self._watch)
 
     def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> "TlsNetwork":
-        return TlsNetwork(files, terms)
+        return TlsNetwork(files, terms, self._expiry)

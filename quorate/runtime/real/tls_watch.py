@@ -1,6 +1,7 @@
 """The look at a node's TLS files while connections are open, and the end of those that a removed authority
 vouched for."""
 
+import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 from weakref import WeakSet
@@ -8,6 +9,7 @@ from weakref import WeakSet
 import trio
 
 from quorate.runtime.event_log import get_logger
+from quorate.runtime.network import CertificateEnd
 from quorate.runtime.real.tls_contexts import TlsContexts
 
 log = get_logger(__name__)
@@ -17,6 +19,41 @@ LOOK_SECONDS: Final = 2.0
 SPREAD_SECONDS: Final = 5.0
 """The time over which the connections of a removed authority end, so that they don't all come again at once.
 With the look before it they have ended 10 s after the file was changed."""
+
+WARN_DAYS: Final = 30
+"""The days before the end of a certificate from which on the log warns of it, once a day."""
+_DAY_SECONDS: Final = 86_400
+
+
+class ExpiryLog:
+    """The warnings of certificates that end, of all networks of a node."""
+
+    def __init__(self) -> None:
+        self._said: dict[CertificateEnd, float] = {}
+        """When the last warning was."""
+
+    def tell(self, certificates: Sequence[CertificateEnd], *, now_s: float) -> None:
+        """Warn of each certificate that ends soon or has ended, unless that was said on this day."""
+        for each in certificates:
+            left_s = each.end_ms / 1000 - now_s
+            if left_s > WARN_DAYS * _DAY_SECONDS or now_s - self._said.get(each, 0.0) < _DAY_SECONDS:
+                continue
+            self._said[each] = now_s
+            if left_s <= 0:
+                log.error(
+                    "a certificate has ended",
+                    file=each.file,
+                    position=each.position,
+                    reason="new connections fail; replace it, as with `quorate certs rotate`",
+                )
+            else:
+                log.warning(
+                    "a certificate ends soon",
+                    file=each.file,
+                    position=each.position,
+                    days=int(left_s / _DAY_SECONDS),
+                    reason="replace it, as with `quorate certs rotate`",
+                )
 
 
 class Watched(Protocol):
@@ -34,8 +71,9 @@ class TlsWatch:
     """The contexts of one network, and what is open on it. A task of its own looks at the files as long as
     anything is."""
 
-    def __init__(self, contexts: TlsContexts) -> None:
+    def __init__(self, contexts: TlsContexts, expiry: ExpiryLog) -> None:
         self.contexts = contexts
+        self._expiry = expiry
         self._connections: WeakSet[WatchedConnection] = WeakSet()
         self._listeners: WeakSet[Watched] = WeakSet()
         self._runs = False
@@ -66,6 +104,7 @@ class TlsWatch:
         try:
             era = self.contexts.era
             while self._connections or self._listeners:
+                self._expiry.tell(self.contexts.certificates, now_s=time.time())
                 await trio.sleep(LOOK_SECONDS)
                 self.contexts.look()
                 # Also after a new connection has looked.

@@ -26,6 +26,7 @@ from quorate.runtime import (
     Address,
     AddressInUseError,
     Buffer,
+    CertificateEnd,
     ConnectRefusedError,
     NetworkError,
     TlsError,
@@ -470,6 +471,10 @@ class NodeNetwork:
     @property
     def identities(self) -> tuple[str, ...] | None:
         return None if self._files is None else (self._files.certificate,)
+
+    @property
+    def certificates(self) -> Sequence[CertificateEnd]:
+        return ()
 
     async def connect(self, address: Address) -> SimulatedStream:
         stream = await self._network.connect(self.name, address, self._files)

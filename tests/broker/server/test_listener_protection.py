@@ -114,3 +114,12 @@ def test_what_would_leave_a_listener_open_is_refused_with_the_remedy(
     with pytest.raises(ServerConfigError) as raised:
         parse(changed)
     assert says in str(raised.value)
+
+
+def test_rules_for_names_are_a_listeners_own_and_a_bad_one_is_named() -> None:
+    own = {"listener.name.clients.ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/L,DEFAULT"}
+    config = parse(dict(own))
+    assert config.listener_security["CLIENTS"].principal_rules.name_of("CN=Bob,O=Shop") == "bob"
+    assert config.listener_security["BROKERS"].principal_rules.name_of("CN=Bob,O=Shop") == "CN=Bob,O=Shop"
+    with pytest.raises(ServerConfigError, match=r"ssl\.principal\.mapping\.rules.*'default' is no rule"):
+        parse({"ssl.principal.mapping.rules": "default"})
