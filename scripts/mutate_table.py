@@ -1505,6 +1505,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/broker/apis/test_permissions.py",
     ),
     _tested(
+        "the controller trusts what a broker has decided by older ACLs",
+        "broker/controller/performer.py",
+        "                    permit.check()\n                    outcome = decide(active, departed)\n",
+        "                    outcome = decide(active, departed)\n",
+        "etcd: what was checked and what was carried out were of two revisions",
+        "tests/broker/controller/test_permits.py",
+    ),
+    _tested(
+        "the controller checks no topic by itself",
+        "broker/controller/permits.py",
+        "                and need.any_of[-1].resource is resource\n",
+        "                and need.any_of[-1].resource is None\n",
+        "a check left out",
+        "tests/broker/controller/test_permits.py",
+    ),
+    _tested(
         "a node sends in the name of another",
         "broker/apis/api_row.py",
         "        if need.node_id is not None and who.kind == NODE and who.name != str(need.node_id(request)):\n",

@@ -4,9 +4,16 @@ from typing import Final, TypeVar
 
 import trio
 
+from quorate.broker.access.asker import Asker
 from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.rpc import MAX_MESSAGE_BYTES, ControllerRequest, ControllerResponse
-from quorate.broker.controller.rpc_codec import RpcDecodeError, decode_answer, encode_request, refused
+from quorate.broker.controller.rpc_codec import (
+    RpcDecodeError,
+    decode_answer,
+    encode_for,
+    encode_request,
+    refused,
+)
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, Quorum, QuorumDescription
 from quorate.runtime import Entropy
@@ -32,8 +39,11 @@ class ControllerChannel:
         self._controller = controller
         self._entropy = entropy
 
-    async def ask(self, request: ControllerRequest[R], *, timeout_seconds: float) -> R:
-        """The answer of the active controller, looked for until it is found.
+    async def ask(
+        self, request: ControllerRequest[R], *, timeout_seconds: float, asker: Asker | None = None
+    ) -> R:
+        """The answer of the active controller, looked for until it is found. `asker`: the client for whom
+        this node asks; None: it asks for itself.
 
         Raises `ControllerTimedOutError`, `QuorumStoppedError`.
         """
@@ -42,7 +52,7 @@ class ControllerChannel:
             while True:
                 attempt = request.attempt(self._entropy)
                 try:
-                    answer = await self._send(attempt)
+                    answer = await self._send(attempt, asker)
                     if answer.error not in _SOMEBODY_ELSE:
                         return answer
                     problem = answer.error_message or answer.error.name
@@ -58,10 +68,10 @@ class ControllerChannel:
                 await trio.sleep(_RETRY_SECONDS)
         raise ControllerTimedOutError(f"no answer of a controller within {timeout_seconds:g} s: {problem}")
 
-    async def _send(self, request: ControllerRequest[R]) -> R:
+    async def _send(self, request: ControllerRequest[R], asker: Asker | None) -> R:
         if self._controller is not None and self._quorum.is_leader:
-            return await self._controller.answer(request)
-        payload = encode_request(request)
+            return await self._controller.answer(request, asker)
+        payload = encode_request(request) if asker is None else encode_for(asker, request)
         if len(payload) > MAX_MESSAGE_BYTES:
             why = f"the request takes {len(payload)} bytes on its way to the controller; at most "
             why += f"{MAX_MESSAGE_BYTES} are taken: ask for some of it at a time"

@@ -74,6 +74,7 @@ class ControllerNode:
                 topics=config.topics,
                 static=config.static,
                 first_records=first_records,
+                authorizer=config.authorizer,
             ),
             entropy=runtime.entropy,
             telemetry=self.stats,

@@ -38,7 +38,7 @@ class Controller:
         self.proven: list[int] = []
         """What each registration proved: the broker epoch of an earlier life, or -1."""
 
-    async def ask(self, request: Any, *, timeout_seconds: float) -> Any:
+    async def ask(self, request: Any, *, timeout_seconds: float, asker: object = None) -> Any:
         await trio.lowlevel.checkpoint()
         if isinstance(request, RegisterBrokerRequest):
             self.proven.append(request.previous_broker_epoch)

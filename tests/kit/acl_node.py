@@ -29,7 +29,7 @@ class _Channel:
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
 
-    async def ask(self, request: Any, *, timeout_seconds: float) -> Any:
+    async def ask(self, request: Any, *, timeout_seconds: float, asker: object = None) -> Any:
         await trio.lowlevel.checkpoint()
         asked: Any = decode_request(encode_request(request))
         first = self._image.offset + 1

@@ -39,11 +39,12 @@ class AuditLog:
         name: str,
         *,
         rule: object,
+        request: str,
     ) -> None:
         if self._open:
             self._close(self._now())
         if log.writes_debug:
-            log.debug(_line(who, host, operation, resource, name, word="Allowed", rule=rule))
+            log.debug(_line(who, host, operation, resource, name, word="Allowed", rule=rule, request=request))
 
     def denied(
         self,
@@ -54,6 +55,7 @@ class AuditLog:
         name: str,
         *,
         rule: object,
+        request: str,
     ) -> None:
         now = self._now()
         self._close(now)
@@ -65,7 +67,7 @@ class AuditLog:
             return
         if len(self._open) >= _MOST_OPEN:
             self._close(float("inf"))
-        line = _line(who, host, operation, resource, name, word="Denied", rule=rule)
+        line = _line(who, host, operation, resource, name, word="Denied", rule=rule, request=request)
         log.info(line)
         self._open[denial] = (now + _WINDOW_S, line, 0)
 
@@ -90,11 +92,13 @@ def _line(
     *,
     word: str,
     rule: object,
+    request: str,
 ) -> str:
     kind = resource.name.title().replace("_", "")
+    of = f" for request = {request}" if request else ""
     return (
         f"Principal = {_shown(str(who))} is {word} operation = {operation.name} from host = {_shown(host)} "
-        f"on resource = {kind}:LITERAL:{_shown(name)} with resourceRefCount = 1 "
+        f"on resource = {kind}:LITERAL:{_shown(name)}{of} with resourceRefCount = 1 "
         f"based on rule {_shown(str(rule), most=4 * _MOST_CHARACTERS)}"
     )
 

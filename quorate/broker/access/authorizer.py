@@ -28,9 +28,11 @@ class Authorizer(Protocol):
         name: str,
         *,
         audited: bool = True,
+        request: str = "",
     ) -> bool:
         """Return whether `who`, from the address `host`, may do `operation`. `audited`: a denial is worth an
-        audit line. False where a client asked for all there is and is shown what it may see."""
+        audit line. False where a client asked for all there is and is shown what it may see. `request`: the
+        name of the request, for that line."""
         ...
 
     def allows_some(self, who: Principal, host: str, operation: AclOperation, resource: ResourceType) -> bool:
@@ -55,6 +57,7 @@ class _Open:
         name: str,
         *,
         audited: bool = True,
+        request: str = "",
     ) -> bool:
         return True
 

@@ -9,7 +9,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.authorizer import Authorizer
 from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
+from quorate.broker.wire.principals import Principal
 from quorate.value import value
 
 Q_contra = TypeVar("Q_contra", contravariant=True)
@@ -74,6 +76,30 @@ class Need(Generic[Q_contra]):
     own id only (CVE-2018-1288)."""
     when: str = ""
     """Where it is needed, or what is special, for readers."""
+
+
+def has_any(
+    authorizer: Authorizer,
+    who: Principal,
+    host: str,
+    any_of: tuple[Permission, ...],
+    name: str,
+    *,
+    request: str,
+) -> bool:
+    """Return whether `who` has one of the permissions, with the resource `name` or the cluster. Only a denial
+    of the last is audited, as of `request`."""
+    for each in any_of:
+        if each.some:
+            found = authorizer.allows_some(who, host, each.operation, each.resource)
+        else:
+            of = CLUSTER_NAME if each.resource is ResourceType.CLUSTER else name
+            found = authorizer.allows(
+                who, host, each.operation, each.resource, of, audited=each is any_of[-1], request=request
+            )
+        if found:
+            return True
+    return False
 
 
 def whole(

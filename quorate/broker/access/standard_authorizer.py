@@ -108,13 +108,14 @@ class StandardAuthorizer:
         name: str,
         *,
         audited: bool = True,
+        request: str = "",
     ) -> bool:
         """Return whether `who`, from the address `host`, may do `operation`."""
         decision = self.decide(who, host, operation, resource, name)
         if decision.allowed:
-            self._audit.allowed(who, host, operation, resource, name, rule=decision)
+            self._audit.allowed(who, host, operation, resource, name, rule=decision, request=request)
         elif audited:
-            self._audit.denied(who, host, operation, resource, name, rule=decision)
+            self._audit.denied(who, host, operation, resource, name, rule=decision, request=request)
         return decision.allowed
 
     def allows_some(self, who: Principal, host: str, operation: AclOperation, resource: ResourceType) -> bool:

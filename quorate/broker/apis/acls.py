@@ -17,6 +17,7 @@ from quorate.broker.apis.context import (
     encoded_in_slices,
 )
 from quorate.broker.controller.operations.acls import filter_of
+from quorate.broker.controller.permits import NEEDS
 from quorate.broker.controller.rpc import (
     MAX_ITEMS,
     AclCreation,
@@ -67,7 +68,9 @@ async def handle_create_acls(
     _check_authorizer(node)
     _check_count(len(request.creations), of="ACLs")
     creations = await in_slices(_creations(request))
-    answer = await node.channel.ask(CreateAclsRequest(creations=creations), timeout_seconds=_TIMEOUT_SECONDS)
+    answer = await node.ask_controller(
+        context, CreateAclsRequest(creations=creations), timeout_seconds=_TIMEOUT_SECONDS
+    )
     check_answer(answer)
     refused = sum(bool(each.error) for each in answer.results)
     log.info(
@@ -115,7 +118,9 @@ async def handle_delete_acls(
     _check_authorizer(node)
     _check_count(len(request.filters), of="filters")
     filters = await in_slices(_filters(request))
-    answer = await node.channel.ask(DeleteAclsRequest(filters=filters), timeout_seconds=_TIMEOUT_SECONDS)
+    answer = await node.ask_controller(
+        context, DeleteAclsRequest(filters=filters), timeout_seconds=_TIMEOUT_SECONDS
+    )
     check_answer(answer)
     log.info(
         "ACLs were deleted",
@@ -241,14 +246,14 @@ ROWS: Final = (
     ApiRow["WireCreateAcls"](
         ApiKey.CREATE_ACLS.api,
         _refuse_creation,
-        needs=(whole(AclOperation.ALTER),),
+        needs=NEEDS[CreateAclsRequest],
         brokers=handle_create_acls,
         controllers=handle_create_acls,
     ),
     ApiRow["WireDeleteAcls"](
         ApiKey.DELETE_ACLS.api,
         _refuse_deletion,
-        needs=(whole(AclOperation.ALTER),),
+        needs=NEEDS[DeleteAclsRequest],
         brokers=handle_delete_acls,
         controllers=handle_delete_acls,
     ),

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.access.needs import denied_message, of_each
+from quorate.broker.access.needs import denied_message
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
 from quorate.broker.apis.loggers import Change, alter_loggers
 from quorate.broker.controller.operations.alter_configs import MAX_VALUE_LENGTH
+from quorate.broker.controller.permits import NEEDS
 from quorate.broker.controller.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
@@ -116,7 +117,7 @@ async def alter_resources(
             resources=tuple(item for _, item in portion), validate_only=validate_only, replace_all=replace_all
         )
         try:
-            answer = await broker.channel.ask(request, timeout_seconds=_TIMEOUT_SECONDS)
+            answer = await broker.ask_controller(context, request, timeout_seconds=_TIMEOUT_SECONDS)
         except ControllerTimedOutError as error:
             answer = AlterConfigsResponse(error=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
         offset = max(offset, answer.metadata_offset)
@@ -397,21 +398,13 @@ ROWS: Final = (
     ApiRow["WireReplacement"](
         ApiKey.ALTER_CONFIGS.api,
         _refuse,
-        needs=(
-            of_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
-            of_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
-            of_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, when="of brokers and their loggers"),
-        ),
+        needs=NEEDS[AlterConfigsRequest],
         brokers=handle_alter_configs,
     ),
     ApiRow["IncrementalAlterConfigsRequest"](
         ApiKey.INCREMENTAL_ALTER_CONFIGS.api,
         _refuse,
-        needs=(
-            of_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
-            of_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
-            of_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, when="of brokers and their loggers"),
-        ),
+        needs=NEEDS[AlterConfigsRequest],
         brokers=handle_incremental_alter_configs,
     ),
 )

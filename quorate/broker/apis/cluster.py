@@ -10,6 +10,7 @@ from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.authorized_operations import NOT_ASKED, operations_on_cluster
 from quorate.broker.apis.context import Broker, ServingNode, answer_later, check_answer, endpoint_of, respond
+from quorate.broker.controller.permits import NEEDS
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.wire.api import ApiKey
@@ -110,8 +111,8 @@ async def handle_unregister_broker(
 ) -> Response:
     """Forward the request. The answer waits until the broker has left every ISR, which its partitions need
     first."""
-    answer = await node.channel.ask(
-        UnregisterBrokerRequest(broker_id=int(request.broker_id)), timeout_seconds=_TIMEOUT_SECONDS
+    answer = await node.ask_controller(
+        context, UnregisterBrokerRequest(broker_id=int(request.broker_id)), timeout_seconds=_TIMEOUT_SECONDS
     )
     check_answer(answer)
     return respond(context, answers.UnregisterBrokerResponse(error_code=ErrorCode.none))
@@ -129,7 +130,7 @@ ROWS: Final = (
     ApiRow["WireUnregistration"](
         ApiKey.UNREGISTER_BROKER.api,
         refuse_with_message,
-        needs=(whole(AclOperation.ALTER),),
+        needs=NEEDS[UnregisterBrokerRequest],
         brokers=handle_unregister_broker,
         controllers=handle_unregister_broker,
     ),

@@ -8,15 +8,16 @@ from typing import TypeVar
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.asker import Asker
 from quorate.broker.access.authorizer import OPEN, Authorizer
-from quorate.broker.access.needs import Permission
+from quorate.broker.access.needs import Permission, has_any
 from quorate.broker.apis import answers
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIdSource
 from quorate.broker.apis.topic_creation import TopicCreator
-from quorate.broker.controller.rpc import ControllerResponse
+from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.groups.coordinator import GroupCoordinator
 from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -34,6 +35,8 @@ from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.error_code import ErrorCode
 from quorate.raft import Quorum
+
+R = TypeVar("R", bound=ControllerResponse)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,13 @@ class ServingNode:
             return True
         sender = context.connection
         return self.authorizer.allows(
-            sender.principal, address_of(sender.peer), operation, resource, name, audited=audited
+            sender.principal,
+            address_of(sender.peer),
+            operation,
+            resource,
+            name,
+            audited=audited,
+            request=context.api.request_name,
         )
 
     def may_on_cluster(
@@ -86,19 +95,30 @@ class ServingNode:
     def may_any(self, context: RequestContext, any_of: tuple[Permission, ...], name: str) -> bool:
         """Return whether the sender has one of the permissions, with the resource `name` or the cluster. Only
         a denial of the last is audited."""
-        for each in any_of:
-            if each.some:
-                sender = context.connection
-                found = self.is_open or self.authorizer.allows_some(
-                    sender.principal, address_of(sender.peer), each.operation, each.resource
-                )
-            elif each.resource is ResourceType.CLUSTER:
-                found = self.may_on_cluster(context, each.operation, audited=each is any_of[-1])
-            else:
-                found = self.may(context, each.operation, each.resource, name, audited=each is any_of[-1])
-            if found:
-                return True
-        return False
+        sender = context.connection
+        return self.is_open or has_any(
+            self.authorizer,
+            sender.principal,
+            address_of(sender.peer),
+            any_of,
+            name,
+            request=context.api.request_name,
+        )
+
+    def asker(self, context: RequestContext) -> Asker | None:
+        """Return the sender of a request that is passed on to the controller, which checks again what it may
+        do; None where everybody may do everything."""
+        sender = context.connection
+        if self.is_open:
+            return None
+        return Asker(sender.principal, address_of(sender.peer), self.config.node_id)
+
+    async def ask_controller(
+        self, context: RequestContext, request: ControllerRequest[R], *, timeout_seconds: float
+    ) -> R:
+        """Pass a request on to the active controller, for the client that sent it here. Raises
+        `ControllerTimedOutError`, `QuorumStoppedError`."""
+        return await self.channel.ask(request, timeout_seconds=timeout_seconds, asker=self.asker(context))
 
     @property
     def counts_time(self) -> bool:

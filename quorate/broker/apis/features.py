@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.context import ServingNode, answer_later, check_answer, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, wait_changed
+from quorate.broker.controller.permits import NEEDS
 from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
-from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.metadata.supported_features import KRAFT_VERSION, SUPPORTED_FEATURES
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire.api import ApiKey
@@ -63,7 +62,7 @@ async def handle_update_features(
     others = tuple(each for each in updates if each.name != KRAFT_VERSION)
     if others:
         asked = UpdateFeaturesRequest(updates=others, validate_only=request.validate_only)
-        check_answer(await node.channel.ask(asked, timeout_seconds=timeout_seconds))
+        check_answer(await node.ask_controller(context, asked, timeout_seconds=timeout_seconds))
     if upgrades_quorum and not request.validate_only:
         await wait_changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
     return respond(context, _outcome(request, Refusal(context.version, WireErrorCode.none)))
@@ -115,7 +114,7 @@ ROWS: Final = (
     ApiRow["WireRequest"](
         ApiKey.UPDATE_FEATURES.api,
         _outcome,
-        needs=(whole(AclOperation.ALTER),),
+        needs=NEEDS[UpdateFeaturesRequest],
         brokers=handle_update_features,
         controllers=handle_update_features,
     ),

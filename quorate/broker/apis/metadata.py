@@ -78,13 +78,14 @@ async def handle_metadata(broker: Broker, context: RequestContext, request: "Met
         errors = refused
         throttle_ms = 0
         who = broker.throttles.requester(context, strict_from=_FIRST_VERSION)
+        asker = broker.asker(context)
 
         async def create_one(name: str) -> None:
             nonlocal throttle_ms
             if name == OFFSETS_TOPIC:
                 error = await broker.topics.create_offsets_topic()
             else:
-                creation = await broker.topics.create(name, who=who)
+                creation = await broker.topics.create(name, who=who, asker=asker)
                 error, throttle_ms = creation.error, max(throttle_ms, creation.throttle_ms)
             errors[name] = _creation_error(wire_code(error))
 
@@ -105,7 +106,11 @@ def _creation_error(error: ErrorCode) -> ErrorCode:
     match error:
         case ErrorCode.none | ErrorCode.topic_already_exists:
             return ErrorCode.leader_not_available
-        case ErrorCode.invalid_topic_exception | ErrorCode.invalid_replication_factor:
+        case (
+            ErrorCode.invalid_topic_exception
+            | ErrorCode.invalid_replication_factor
+            | ErrorCode.topic_authorization_failed
+        ):
             return error
         case _:
             return ErrorCode.unknown_topic_or_partition

@@ -19,6 +19,7 @@ from quorate.broker.apis.context import (
     encoded_in_slices,
     respond_in_slices,
 )
+from quorate.broker.controller.permits import NEEDS
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
     QuotaAlteration,
@@ -66,7 +67,7 @@ async def handle_alter_client_quotas(
     asked = AlterClientQuotasRequest(
         alterations=await in_slices(_alterations(request.entries)), validate_only=request.validate_only
     )
-    answer = await broker.channel.ask(asked, timeout_seconds=_TIMEOUT_SECONDS)
+    answer = await broker.ask_controller(context, asked, timeout_seconds=_TIMEOUT_SECONDS)
     check_answer(answer)
     return await encoded_in_slices(
         context,
@@ -211,7 +212,7 @@ ROWS: Final = (
     ApiRow["WireAlterQuotas"](
         ApiKey.ALTER_CLIENT_QUOTAS.api,
         _refuse_alteration,
-        needs=(whole(AclOperation.ALTER_CONFIGS),),
+        needs=NEEDS[AlterClientQuotasRequest],
         brokers=handle_alter_client_quotas,
     ),
 )

@@ -11,6 +11,7 @@ from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import Broker, answer_later, encoded_in_slices
+from quorate.broker.controller.permits import NEEDS
 from quorate.broker.controller.rpc import (
     AlterPartitionReassignmentsRequest,
     ElectionType,
@@ -64,7 +65,8 @@ async def handle_alter_partition_reassignments(
     results: list[ReassignmentResult] = []
     for start in range(0, max(len(items), 1), _REASSIGNED_AT_ONCE):
         portion = tuple(items[start : start + _REASSIGNED_AT_ONCE])
-        answer = await broker.channel.ask(
+        answer = await broker.ask_controller(
+            context,
             AlterPartitionReassignmentsRequest(
                 partitions=portion, allow_factor_change=request.allow_replication_factor_change
             ),
@@ -219,7 +221,8 @@ async def handle_elect_leaders(
             break
         if failed is None:
             try:
-                answer = await broker.channel.ask(
+                answer = await broker.ask_controller(
+                    context,
                     ElectLeadersRequest(election_type=election_type, partitions=tuple(part)),
                     timeout_seconds=max(0.0, deadline - trio.current_time()),
                 )
@@ -306,13 +309,13 @@ ROWS: Final = (
     ApiRow["WireElectLeaders"](
         ApiKey.ELECT_LEADERS.api,
         _refuse_elections,
-        needs=(whole(AclOperation.ALTER),),
+        needs=NEEDS[ElectLeadersRequest],
         brokers=handle_elect_leaders,
     ),
     ApiRow["WireReassignments"](
         ApiKey.ALTER_PARTITION_REASSIGNMENTS.api,
         refuse_with_message,
-        needs=(whole(AclOperation.ALTER),),
+        needs=NEEDS[AlterPartitionReassignmentsRequest],
         brokers=handle_alter_partition_reassignments,
     ),
     ApiRow["ListPartitionReassignmentsRequest"](

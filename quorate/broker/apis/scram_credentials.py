@@ -11,6 +11,7 @@ from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code, refuse_with_message
 from quorate.broker.apis.context import Broker, answer_later, check_answer, encoded_in_slices, respond
+from quorate.broker.controller.permits import NEEDS, DeniedError, check_super_users
 from quorate.broker.controller.rpc import (
     MAX_SCRAM_ALTERATIONS,
     AlterUserScramCredentialsRequest,
@@ -24,7 +25,6 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.connection_quotas import is_loopback
 from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
 from quorate.broker.wire.own_messages import SealAgainRequest
-from quorate.broker.wire.principals import Principal
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.runtime import Slices
 from quorate.types import SecretBytes
@@ -59,14 +59,11 @@ async def handle_alter_user_scram_credentials(
         )
     if request.upsertions:
         _check_encrypted(broker, context)
-    if not broker.authorizer.is_super_user(context.connection.principal):
-        for user in {each.name for part in (request.deletions, request.upsertions) for each in part}:
-            if broker.authorizer.is_super_user(Principal("User", user)):
-                # Else Alter on the cluster would be the right to become a super user (Redpanda PR 27615).
-                raise KafkaError(
-                    ErrorCode.cluster_authorization_failed,
-                    "Only a super user changes the password of a super user.",
-                )
+    named = (each.name for part in (request.deletions, request.upsertions) for each in part)
+    try:
+        check_super_users(broker.authorizer, context.connection.principal, named)
+    except DeniedError as error:
+        raise KafkaError(wire_code(error.code), str(error)) from None
     asked = AlterUserScramCredentialsRequest(
         deletions=tuple(
             ScramDeletion(name=each.name, mechanism=each.mechanism) for each in request.deletions
@@ -82,7 +79,7 @@ async def handle_alter_user_scram_credentials(
             for each in request.upsertions
         ),
     )
-    answer = await broker.channel.ask(asked, timeout_seconds=_TIMEOUT_SECONDS)
+    answer = await broker.ask_controller(context, asked, timeout_seconds=_TIMEOUT_SECONDS)
     check_answer(answer)
     return await encoded_in_slices(
         context,
@@ -194,7 +191,7 @@ ROWS: Final = (
     ApiRow["WireAlterScram"](
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS.api,
         _refuse_alteration,
-        needs=(whole(AclOperation.ALTER),),
+        needs=NEEDS[AlterUserScramCredentialsRequest],
         brokers=handle_alter_user_scram_credentials,
     ),
     ApiRow[SealAgainRequest](

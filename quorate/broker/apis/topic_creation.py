@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 
+from quorate.broker.access.asker import Asker
 from quorate.broker.controller.rpc import (
     ConfigEntry,
     CreatedTopic,
@@ -53,10 +54,10 @@ class TopicCreator:
         self._quorum = quorum
         self._under_way: dict[str, trio.Event] = {}
 
-    async def create(self, name: str, *, who: Requester) -> Creation:
+    async def create(self, name: str, *, who: Requester, asker: Asker | None) -> Creation:
         """Create a topic with the defaults and wait until this node's metadata has it. Its partitions count
-        for the client `who` (KIP-599)."""
-        return await self._create(NewTopic(name=name), who)
+        for the client `who` (KIP-599), and `asker` is who has to be allowed."""
+        return await self._create(NewTopic(name=name), who, asker)
 
     async def create_offsets_topic(self) -> ErrorCode:
         """Create `__consumer_offsets`, which counts for no client. NOT_ENOUGH_REPLICAS while fewer brokers
@@ -86,10 +87,11 @@ class TopicCreator:
                 ),
             ),
             who=None,
+            asker=None,
         )
         return created.error
 
-    async def _create(self, topic: NewTopic, who: Requester | None) -> Creation:
+    async def _create(self, topic: NewTopic, who: Requester | None, asker: Asker | None) -> Creation:
         under_way = self._under_way.get(topic.name)
         if under_way is not None:
             await under_way.wait()
@@ -97,17 +99,17 @@ class TopicCreator:
             return Creation(error=ErrorCode.NONE if found else ErrorCode.UNKNOWN_SERVER_ERROR)
         done = self._under_way[topic.name] = trio.Event()
         try:
-            return await self._create_now(topic, who)
+            return await self._create_now(topic, who, asker)
         finally:
             del self._under_way[topic.name]
             done.set()
 
-    async def _create_now(self, topic: NewTopic, who: Requester | None) -> Creation:
+    async def _create_now(self, topic: NewTopic, who: Requester | None, asker: Asker | None) -> Creation:
         request = CreateTopicsRequest(topics=(topic,), who=who)
         throttle_ms = 0
         with trio.move_on_after(_TIMEOUT_SECONDS):
             try:
-                answer = await self._channel.ask(request, timeout_seconds=_TIMEOUT_SECONDS)
+                answer = await self._channel.ask(request, timeout_seconds=_TIMEOUT_SECONDS, asker=asker)
             except ControllerTimedOutError as error:
                 log.warning("topic was not created", topic=topic.name, reason=str(error))
                 return Creation(error=ErrorCode.UNKNOWN_SERVER_ERROR)

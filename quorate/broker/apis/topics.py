@@ -14,6 +14,7 @@ from quorate.broker.apis.api_row import ApiRow
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, answer_later, check_answer, encoded_in_slices
 from quorate.broker.controller.operations.topic_limits import MAX_NEW_PARTITIONS, TOO_MANY
+from quorate.broker.controller.permits import NEEDS
 from quorate.broker.controller.portions import joined, portions
 from quorate.broker.controller.rpc import (
     Assignment,
@@ -78,8 +79,8 @@ async def handle_create_topics(
             who=broker.throttles.requester(context, strict_from=_CREATION_STRICT_FROM),
         )
         try:
-            answer = await broker.channel.ask(
-                forwarded, timeout_seconds=max(deadline - trio.current_time(), 0)
+            answer = await broker.ask_controller(
+                context, forwarded, timeout_seconds=max(deadline - trio.current_time(), 0)
             )
         except ControllerTimedOutError as timed_out:
             if not created:
@@ -262,7 +263,7 @@ async def handle_create_partitions(
         who=broker.throttles.requester(context, strict_from=_MORE_STRICT_FROM),
     )
     before = await in_slices(_counts(broker.metadata.image, topics))
-    answer = await broker.channel.ask(forwarded, timeout_seconds=timeout)
+    answer = await broker.ask_controller(context, forwarded, timeout_seconds=timeout)
     throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
     check_answer(answer)
     if not request.validate_only:
@@ -363,7 +364,9 @@ async def handle_delete_topics(
     if not asked and refused:
         return await encoded_in_slices(context, answers.DeleteTopicsResponse(responses=refused))
     who = broker.throttles.requester(context, strict_from=_DELETION_STRICT_FROM)
-    answer = await broker.channel.ask(DeleteTopicsRequest(topics=asked, who=who), timeout_seconds=timeout)
+    answer = await broker.ask_controller(
+        context, DeleteTopicsRequest(topics=asked, who=who), timeout_seconds=timeout
+    )
     throttle_time = broker.throttles.wait_for_controller(context, answer.throttle_ms)
     check_answer(answer)
     deleted_ids = [topic.topic_id for topic in answer.topics if topic.error is ErrorCode.NONE]
@@ -464,7 +467,7 @@ ROWS: Final = (
         ApiKey.CREATE_TOPICS.api,
         _refuse_creation,
         needs=(
-            of_each(AclOperation.CREATE, ResourceType.TOPIC, or_on_cluster=AclOperation.CREATE),
+            *NEEDS[CreateTopicsRequest],
             of_each(
                 AclOperation.DESCRIBE_CONFIGS,
                 ResourceType.TOPIC,
@@ -476,20 +479,13 @@ ROWS: Final = (
     ApiRow["WireDeleteTopics"](
         ApiKey.DELETE_TOPICS.api,
         _refuse_deletion,
-        needs=(
-            of_each(
-                AclOperation.DELETE,
-                ResourceType.TOPIC,
-                or_on_cluster=AclOperation.DELETE,
-                when="with Describe Topic, a topic that was given by its id has its name in the refusal",
-            ),
-        ),
+        needs=NEEDS[DeleteTopicsRequest],
         brokers=handle_delete_topics,
     ),
     ApiRow["WireCreatePartitions"](
         ApiKey.CREATE_PARTITIONS.api,
         _refuse_partitions,
-        needs=(of_each(AclOperation.ALTER, ResourceType.TOPIC),),
+        needs=NEEDS[CreatePartitionsRequest],
         brokers=handle_create_partitions,
     ),
 )

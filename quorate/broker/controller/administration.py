@@ -32,6 +32,7 @@ from quorate.broker.controller.operations.topic_lifecycle import (
 )
 from quorate.broker.controller.operations.topic_limits import MAX_NEW_PARTITIONS
 from quorate.broker.controller.performer import Operations, Performer, leadership_lost
+from quorate.broker.controller.permits import Permit
 from quorate.broker.controller.portions import joined, joined_once
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
@@ -94,7 +95,7 @@ class Administration:
             UpdateFeaturesRequest: self._update_features,
         }
 
-    async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def _create_topics(self, request: CreateTopicsRequest, permit: Permit) -> CreateTopicsResponse:
         defaults = self._performer.settings.topics
         asked = Counter(topic.name for topic in request.topics)
         too_many = asks_too_much(request, defaults)
@@ -117,6 +118,7 @@ class Administration:
                 asked=asked,
                 too_many=too_many,
                 charge=quota.charge,
+                check=permit.check_topic,
             )
 
         answers = await self._performer.perform_in_steps(
@@ -124,6 +126,7 @@ class Administration:
             decide,
             CreateTopicsResponse,
             cost=lambda topic, _: 1 if too_many else partitions_asked_for(topic, defaults),
+            permit=permit,
         )
         return replace(
             answers[-1],
@@ -131,18 +134,23 @@ class Administration:
             throttle_ms=quota.throttle_ms,
         )
 
-    async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def _delete_topics(self, request: DeleteTopicsRequest, permit: Permit) -> DeleteTopicsResponse:
         asked = Counter(request.topics)
         quota = self._performer.mutations.of(request.who)
 
         answers = await self._performer.perform_portions(
             request.topics,
             lambda part, image: delete_topics(
-                image, replace(request, topics=part), asked=asked, charge=quota.charge
+                image,
+                replace(request, topics=part),
+                asked=asked,
+                charge=quota.charge,
+                check=permit.check_topic,
             ),
             DeleteTopicsResponse,
             # A deleted partition costs less than a changed one.
             cost=lambda ref, image: 1 + partitions_of(image, ref) // LOOKS_PER_CHANGE,
+            permit=permit,
         )
         return replace(
             answers[-1],
@@ -150,7 +158,9 @@ class Administration:
             throttle_ms=quota.throttle_ms,
         )
 
-    async def _create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    async def _create_partitions(
+        self, request: CreatePartitionsRequest, permit: Permit
+    ) -> CreatePartitionsResponse:
         asked = Counter(topic.name for topic in request.topics)
         quota = self._performer.mutations.of(request.who)
 
@@ -163,6 +173,7 @@ class Administration:
                 asked=asked,
                 too_many=total > MAX_NEW_PARTITIONS,
                 charge=quota.charge,
+                check=permit.check_topic,
             )
 
         image = self._performer.image
@@ -172,6 +183,7 @@ class Administration:
             decide,
             CreatePartitionsResponse,
             cost=lambda item, image: max(1, additional(image, item)),
+            permit=permit,
         )
         return replace(
             answers[-1],
@@ -179,7 +191,7 @@ class Administration:
             throttle_ms=quota.throttle_ms,
         )
 
-    async def _shrink_topics(self, request: ShrinkTopicsRequest) -> ShrinkTopicsResponse:
+    async def _shrink_topics(self, request: ShrinkTopicsRequest, permit: Permit) -> ShrinkTopicsResponse:
         asked = Counter(topic.name for topic in request.topics)
 
         answers = await self._performer.perform_portions(
@@ -187,29 +199,34 @@ class Administration:
             lambda part, image: shrink_topics(image, replace(request, topics=part), asked=asked),
             ShrinkTopicsResponse,
             cost=lambda item, image: 1 + surplus(image, item) // LOOKS_PER_CHANGE,
+            permit=permit,
         )
         return replace(answers[-1], topics=joined_once((each.topics for each in answers), attrgetter("name")))
 
-    async def _alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    async def _alter_client_quotas(
+        self, request: AlterClientQuotasRequest, permit: Permit
+    ) -> AlterClientQuotasResponse:
         asked = entities_asked(request)
         answers = await self._performer.perform_portions(
             request.alterations,
             lambda part, image: alter_client_quotas(image, replace(request, alterations=part), asked=asked),
             AlterClientQuotasResponse,
+            permit=permit,
         )
         return replace(answers[-1], results=joined(each.results for each in answers))
 
-    async def _create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+    async def _create_acls(self, request: CreateAclsRequest, permit: Permit) -> CreateAclsResponse:
         answers = await self._performer.perform_portions(
             request.creations,
             lambda part, image: create_acls(
                 image, replace(request, creations=part), ids=[self._entropy.uuid() for _ in part]
             ),
             CreateAclsResponse,
+            permit=permit,
         )
         return replace(answers[-1], results=joined(each.results for each in answers))
 
-    async def _delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    async def _delete_acls(self, request: DeleteAclsRequest, permit: Permit) -> DeleteAclsResponse:
         """Delete what the filters take, all by one image: an ACL is an answer to each filter that takes
         it."""
         (answer,) = await self._performer.perform_in_steps(
@@ -217,10 +234,11 @@ class Administration:
             lambda part, image: delete_acls(image, part[0]),
             DeleteAclsResponse,
             cost=lambda item, image: looks_of(image, item),
+            permit=permit,
         )
         return answer
 
-    async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    async def _elect_leaders(self, request: ElectLeadersRequest, permit: Permit) -> ElectLeadersResponse:
         seen: set[PartitionKey] = set()
         answers = await self._performer.perform_portions(
             request.partitions,
@@ -228,11 +246,12 @@ class Administration:
                 image, replace(request, partitions=part), static=self._performer.settings.static, seen=seen
             ),
             ElectLeadersResponse,
+            permit=permit,
         )
         return replace(answers[-1], results=joined(each.results for each in answers))
 
     async def _alter_user_scram_credentials(
-        self, request: AlterUserScramCredentialsRequest
+        self, request: AlterUserScramCredentialsRequest, permit: Permit
     ) -> AlterUserScramCredentialsResponse:
         sealer = self._sealer
         if sealer is not None:
@@ -240,9 +259,10 @@ class Administration:
         return await self._performer.perform_on_image(
             lambda image: alter_user_scram_credentials(image, request, sealer=sealer),
             AlterUserScramCredentialsResponse,
+            permit=permit,
         )
 
-    async def _seal_again(self, request: SealAgainRequest) -> SealAgainResponse:
+    async def _seal_again(self, request: SealAgainRequest, permit: Permit) -> SealAgainResponse:
         sealer, image = self._sealer, self._performer.image
         if sealer is None:
             return SealAgainResponse(
@@ -255,6 +275,7 @@ class Administration:
             [(each.name, each.mechanism) for each in held],
             lambda part, image: seal_again(image, part, sealer),
             SealAgainResponse,
+            permit=permit,
         )
         return replace(
             answers[-1],
@@ -264,20 +285,25 @@ class Administration:
             missing_key=next((each.missing_key for each in answers if each.missing_key), ""),
         )
 
-    async def _update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    async def _update_features(
+        self, request: UpdateFeaturesRequest, permit: Permit
+    ) -> UpdateFeaturesResponse:
         return await self._performer.perform_on_image(
-            lambda image: update_features(image, request), UpdateFeaturesResponse
+            lambda image: update_features(image, request), UpdateFeaturesResponse, permit=permit
         )
 
-    async def _alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def _alter_configs(self, request: AlterConfigsRequest, permit: Permit) -> AlterConfigsResponse:
         """Alter the settings. Answered when their consequences are done: until then leaders may commit
         nothing."""
         seen: set[ConfigResource] = set()
         answers = await self._performer.perform_portions(
             request.resources,
-            lambda part, image: alter_configs(image, replace(request, resources=part), seen=seen),
+            lambda part, image: alter_configs(
+                image, replace(request, resources=part), seen=seen, check=permit.check_configs
+            ),
             AlterConfigsResponse,
             cost=lambda item, _: max(1, len(item.alterations)),
+            permit=permit,
         )
         if not answers[-1].error and not await self._performer.settled():
             return leadership_lost(AlterConfigsResponse, wrote=True)
@@ -289,7 +315,7 @@ class Administration:
         )
 
     async def _alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
+        self, request: AlterPartitionReassignmentsRequest, permit: Permit
     ) -> AlterPartitionReassignmentsResponse:
         """Begin the reassignments. Answered when they have begun: the ISR ends them."""
         seen: set[PartitionKey] = set()
@@ -299,5 +325,6 @@ class Administration:
                 image, replace(request, partitions=part), static=self._performer.settings.static, seen=seen
             ),
             AlterPartitionReassignmentsResponse,
+            permit=permit,
         )
         return replace(answers[-1], partitions=joined(each.partitions for each in answers))

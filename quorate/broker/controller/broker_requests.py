@@ -14,6 +14,7 @@ from quorate.broker.controller.operations.directory_changes import assign_replic
 from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
 from quorate.broker.controller.performer import Operations, Performer
+from quorate.broker.controller.permits import Permit
 from quorate.broker.controller.portions import joined
 from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
@@ -59,7 +60,9 @@ class BrokerRequests:
             UnregisterBrokerRequest: self._unregister_broker,
         }
 
-    async def _register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:
+    async def _register_broker(
+        self, request: RegisterBrokerRequest, permit: Permit
+    ) -> RegisterBrokerResponse:
         def decide(active: Tenure, departed: int | None) -> Outcome[RegisterBrokerResponse]:
             now = trio.current_time()
             held = active.image.broker(request.broker_id)
@@ -94,9 +97,9 @@ class BrokerRequests:
                 )
             return outcome
 
-        return await self._performer.perform(decide, RegisterBrokerResponse)
+        return await self._performer.perform(decide, RegisterBrokerResponse, permit=permit)
 
-    async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    async def _heartbeat(self, request: BrokerHeartbeatRequest, permit: Permit) -> BrokerHeartbeatResponse:
         active = self._performer.tenure
         if active is not None:
             # On arrival: it may have to wait for its turn.
@@ -137,7 +140,7 @@ class BrokerRequests:
                 )
             return response
 
-        return await self._performer.perform(decide, BrokerHeartbeatResponse, answer=answer)
+        return await self._performer.perform(decide, BrokerHeartbeatResponse, answer=answer, permit=permit)
 
     def _touch(self, active: Tenure, request: BrokerHeartbeatRequest) -> None:
         held = active.image.broker(request.broker_id)
@@ -147,7 +150,9 @@ class BrokerRequests:
             )
             self._progress.heard(request, now=trio.current_time())
 
-    async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    async def _unregister_broker(
+        self, request: UnregisterBrokerRequest, permit: Permit
+    ) -> UnregisterBrokerResponse:
         def decide(active: Tenure, departed: int | None) -> Outcome[UnregisterBrokerResponse]:
             outcome = unregister_broker(
                 active.image,
@@ -159,9 +164,11 @@ class BrokerRequests:
                 active.sessions.forget(request.broker_id)
             return outcome
 
-        return await self._performer.perform(decide, UnregisterBrokerResponse)
+        return await self._performer.perform(decide, UnregisterBrokerResponse, permit=permit)
 
-    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    async def _alter_partition(
+        self, request: AlterPartitionRequest, permit: Permit
+    ) -> AlterPartitionResponse:
         seen: set[PartitionKey] = set()
         answers = await self._performer.perform_portions(
             request.partitions,
@@ -169,11 +176,12 @@ class BrokerRequests:
                 image, replace(request, partitions=part), static=self._performer.settings.static, seen=seen
             ),
             AlterPartitionResponse,
+            permit=permit,
         )
         return replace(answers[-1], partitions=joined(each.partitions for each in answers))
 
     async def _assign_replicas_to_dirs(
-        self, request: AssignReplicasToDirsRequest
+        self, request: AssignReplicasToDirsRequest, permit: Permit
     ) -> AssignReplicasToDirsResponse:
         seen: set[PartitionKey] = set()
         answers = await self._performer.perform_portions(
@@ -186,12 +194,13 @@ class BrokerRequests:
                 seen=seen,
             ),
             AssignReplicasToDirsResponse,
+            permit=permit,
         )
         return replace(answers[-1], results=joined(each.results for each in answers))
 
     async def _allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest
+        self, request: AllocateProducerIdsRequest, permit: Permit
     ) -> AllocateProducerIdsResponse:
         return await self._performer.perform_on_image(
-            lambda image: allocate_producer_ids(image, request), AllocateProducerIdsResponse
+            lambda image: allocate_producer_ids(image, request), AllocateProducerIdsResponse, permit=permit
         )

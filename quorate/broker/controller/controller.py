@@ -1,10 +1,12 @@
 """The controller of one node: which request is which operation, and when this node carries them out."""
 
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import trio
 
+from quorate.broker.access.asker import Asker
 from quorate.broker.access.sealing import Sealer
+from quorate.broker.access.standard_authorizer import configured_authorizer
 from quorate.broker.controller.administration import Administration
 from quorate.broker.controller.broker_requests import BrokerRequests
 from quorate.broker.controller.broker_tending import BrokerTending
@@ -14,9 +16,11 @@ from quorate.broker.controller.liveness.broker_progress import BrokerProgress
 from quorate.broker.controller.liveness.broker_watch import BrokerWatch
 from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.performer import Operations, Performer
+from quorate.broker.controller.permits import Permit
 from quorate.broker.controller.rpc import BrokerHeartbeatRequest, ControllerRequest, ControllerResponse
-from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_request, encode_response
+from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_asked, encode_response
 from quorate.broker.controller.tenure import Tenure
+from quorate.broker.metadata.acl_index import AclIndex
 from quorate.broker.metadata.image import MetadataImage
 from quorate.error_code import ErrorCode
 from quorate.raft import Caller, HeardLeader
@@ -24,6 +28,8 @@ from quorate.runtime import Entropy, WallClock, get_logger
 from quorate.types import Epoch
 
 log = get_logger(__name__)
+
+_NO_ACLS: Final = AclIndex()
 
 R = TypeVar("R", bound=ControllerResponse)
 
@@ -54,6 +60,7 @@ class Controller:
         self.performer = Performer(
             metadata_log, settings=settings, telemetry=telemetry, wall_clock=wall_clock, progress=progress
         )
+        self._authorizer = configured_authorizer(settings.authorizer, self._acls)
         self._tending = BrokerTending(self.performer, telemetry=telemetry, watch=watch, progress=progress)
         self.operations: Operations = {
             **BrokerRequests(self.performer, progress=progress, wall_clock=wall_clock).operations,
@@ -75,6 +82,11 @@ class Controller:
         """The image that the next operation uses. On the active controller it is ahead of the committed
         image."""
         return self.performer.image
+
+    def _acls(self) -> AclIndex:
+        image = self.image
+        # Without a tenure every request is refused, whoever asks.
+        return _NO_ACLS if image is None else image.acls
 
     def activate(
         self,
@@ -105,17 +117,20 @@ class Controller:
             nursery.start_soon(self.performer.run)
             await self._tending.run()
 
-    async def answer(self, request: ControllerRequest[R]) -> R:
-        """Carry out `request`. Return its answer when every change that it depends on is committed."""
-        return cast(R, await self.operations[type(request)](request))
+    async def answer(self, request: ControllerRequest[R], asker: Asker | None = None) -> R:
+        """Carry out `request`. Return its answer when every change that it depends on is committed. `asker`:
+        the client for whom a node asks; what it may do is checked by the image that each change is made
+        from."""
+        permit = Permit(cast(ControllerRequest[ControllerResponse], request), asker, self._authorizer)
+        return cast(R, await self.operations[type(request)](request, permit))
 
     async def answer_encoded(self, payload: bytes, caller: Caller | None = None) -> bytes:
         """Do the same as `answer` for another node's bytes. A `Refusal` if `payload` is no request."""
         try:
-            request = decode_request(payload)
+            request, asker = decode_asked(payload)
         except RpcDecodeError as error:
             log.warning("refused a request to the controller", size=len(payload), reason=str(error))
             return encode_response(Refusal(error=ErrorCode.INVALID_REQUEST, error_message=str(error)[:1000]))
         if isinstance(request, BrokerHeartbeatRequest) and self._watch is not None:
             self._watch.heard(request.broker_id, request.broker_epoch, caller)
-        return encode_response(await self.answer(request))
+        return encode_response(await self.answer(request, asker))

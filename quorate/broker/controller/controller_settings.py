@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from quorate.broker.metadata.metadata_records import Record
+from quorate.broker.settings.authorizer_settings import AuthorizerSettings
 from quorate.broker.settings.broker_settings import ControllerTuning, LeaderBalance, TopicSettings
 
 
@@ -20,6 +21,7 @@ class ControllerSettings:
     """The node's checked `server.properties`, which sets defaults of topics."""
     first_records: Sequence[Record] = ()
     """Written by the first active controller of the cluster (`quorate storage format`)."""
+    authorizer: AuthorizerSettings = field(default_factory=AuthorizerSettings)
     max_batch_bytes: int = 4 << 20
     """The maximum size of one append: the quorum's own limit or less. An operation that needs more in one
     piece is refused."""

@@ -20,6 +20,7 @@ from quorate.broker.controller.liveness.broker_progress import BrokerProgress
 from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.mutation_quotas import MutationQuotas
 from quorate.broker.controller.operations.outcome import Departure, Outcome
+from quorate.broker.controller.permits import DeniedError, Permit
 from quorate.broker.controller.portions import portions
 from quorate.broker.controller.rpc import ControllerRequest, ControllerResponse
 from quorate.broker.controller.tenure import LEADERSHIP_LOST, Tenure, TooLargeError
@@ -192,13 +193,16 @@ class Performer:
         refuse: type[R],
         *,
         cost: Callable[[T, MetadataImage], int] = lambda item, image: 1,
+        permit: Permit,
     ) -> list[R]:
         """Return the answers for `items`, which are decided in portions; for a refused portion the error
         alone. `cost`: an item's share of `partitions_per_step`."""
         most = self.settings.tuning.partitions_per_step
         parts = portions(items, most=most, cost=partial(self._cost, cost))
         return await self._each(
-            parts, lambda part: self.perform_on_image(partial(decide, part), refuse), refuse
+            parts,
+            lambda part: self.perform_on_image(partial(decide, part), refuse, permit=permit),
+            refuse,
         )
 
     async def perform_in_steps(
@@ -208,6 +212,7 @@ class Performer:
         refuse: type[R],
         *,
         cost: Callable[[T, MetadataImage], int],
+        permit: Permit,
     ) -> list[R]:
         """Do the same as `perform_portions` for items that may cost more than one step may."""
         most = self.settings.tuning.partitions_per_step
@@ -215,8 +220,10 @@ class Performer:
 
         async def perform(part: tuple[T, ...]) -> R:
             if sum(map(cost_now, part)) > most:
-                return await self._perform_in_pieces(partial(decide, part), refuse)
-            return await self.perform_on_image(lambda image: at_once(decide(part, image)), refuse)
+                return await self._perform_in_pieces(partial(decide, part), refuse, permit)
+            return await self.perform_on_image(
+                lambda image: at_once(decide(part, image)), refuse, permit=permit
+            )
 
         return await self._each(portions(items, most=most, cost=cost_now), perform, refuse)
 
@@ -244,9 +251,11 @@ class Performer:
             await slices.pause()
         return answers
 
-    async def perform_on_image(self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R]) -> R:
+    async def perform_on_image(
+        self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R], *, permit: Permit
+    ) -> R:
         """Perform an operation that depends on the image alone."""
-        return await self.perform(lambda active, _: decide(active.image), refuse)
+        return await self.perform(lambda active, _: decide(active.image), refuse, permit=permit)
 
     async def perform(
         self,
@@ -254,9 +263,11 @@ class Performer:
         refuse: type[R],
         *,
         answer: Callable[[Tenure, R], R] | None = None,
+        permit: Permit,
     ) -> R:
-        """Perform an operation. If a broker must leave its ISRs first, `decide` is called again with that
-        broker's epoch. `answer`: completes the response after all possible changes are applied."""
+        """Perform an operation, if `permit` has what the whole request needs by the image that it changes. If
+        a broker must leave its ISRs first, `decide` is called again with that broker's epoch. `answer`:
+        completes the response after all possible changes are applied."""
         active = self.tenure
         if active is None:
             return not_controller(refuse)
@@ -267,6 +278,7 @@ class Performer:
                 return leadership_lost(refuse, wrote=active.last is not before)
             try:
                 with self._measured():
+                    permit.check()
                     outcome = decide(active, departed)
                     response = outcome.response
                     active.append(outcome.groups)
@@ -286,7 +298,7 @@ class Performer:
         return response
 
     async def _perform_in_pieces(
-        self, decide: Callable[[MetadataImage], Steps[Outcome[R]]], refuse: type[R]
+        self, decide: Callable[[MetadataImage], Steps[Outcome[R]]], refuse: type[R], permit: Permit
     ) -> R:
         """Perform an operation that decides and writes too much for one step. Each group is a transaction.
         Other operations wait until it is written. If it is cancelled before that, nothing happened."""
@@ -298,6 +310,7 @@ class Performer:
             # Operations that waited for an earlier one come first.
             await trio.lowlevel.checkpoint()
             async with active.alone():
+                permit.check()
                 outcome = await in_slices(decide(active.image))
                 self._check_active(active)
                 for group in outcome.groups:
@@ -322,6 +335,8 @@ class Performer:
     def _refusal(self, active: Tenure, error: Exception, refuse: type[R], *, wrote: bool) -> R:
         """Return the answer to an operation that ended with `error`, and end the tenure if that ends it."""
         match error:
+            case DeniedError():
+                return refuse(error=error.code, error_message=str(error))
             case TooLargeError():
                 return refuse(error=ErrorCode.POLICY_VIOLATION, error_message=str(error))
             case NotLeaderError() | OutcomeUnknownError() | QuorumStoppedError():

@@ -6,9 +6,10 @@ skips unknown fields of a body, and refuses an unknown API or version.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Annotated, Final, TypeVar, cast
 
-from quorate.bounds import Bound, Only
+from quorate.bounds import Bound, Most, Only
+from quorate.broker.access.asker import Asker
 from quorate.broker.controller import rpc
 from quorate.broker.controller.rpc import (
     CONTROLLER_CODES,
@@ -16,8 +17,13 @@ from quorate.broker.controller.rpc import (
     ControllerRequest,
     ControllerResponse,
 )
+from quorate.broker.metadata.metadata_records import BrokerId
+from quorate.broker.wire.principals import Principal
 from quorate.cbor import Messages
 from quorate.error_code import ErrorCode
+from quorate.types import SecretBytes
+
+_MOST_NAME: Final = 1 << 15
 
 
 class RpcDecodeError(ValueError):
@@ -29,6 +35,19 @@ class Refusal(ControllerResponse):
     """The answer to bytes that are no request."""
 
     error: ErrorCode  # pyright: ignore[reportGeneralTypeIssues]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvelopeRequest(ControllerRequest[ControllerResponse]):
+    """Another request, and the client for whom a node passes it on (KIP-590). It has the other's answer."""
+
+    request: Annotated[SecretBytes, Most(MAX_MESSAGE_BYTES)]
+    """May hold passwords."""
+    principal_type: Annotated[str, Most(_MOST_NAME)]
+    principal_name: Annotated[str, Most(_MOST_NAME)]
+    client_host: Annotated[str, Most(_MOST_NAME)]
+    node_id: BrokerId
+    """The node that passes the request on."""
 
 
 R = TypeVar("R", bound=ControllerResponse)
@@ -62,6 +81,7 @@ _BOUNDS: Final[Mapping[object, Bound]] = {ErrorCode: Only(CONTROLLER_CODES)}
 
 _REQUESTS: Final[Messages[ControllerRequest[ControllerResponse]]] = Messages(
     "request to the controller",
+    (58, 0, EnvelopeRequest),
     *((key, version, request) for key, version, request, _ in _APIS),
     error=RpcDecodeError,
     max_bytes=MAX_MESSAGE_BYTES,
@@ -84,6 +104,32 @@ encode_request: Final = _REQUESTS.encode
 decode_request: Final = _REQUESTS.decode
 encode_response: Final = _RESPONSES.encode
 decode_response: Final = _RESPONSES.decode
+
+
+def encode_for(asker: Asker, request: ControllerRequest[R]) -> bytes:
+    """Encode a request that is passed on for a client."""
+    return encode_request(
+        EnvelopeRequest(
+            request=SecretBytes(encode_request(request)),
+            principal_type=asker.principal.kind,
+            principal_name=asker.principal.name,
+            client_host=asker.host,
+            node_id=asker.node_id,
+        )
+    )
+
+
+def decode_asked(data: bytes) -> tuple[ControllerRequest[ControllerResponse], Asker | None]:
+    """Decode a request, and the client that it was passed on for; None: the sender asks for itself. Raises
+    `RpcDecodeError`."""
+    request = decode_request(data)
+    if not isinstance(request, EnvelopeRequest):
+        return request, None
+    inner = decode_request(request.request)
+    if isinstance(inner, EnvelopeRequest):
+        raise RpcDecodeError("a request that is passed on is passed on once")
+    who = Principal(request.principal_type, request.principal_name)
+    return inner, Asker(who, request.client_host, request.node_id)
 
 
 def refused(request: ControllerRequest[R], error: ErrorCode, why: str) -> R:

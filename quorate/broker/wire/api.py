@@ -6,7 +6,7 @@ same).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
 from types import MappingProxyType
@@ -47,6 +47,11 @@ class Api:
     request: type[RequestPayload] | None = None
     """The class of its only version; None: kio has one for each version, or a codec is written by hand."""
     response: type[ResponsePayload] | None = None
+    request_name: str = field(init=False)
+    """As Kafka's audit lines name it: CreateTopics."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "request_name", self.name.title().replace("_", ""))
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version

@@ -2,7 +2,7 @@
 `sasl.*`. Commands take them from a file, Spark's sources as options."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from quorate.broker.wire.listener_security import SaslMechanism, SecurityProtocol
@@ -10,6 +10,7 @@ from quorate.broker.wire.login_network import Login, LoginNetwork
 from quorate.runtime import (
     MEMBERS,
     Address,
+    CertificateEnd,
     Listener,
     Network,
     Stream,
@@ -51,6 +52,10 @@ class ClientNetwork:
     @property
     def identities(self) -> tuple[str, ...] | None:
         return self._network.identities
+
+    @property
+    def certificates(self) -> Sequence[CertificateEnd]:
+        return self._network.certificates
 
     async def connect(self, address: Address) -> Stream:
         return await self._network.connect(address)

@@ -305,7 +305,7 @@ class Channel:
 
 
 class Topics:
-    async def create(self, name: str, *, who: object) -> Creation:
+    async def create(self, name: str, **_: object) -> Creation:
         await trio.lowlevel.checkpoint()
         return Creation(error=ErrorCode.NONE)
 

@@ -219,7 +219,7 @@ class Portions:
         self.asked: list[CreateTopicsRequest] = []
         self._answers = answers
 
-    async def ask(self, request: CreateTopicsRequest, *, timeout_seconds: float) -> CreateTopicsResponse:
+    async def ask(self, request: CreateTopicsRequest, **_: object) -> CreateTopicsResponse:
         await trio.lowlevel.checkpoint()
         if len(self.asked) == self._answers:
             raise ControllerTimedOutError("no answer")

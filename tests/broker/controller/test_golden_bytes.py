@@ -11,6 +11,7 @@ import pytest
 
 from quorate.broker.controller.rpc_codec import (
     ANSWERS,
+    EnvelopeRequest,
     Refusal,
     decode_request,
     decode_response,
@@ -71,7 +72,7 @@ EXAMPLES = {
     f"{cls.__name__} {'full' if full else 'least'}": (example(cls, full=full), read, write)
     for types, read, write in (
         (typing.get_args(Record), decode, encode),
-        (tuple(ANSWERS), decode_request, encode_request),
+        ((*ANSWERS, EnvelopeRequest), decode_request, encode_request),
         ((*ANSWERS.values(), Refusal), decode_response, encode_response),
     )
     for cls in types

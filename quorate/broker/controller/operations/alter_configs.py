@@ -28,14 +28,20 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 
 def alter_configs(
-    image: MetadataImage, request: AlterConfigsRequest, *, seen: set[ConfigResource] | None = None
+    image: MetadataImage,
+    request: AlterConfigsRequest,
+    *,
+    seen: set[ConfigResource] | None = None,
+    check: Callable[[ConfigType, str], None] = lambda of, name: None,
 ) -> Outcome[AlterConfigsResponse]:
     """Alter each resource as a whole or, with an error, not at all. `seen`: the resources of the request's
-    earlier portions, to which these are added."""
+    earlier portions, to which these are added. `check`: raises `ApiError` for what the client may not
+    change."""
     seen = set() if seen is None else seen
 
     def decide(item: AlterConfigsItem) -> tuple[Config, ...]:
         resource = ConfigResource(item.resource_type, item.resource_name)
+        check(item.resource_type, item.resource_name)
         if resource in seen:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         seen.add(resource)

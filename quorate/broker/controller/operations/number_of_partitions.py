@@ -16,9 +16,11 @@ from quorate.broker.controller.operations.placement import (
 from quorate.broker.controller.operations.topic_limits import (
     TOO_MANY,
     Charge,
+    Check,
     check_size,
     check_unprotected,
     free,
+    unchecked,
 )
 from quorate.broker.controller.rpc import (
     CreatePartitionsRequest,
@@ -55,10 +57,12 @@ def create_partitions(
     asked: Mapping[str, int] | None = None,
     too_many: bool = False,
     charge: Charge = free,
+    check: Check = unchecked,
 ) -> Steps[Outcome[CreatePartitionsResponse]]:
     """Add partitions to each topic that can get them; each is atomic. `asked`: how often each name is in the
     whole request, where this is a portion; `too_many`: the whole request asks for more partitions than one
-    may; `charge`: the counter of new partitions. The image stays as it is between the steps.
+    may; `charge`: the counter of new partitions; `check`: whether the client may. The image stays as it is
+    between the steps.
 
     A name that is asked for more than once has one result, an error, at its first place.
     """
@@ -68,6 +72,7 @@ def create_partitions(
     groups: list[tuple[Record, ...]] = []
     for item in request.topics:
         try:
+            check(item.name)
             if asked[item.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if too_many:

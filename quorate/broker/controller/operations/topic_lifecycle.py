@@ -11,10 +11,12 @@ from quorate.broker.controller.operations.topic_limits import (
     MAX_NEW_PARTITIONS,
     TOO_MANY,
     Charge,
+    Check,
     check_name,
     check_size,
     check_unprotected,
     free,
+    unchecked,
 )
 from quorate.broker.controller.rpc import (
     CreatedTopic,
@@ -62,11 +64,12 @@ def create_topics(
     asked: Mapping[str, int] | None = None,
     too_many: bool | None = None,
     charge: Charge = free,
+    check: Check = unchecked,
 ) -> Steps[Outcome[CreateTopicsResponse]]:
     """Create each topic that can be; each is atomic. `draws`: one for each topic asked for, in order.
     `asked`: how often each name is in the whole request, where this is a portion; `too_many`: whether that is
-    for more partitions than one may ask for; `charge`: the counter of new partitions. The image stays as it
-    is between the steps.
+    for more partitions than one may ask for; `charge`: the counter of new partitions; `check`: whether the
+    client may create it. The image stays as it is between the steps.
 
     A name that is asked for more than once has one result, an error, at its first place.
     """
@@ -80,6 +83,7 @@ def create_topics(
     ids: set[uuid.UUID] = set()
     for topic, draw in zip(request.topics, draws, strict=True):
         try:
+            check(topic.name)
             if asked[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if too_many:
@@ -232,9 +236,10 @@ def delete_topics(
     *,
     asked: Mapping[TopicRef, int] | None = None,
     charge: Charge = free,
+    check: Check = unchecked,
 ) -> Outcome[DeleteTopicsResponse]:
     """Delete each topic named; each is atomic. `asked`: how often each is in the whole request, where this is
-    a portion; `charge`: the counter of deleted partitions.
+    a portion; `charge`: the counter of deleted partitions; `check`: whether the client may.
 
     A topic that is asked for more than once, by its name and by its id too, stays. It has one result for its
     name, and one for its id.
@@ -252,7 +257,12 @@ def delete_topics(
             if asked[ref] > 1:
                 kind = "id" if ref.name is None else "name"
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+            if ref.name is not None:
+                # First: a refusal doesn't say whether there is such a topic.
+                check(ref.name)
             topic = _find(image, ref)
+            if ref.name is None:
+                check(topic.name)
             other = TopicRef(topic_id=topic.topic_id) if ref.topic_id is None else TopicRef(name=topic.name)
             if asked.get(other):
                 raise ApiError(

@@ -27,6 +27,14 @@ Charge: TypeAlias = Callable[[int], None]
 be."""
 
 
+Check: TypeAlias = Callable[[str], None]
+"""Raises `ApiError` for a topic that the client may not change."""
+
+
+def unchecked(name: str) -> None:
+    """Refuse no topic."""
+
+
 def free(partitions: int) -> None:
     """Count nothing."""
 
