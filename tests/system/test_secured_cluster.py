@@ -231,6 +231,31 @@ def test_another_authority_is_not_believed(cluster: LocalCluster, tmp_path: Path
     assert "certificate verify failed" in " ".join(errors)
 
 
+@pytest.mark.parametrize(
+    ("option", "protocol"),
+    [("-tls1_3", "TLSv1.3"), ("-tls1_2", "TLSv1.2"), ("-tls1_1", None), ("-tls1", None)],
+)
+def test_openssl_sees_tls_1_3_and_1_2_and_nothing_older(
+    cluster: LocalCluster, option: str, protocol: str | None
+) -> None:
+    if which("openssl") is None:
+        pytest.skip("openssl is not installed (Debian: apt-get install openssl)")
+    address = cluster.bootstrap.split(",")[0]
+    asked = ["openssl", "s_client", "-connect", address, "-CAfile", authorities(cluster), option]
+    # Security level 0: the client itself would not speak the old ones.
+    done = subprocess.run(
+        [*asked, "-cipher", "ALL:@SECLEVEL=0"], input=b"R\n", capture_output=True, timeout=30
+    )
+    said = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
+    if protocol is None:
+        assert "Cipher is (NONE)" in said, said
+        return
+    assert f"New, {protocol}" in said, said
+    assert "Verify return code: 0 (ok)" in said, said
+    if protocol == "TLSv1.2":
+        assert "no renegotiation" in said, said
+
+
 def test_a_user_may_what_acls_say_and_no_more(cluster: LocalCluster) -> None:
     topic = new_topic(cluster)
     bob = login(cluster, "bob", BOB, "SCRAM-SHA-512")
