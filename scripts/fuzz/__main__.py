@@ -1,4 +1,5 @@
 """Mutated frames against the controller listener of real nodes: none may be stopped by what is malformed.
+Then mutated logins against a listener for clients (`logins`).
 
     python scripts/fuzz --frames 1000000 --seed 7
 
@@ -27,6 +28,7 @@ import trio.lowlevel
 import trio.testing
 from cluster import CLUSTER_ID, PORT, Cluster
 from fuzzing_peer import Errors, FuzzingPeer
+from logins import LoginFuzz
 from mutations import Mutator
 from sockets import fuzz_real_node
 from wellformed import Liar
@@ -225,6 +227,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--frames", type=int, default=1_000_000)
+    parser.add_argument(
+        "--logins",
+        type=int,
+        help="frames of strangers at the listener for clients (default: a third as many)",
+    )
     parser.add_argument("--seed", type=int, help="what decides all (default: drawn)")
     parser.add_argument("--examples", type=Path, help="write one frame per kind of lie to this file")
     options = parser.parse_args()
@@ -235,6 +242,10 @@ def main() -> int:
         fuzz.run()
         if not fuzz.problems:
             fuzz.problems += fuzz_real_node(seed, max(200, options.frames // REAL_SHARE), CLUSTER_ID)
+        if not fuzz.problems:
+            logins = LoginFuzz(seed, options.frames // 3 if options.logins is None else options.logins)
+            logins.run()
+            fuzz.problems += logins.problems + fuzz.errors.taken()
     if options.examples is not None:
         options.examples.write_bytes(b"\n".join(fuzz.examples.values()))
     for problem in fuzz.problems:
