@@ -91,9 +91,8 @@ def creation(**changes: Any) -> AclCreation:
         "operation": AclOperation.CREATE,
         "permission": AclPermission.ALLOW,
     }
-    return AclCreation(
-        **{name: each if isinstance(each, str) else int(each) for name, each in (fields | changes).items()}
-    )
+    values: dict[str, Any] = {**fields, **changes}
+    return AclCreation(**values)
 
 
 ALL_ACLS = AclFilterFields(resource_type=1, pattern=1, operation=1, permission=1)
