@@ -228,6 +228,7 @@ class _Calls(ABC, Generic[Outcome]):
     describe = _at_once(raft.Quorum[Outcome].describe)
     endpoint_of = _at_once(raft.Quorum[Outcome].endpoint_of)
     snapshots = _at_once(raft.Quorum[Outcome].snapshots)
+    certificates = _at_once(raft.Quorum[Outcome].certificates)
     resign = _at_once(raft.Quorum[Outcome].resign)
 
     def leadership_changes(self) -> Iterator[Leadership]:

@@ -145,7 +145,7 @@ class BrokerServer:
             certificates: dict[str, Callable[[], Sequence[CertificateEnd]]] = {
                 name: partial(_certificates_of, each) for name, each in networks.items()
             }
-            certificates[config.controller_listener_name] = lambda: quorum.certificates
+            certificates[config.controller_listener_name] = quorum.certificates
             registry.register(CertificateMetrics(certificates, now_ms=runtime.wall_clock.now_ms))
             server = cls(
                 config=config,

@@ -607,7 +607,6 @@ class Quorum(Knowledge, Generic[Outcome]):
             raise self._not_leader()
         return await self._node.forwarder.request(leader, address, payload)
 
-    @property
     def certificates(self) -> Sequence[CertificateEnd]:
         """The ends of the certificates by which this node and the others know each other. Empty without
         `QuorumConfig.tls`."""

@@ -49,7 +49,7 @@ class ToolHost:
         arguments: Sequence[str],
         *,
         stdin: str = "",
-        seconds: float = 25.0,
+        seconds: float = 60.0,
         endless: bool = False,
     ) -> Done:
         """Run the main method of a class. An endless one runs for `seconds`."""

@@ -67,7 +67,7 @@ class Tools:
         shows: Mapping[str, str],
         code: int = 0,
         stdin: str = "",
-        seconds: float = 25.0,
+        seconds: float = 60.0,
         server: str | None = "--bootstrap-server",
         then: Callable[[str], None] | None = None,
         soon: bool = False,
@@ -108,7 +108,7 @@ class Tools:
         reason: str,
         says: str,
         stdin: str = "",
-        seconds: float = 25.0,
+        seconds: float = 60.0,
         server: str | None = "--bootstrap-server",
         endless: bool = False,
     ) -> None:

@@ -139,7 +139,8 @@ async def test_a_node_that_leads_asks_its_own_controller_with_the_object_itself(
     asked: list[object] = []
 
     class Own:
-        async def answer(self, request: object) -> DeleteTopicsResponse:
+        async def answer(self, request: object, asker: object) -> DeleteTopicsResponse:
+            assert asker is None, "the node asks for itself"
             asked.append(request)
             return DeleteTopicsResponse()
 

@@ -11,7 +11,7 @@ from quorate.broker.access.needs import whole
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_by_code, refuse_with_message
 from quorate.broker.apis.context import Broker, answer_later, check_answer, encoded_in_slices, respond
-from quorate.broker.controller.permits import NEEDS, DeniedError, check_super_users
+from quorate.broker.controller.permits import NEEDS, DeniedError, check_seals_again, check_super_users
 from quorate.broker.controller.rpc import (
     MAX_SCRAM_ALTERATIONS,
     AlterUserScramCredentialsRequest,
@@ -129,12 +129,11 @@ async def handle_describe_user_scram_credentials(
 @answer_later
 async def handle_seal_again(broker: Broker, context: RequestContext, request: SealAgainRequest) -> Response:
     """Answer when the active controller has sealed all credentials by its first key. Raises `KafkaError`."""
-    if not broker.authorizer.is_super_user(context.connection.principal):
-        raise KafkaError(
-            ErrorCode.cluster_authorization_failed,
-            "Only a super user has the credentials of users sealed again.",
-        )
-    answer = await broker.channel.ask(SealAgain(), timeout_seconds=_TIMEOUT_SECONDS)
+    try:
+        check_seals_again(broker.authorizer, context.connection.principal)
+    except DeniedError as error:
+        raise KafkaError(wire_code(error.code), str(error)) from None
+    answer = await broker.ask_controller(context, SealAgain(), timeout_seconds=_TIMEOUT_SECONDS)
     check_answer(answer)
     return respond(
         context,
@@ -197,7 +196,7 @@ ROWS: Final = (
     ApiRow[SealAgainRequest](
         ApiKey.SEAL_AGAIN.api,
         refuse_with_message,
-        needs=(whole(AclOperation.ALTER, when="of a super user only"),),
+        needs=NEEDS[SealAgain],
         brokers=handle_seal_again,
     ),
 )

@@ -32,7 +32,7 @@ from quorate.broker.controller.operations.topic_lifecycle import (
 )
 from quorate.broker.controller.operations.topic_limits import MAX_NEW_PARTITIONS
 from quorate.broker.controller.performer import Operations, Performer, leadership_lost
-from quorate.broker.controller.permits import Permit
+from quorate.broker.controller.permits import DeniedError, Permit
 from quorate.broker.controller.portions import joined, joined_once
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
@@ -264,6 +264,10 @@ class Administration:
 
     async def _seal_again(self, request: SealAgainRequest, permit: Permit) -> SealAgainResponse:
         sealer, image = self._sealer, self._performer.image
+        try:
+            permit.check()
+        except DeniedError as error:
+            return SealAgainResponse(error=error.code, error_message=str(error))
         if sealer is None:
             return SealAgainResponse(
                 error=ErrorCode.INVALID_CONFIG,

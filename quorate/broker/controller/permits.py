@@ -1,5 +1,5 @@
-"""What a client needs for a request that a node passes on to the controller, and the check of it by the image
-that the change is made from.
+"""The needs of clients' requests that nodes pass on to the controller, checked by the image that the change
+is made from.
 
 The node has checked the same by its own metadata, which may lag. Here a revocation holds from its record on:
 no record behind it in the log is what it forbids. The rows of `quorate.broker.apis` take their needs from
@@ -35,6 +35,7 @@ from quorate.broker.controller.rpc import (
     DeleteAclsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
+    SealAgainRequest,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
@@ -72,6 +73,7 @@ NEEDS: Final[Mapping[type[object], tuple[Need[object], ...]]] = MappingProxyType
             ),
         ),
         ElectLeadersRequest: _ALTER,
+        SealAgainRequest: (whole(AclOperation.ALTER, when="of a super user only"),),
         UnregisterBrokerRequest: _ALTER,
         UpdateFeaturesRequest: _ALTER,
     }
@@ -117,6 +119,8 @@ class Permit:
             named = [each.name for each in self.request.deletions]
             named += (each.name for each in self.request.upsertions)
             check_super_users(self.authorizer, self.asker.principal, named)
+        if isinstance(self.request, SealAgainRequest) and self.asker is not None:
+            check_seals_again(self.authorizer, self.asker.principal)
 
     def check_each(self, resource: ResourceType, name: str) -> None:
         """Check the needs of one item of the request. Raises `ApiError`."""
@@ -167,6 +171,15 @@ def check_super_users(authorizer: Authorizer, who: Principal, users: Iterable[st
         return
     if any(authorizer.is_super_user(Principal("User", user)) for user in users):
         raise DeniedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, SUPER_USERS_PASSWORD)
+
+
+def check_seals_again(authorizer: Authorizer, who: Principal) -> None:
+    """Raise `DeniedError` if `who` is no super user, and may not have all credentials sealed again."""
+    if not authorizer.is_super_user(who):
+        raise DeniedError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "Only a super user has the credentials of users sealed again.",
+        )
 
 
 def _denied(resource: ResourceType) -> DeniedError:

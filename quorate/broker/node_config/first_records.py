@@ -46,8 +46,8 @@ def load_first_records(disk: Disk, folder: str) -> tuple[Record, ...]:
         return tuple(map(decode, _records_in(data)))
     except (ValueError, RecordDecodeError):
         raise ServerConfigError(
-            f"{path} is damaged; format the node again if its cluster is new, else remove the file, which "
-            "has no effect any more"
+            f"{path} is damaged; if its cluster is new, run quorate storage format anew in another folder, "
+            "else move it away: it has no effect any more"
         ) from None
 
 

@@ -27,7 +27,9 @@ class Channel:
     def __init__(self) -> None:
         self.asked: list[object] = []
 
-    async def ask(self, request: object, *, timeout_seconds: float) -> AlterUserScramCredentialsResponse:
+    async def ask(
+        self, request: object, *, timeout_seconds: float, asker: object
+    ) -> AlterUserScramCredentialsResponse:
         self.asked.append(request)
         return AlterUserScramCredentialsResponse(
             results=(UserScramResult(user="ann", error=ControllerCode.NONE, error_message=None),)

@@ -128,6 +128,7 @@ def password(user: str) -> AlterUserScramCredentialsRequest:
 
 
 REQUESTS: list[ControllerRequest[Any]] = [
+    rpc.SealAgainRequest(),
     rpc.AlterClientQuotasRequest(
         alterations=(
             rpc.QuotaAlteration(
