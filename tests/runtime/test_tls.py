@@ -170,6 +170,7 @@ def bundle(tmp_path: Path, *files: TlsFiles) -> Path:
     return path
 
 
+@pytest.mark.bug("KAFKA-4090")
 @pytest.mark.parametrize(
     ("first", "says"),
     [

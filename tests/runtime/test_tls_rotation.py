@@ -109,6 +109,7 @@ def log_lines():
         yield lines
 
 
+@pytest.mark.bug("OpenSearch issue 1763")
 async def test_an_authority_is_replaced_and_no_connection_of_the_new_one_ends(folder, log_lines):
     server = folder.create_node(NodeId(1))
     client = folder.create_node(NodeId(2))

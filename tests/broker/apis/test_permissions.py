@@ -483,6 +483,7 @@ def permissions(key: ApiKey, *, on_controller: bool) -> set[Permission]:
     return {each for need in needs for each in need.any_of} | SHOWN.get(key, set())
 
 
+@pytest.mark.bug("KAFKA-3396")
 @pytest.mark.bug("KAFKA-19234")
 @pytest.mark.parametrize("key", [each for each in CASES if BROKER_APIS.get(each) and ROWS[each].needs])
 async def test_who_may_do_nothing_is_told_the_same_whether_it_is_there_or_not(key: ApiKey) -> None:

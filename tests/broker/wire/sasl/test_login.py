@@ -361,6 +361,7 @@ BEFORE = [
 ]
 
 
+@pytest.mark.bug("CVE-2026-27571")
 @pytest.mark.bug("GHSA-38x3-76xf-cq45")
 @pytest.mark.parametrize("shaken", [False, True])
 async def test_no_other_request_is_decoded_before_the_login(
