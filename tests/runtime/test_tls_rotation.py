@@ -229,6 +229,26 @@ async def test_a_node_without_new_connections_takes_files_whose_mode_was_mended(
     assert await pair.works()
 
 
+def damage(path: Path, body: bytes | None) -> None:
+    """Put something else between the marks of the file, or cut it in half."""
+    whole = path.read_bytes()
+    begin, end = b"-----BEGIN CERTIFICATE-----\n", b"\n-----END CERTIFICATE-----\n"
+    path.write_bytes(whole[: len(whole) // 2] if body is None else begin + body + end)
+
+
+@pytest.mark.parametrize("damaged", ["certificate", "authorities"])
+@pytest.mark.parametrize("body", [b"", b"A", b"AAA", b"AAAA", b"MAMCAQE=", b"!!!!", b"\xff\xfe", None])
+async def test_a_damaged_file_stops_nobody(folder, log_lines, damaged: str, body: bytes | None):
+    server, client = folder.create_node(NodeId(1)), folder.create_node(NodeId(2))
+    served = await Served.at(server)
+    pair = await served.open(RealNetwork().secured(client))
+    others = RealNetwork().secured(client)
+    damage(Path(getattr(server, damaged)), body)
+    await until(lambda: any(each["event"].startswith("changed TLS files can't") for each in log_lines))
+    assert await pair.works()
+    assert await (await served.open(others)).works()
+
+
 async def test_the_look_ends_with_what_is_open(folder):
     server, client = folder.create_node(NodeId(1)), folder.create_node(NodeId(2))
     served = await Served.at(server)

@@ -7,6 +7,7 @@ Source: RFC 5280, 4.1; X.690.
 import base64
 import calendar
 import re
+from contextlib import suppress
 from typing import Final
 
 _PEM: Final = re.compile("-----BEGIN [A-Z0-9 ]*CERTIFICATE-----([^-]*)-----END")
@@ -18,9 +19,15 @@ _FIELDS_BEFORE_VALIDITY: Final = 3
 
 
 def certificates_in(path: str) -> list[bytes]:
-    """Return the certificates of a file in the form DER, in order. Raises `OSError`."""
+    """Return the certificates of a file in the form DER, in order, without those that are no base64: whoever
+    uses the file refuses them. Raises `OSError`."""
     with open(path, encoding="latin-1") as file:
-        return [base64.b64decode(body) for body in _PEM.findall(file.read())]
+        bodies = _PEM.findall(file.read())
+    found = []
+    for body in bodies:
+        with suppress(ValueError):
+            found.append(base64.b64decode(body))
+    return found
 
 
 def end_ms_of(certificate: bytes) -> int | None:
