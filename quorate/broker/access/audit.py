@@ -1,10 +1,12 @@
-"""Audit lines: each denial, in Kafka's form, and each permission where the logger's level is DEBUG."""
+"""Audit lines: each denial, in Kafka's form, each permission where the logger's level is DEBUG, and each
+change that a client asked for."""
 
 from collections.abc import Callable
 from typing import Final
 
 from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.wire.principals import Principal
+from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
 AUDIT_LOGGER: Final = "kafka.authorizer.logger"
@@ -18,6 +20,18 @@ _MOST_CHARACTERS: Final = 256
 log = get_logger(AUDIT_LOGGER)
 
 _Denial = tuple[Principal, str, AclOperation, ResourceType, str]
+
+
+def tell_change(who: Principal, host: str, request: str, *, outcome: ErrorCode) -> None:
+    """Write the line of a request that changes the cluster. Its parts may have errors of their own; what did
+    change is in the metadata log."""
+    log.info(
+        "a client changes the cluster",
+        principal=_shown(str(who)),
+        host=_shown(host),
+        request=request,
+        outcome=outcome.name,
+    )
 
 
 class AuditLog:

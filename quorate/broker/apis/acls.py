@@ -31,7 +31,7 @@ from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
-from quorate.runtime import Slices, Steps, get_logger, in_slices
+from quorate.runtime import Slices, Steps, in_slices
 
 if TYPE_CHECKING:
     from kio.schema.create_acls.v3.request import CreateAclsRequest as WireCreateAcls
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS: Final = 30
 """The requests name none."""
-
-log = get_logger(__name__)
 
 
 def _check_authorizer(node: ServingNode) -> None:
@@ -72,14 +70,6 @@ async def handle_create_acls(
         context, CreateAclsRequest(creations=creations), timeout_seconds=_TIMEOUT_SECONDS
     )
     check_answer(answer)
-    refused = sum(bool(each.error) for each in answer.results)
-    log.info(
-        "ACLs were created",
-        principal=context.connection.principal,
-        peer=context.connection.peer,
-        created=len(answer.results) - refused,
-        refused=refused,
-    )
     return await encoded_in_slices(
         context,
         answers.CreateAclsResponse(
@@ -122,12 +112,6 @@ async def handle_delete_acls(
         context, DeleteAclsRequest(filters=filters), timeout_seconds=_TIMEOUT_SECONDS
     )
     check_answer(answer)
-    log.info(
-        "ACLs were deleted",
-        principal=context.connection.principal,
-        peer=context.connection.peer,
-        deleted=len({acl for each in answer.results for acl in each.acls}),
-    )
     return await encoded_in_slices(
         context, answers.DeleteAclsResponse(filter_results=map(_filter_result, answer.results))
     )

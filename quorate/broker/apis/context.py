@@ -9,6 +9,7 @@ import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.access.asker import Asker
+from quorate.broker.access.audit import tell_change
 from quorate.broker.access.authorizer import OPEN, Authorizer
 from quorate.broker.access.needs import Permission, has_any
 from quorate.broker.apis import answers
@@ -118,7 +119,16 @@ class ServingNode:
     ) -> R:
         """Pass a request on to the active controller, for the client that sent it here. Raises
         `ControllerTimedOutError`, `QuorumStoppedError`."""
-        return await self.channel.ask(request, timeout_seconds=timeout_seconds, asker=self.asker(context))
+        answer = await self.channel.ask(request, timeout_seconds=timeout_seconds, asker=self.asker(context))
+        self.tell_change(context, answer.error)
+        return answer
+
+    def tell_change(self, context: RequestContext, outcome: ErrorCode) -> None:
+        """Write the audit line of a change that the sender of the request asked for, where there is an
+        authorizer."""
+        sender = context.connection
+        if not self.is_open:
+            tell_change(sender.principal, address_of(sender.peer), context.api.request_name, outcome=outcome)
 
     @property
     def counts_time(self) -> bool:

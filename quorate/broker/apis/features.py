@@ -64,7 +64,7 @@ async def handle_update_features(
         asked = UpdateFeaturesRequest(updates=others, validate_only=request.validate_only)
         check_answer(await node.ask_controller(context, asked, timeout_seconds=timeout_seconds))
     if upgrades_quorum and not request.validate_only:
-        await wait_changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
+        await wait_changed(node, context, node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
     return respond(context, _outcome(request, Refusal(context.version, WireErrorCode.none)))
 
 

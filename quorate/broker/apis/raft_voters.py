@@ -21,6 +21,7 @@ from quorate.broker.metadata.acls import AclOperation
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import RequestContext, Response
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
+from quorate.error_code import ErrorCode as OwnErrorCode
 from quorate.raft import (
     InvalidArgumentError,
     NotLeaderError,
@@ -94,8 +95,18 @@ def default_endpoint(node: ServingNode, listeners: Iterable[NamedListener]) -> E
     )
 
 
-async def wait_changed(change: Awaitable[None]) -> None:
-    """Return when the change is committed. Raises `KafkaError` with the matching code."""
+async def wait_changed(node: ServingNode, context: RequestContext, change: Awaitable[None]) -> None:
+    """Return when the change that a client asked for is committed. Raises `KafkaError` with the matching
+    code."""
+    try:
+        await _committed(change)
+    except KafkaError as error:
+        node.tell_change(context, OwnErrorCode(int(error.code)))
+        raise
+    node.tell_change(context, OwnErrorCode.NONE)
+
+
+async def _committed(change: Awaitable[None]) -> None:
     try:
         await change
     except InvalidArgumentError as error:
@@ -123,7 +134,7 @@ async def handle_add_raft_voter(
         default_endpoint(node, request.listeners),
     )
     timeout_ms = max(0, request.timeout // timedelta(milliseconds=1))
-    await wait_changed(node.quorum.add_voter(voter, timeout_ms=timeout_ms))
+    await wait_changed(node, context, node.quorum.add_voter(voter, timeout_ms=timeout_ms))
     return respond(context, answers.AddRaftVoterResponse(error_code=ErrorCode.none))
 
 
@@ -134,7 +145,7 @@ async def handle_remove_raft_voter(
     """Remove a voter. Any broker forwards the request to the quorum's leader."""
     check_cluster(node, request.cluster_id)
     key = voter_key(request.voter_id, request.voter_directory_id)
-    await wait_changed(node.quorum.remove_voter(key, timeout_ms=DEFAULT_TIMEOUT_MS))
+    await wait_changed(node, context, node.quorum.remove_voter(key, timeout_ms=DEFAULT_TIMEOUT_MS))
     return respond(context, answers.RemoveRaftVoterResponse(error_code=ErrorCode.none))
 
 
@@ -146,7 +157,7 @@ async def handle_update_raft_voter(
     if known."""
     try:
         voter = _checked_update(node, request)
-        await wait_changed(node.quorum.update_voter(voter, timeout_ms=DEFAULT_TIMEOUT_MS))
+        await wait_changed(node, context, node.quorum.update_voter(voter, timeout_ms=DEFAULT_TIMEOUT_MS))
     except KafkaError as error:
         return _updated(node, context, error.code)
     return _updated(node, context, ErrorCode.none)

@@ -1,11 +1,13 @@
 """CreateAcls, DescribeAcls and DeleteAcls as clients see them."""
 
+import logging
 from typing import Any
 
 import pytest
 from acl_node import AclNode
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.audit import AUDIT_LOGGER
 from quorate.broker.access.authorizer import OPEN
 from quorate.broker.apis.api_table import ControllerDispatcher, Dispatcher
 from quorate.broker.wire.api import ApiKey
@@ -129,3 +131,22 @@ async def test_more_than_ten_thousand_are_refused(rig) -> None:
     for key, field, part in ((CREATE, "creations", creation()), (DELETE, "filters", ANY)):
         assert codes(await rig.ask(key, **{field: [part] * 10_001})) == {ErrorCode.invalid_request}
     assert not rig.image.acls
+
+
+async def test_a_change_has_an_audit_line_with_who_where_and_what_came_of_it(
+    rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger=AUDIT_LOGGER):
+        await rig.ask(CREATE, 3, creations=[creation()])
+        await rig.ask(DESCRIBE, 3, **ANY)
+        await rig.ask(DELETE, 3, filters=[ANY])
+    assert [each.__dict__["quorate"] for each in caplog.records if each.name == AUDIT_LOGGER] == [
+        {
+            "event": "a client changes the cluster",
+            "principal": str(ANONYMOUS),
+            "host": "p",
+            "request": request,
+            "outcome": "NONE",
+        }
+        for request in ("CreateAcls", "DeleteAcls")
+    ]
