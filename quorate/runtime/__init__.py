@@ -26,7 +26,14 @@ if TYPE_CHECKING:
         write_file_atomically,
     )
     from quorate.runtime.entropy import Entropy, parse_uuid, uuid_text
-    from quorate.runtime.event_log import LOG_LEVELS, ROOT, get_logger, log_levels, set_log_level
+    from quorate.runtime.event_log import (
+        AUDIT_LOGGER,
+        LOG_LEVELS,
+        ROOT,
+        get_logger,
+        log_levels,
+        set_log_level,
+    )
     from quorate.runtime.extras import MissingExtraError, need
     from quorate.runtime.forks import tell_forked
     from quorate.runtime.network import (
@@ -86,6 +93,7 @@ _HOMES = {
     "MissingExtraError": "quorate.runtime.extras",
     "need": "quorate.runtime.extras",
     "tell_forked": "quorate.runtime.forks",
+    "AUDIT_LOGGER": "quorate.runtime.event_log",
     "LOG_LEVELS": "quorate.runtime.event_log",
     "ROOT": "quorate.runtime.event_log",
     "get_logger": "quorate.runtime.event_log",
@@ -125,6 +133,7 @@ __getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [
+    "AUDIT_LOGGER",
     "LOG_LEVELS",
     "MEMBERS",
     "ROOT",

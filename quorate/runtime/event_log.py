@@ -10,6 +10,8 @@ from typing import Final
 
 ROOT: Final = "quorate"
 """The name of the logger above all loggers of quorate."""
+AUDIT_LOGGER: Final = "kafka.authorizer.logger"
+"""The name of the logger of audit lines, as in Kafka: the one that is not below `quorate`."""
 
 logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
@@ -30,8 +32,8 @@ LOG_LEVELS: Final = tuple(_LEVELS)
 
 def log_levels() -> dict[str, str]:
     """Return the level of each of quorate's loggers by name: its own, or that of the logger above it."""
-    loggers = [ROOT, *logging.root.manager.loggerDict]
-    names = sorted({name for name in loggers if name == ROOT or name.startswith(f"{ROOT}.")})
+    loggers = [ROOT, AUDIT_LOGGER, *logging.root.manager.loggerDict]
+    names = sorted({name for name in loggers if name in (ROOT, AUDIT_LOGGER) or name.startswith(f"{ROOT}.")})
     return {name: _level_in_words(logging.getLogger(name).getEffectiveLevel()) for name in names}
 
 

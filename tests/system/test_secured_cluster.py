@@ -5,6 +5,7 @@ The cluster is one for all tests here.
 """
 
 import asyncio
+import re
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
@@ -296,6 +297,12 @@ def test_a_user_may_what_acls_say_and_no_more(cluster: LocalCluster) -> None:
     producer.produce(topic, b"again", on_delivery=lambda error, _: failures.append(error.code()))
     producer.flush(20)
     assert failures == [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    logs = "".join(node.log_file.read_text() for node in cluster.nodes)
+    denial = rf"Principal = User:bob is Denied operation = \w+ from host = 127.0.0.1 .*:LITERAL:{topic} for "
+    assert re.search(denial, logs), "the denial has an audit line in the log of a node"
+    for request in ("CreateAcls", "DeleteAcls"):
+        change = rf"a client changes the cluster .*principal=User:admin request={request}"
+        assert re.search(change, logs), change
 
 
 def test_who_may_alter_the_cluster_does_not_set_the_password_of_a_super_user(cluster: LocalCluster) -> None:

@@ -7,10 +7,8 @@ from typing import Final
 from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.wire.principals import Principal
 from quorate.error_code import ErrorCode
-from quorate.runtime import get_logger
+from quorate.runtime import AUDIT_LOGGER, get_logger
 
-AUDIT_LOGGER: Final = "kafka.authorizer.logger"
-"""The name of the logger, as in Kafka."""
 _WINDOW_S: Final = 1.0
 """Equal denials within this time after the first become one more line."""
 _MOST_OPEN: Final = 1_000

@@ -50,11 +50,13 @@ def configure_logging(level: LogLevel, *, as_json: bool) -> None:
     import logging
 
     from quorate.cli.node.log_lines import JsonFormatter, TextFormatter
+    from quorate.runtime import AUDIT_LOGGER, ROOT
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter(colors=sys.stderr.isatty()))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("quorate").setLevel(level.name)
+    for name in (ROOT, AUDIT_LOGGER):
+        logging.getLogger(name).setLevel(level.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.access.audit import AUDIT_LOGGER
 from quorate.broker.access.authorizer import Authorizer
 from quorate.broker.access.standard_authorizer import Decision, Rule, StandardAuthorizer
 from quorate.broker.metadata.acl_index import AclIndex
@@ -27,6 +26,7 @@ from quorate.broker.metadata.difference import difference
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import AccessControlEntry, RemoveAccessControlEntry
 from quorate.broker.wire.principals import NODE, Principal
+from quorate.runtime import AUDIT_LOGGER
 from tests.broker.controller.images import from_snapshot
 
 ANN, BOB = Principal("User", "ann"), Principal("User", "bob")

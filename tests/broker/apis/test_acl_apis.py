@@ -7,11 +7,11 @@ import pytest
 from acl_node import AclNode
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.access.audit import AUDIT_LOGGER
 from quorate.broker.access.authorizer import OPEN
 from quorate.broker.apis.api_table import ControllerDispatcher, Dispatcher
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.principals import ANONYMOUS
+from quorate.runtime import AUDIT_LOGGER
 
 CREATE, DESCRIBE, DELETE = ApiKey.CREATE_ACLS, ApiKey.DESCRIBE_ACLS, ApiKey.DELETE_ACLS
 ANY: dict[str, Any] = {

@@ -9,7 +9,6 @@ import trio
 import trio.testing
 
 from quorate.broker.access.asker import Asker
-from quorate.broker.access.audit import AUDIT_LOGGER
 from quorate.broker.controller import rpc
 from quorate.broker.controller.permits import NEEDS
 from quorate.broker.controller.rpc import (
@@ -45,6 +44,7 @@ from quorate.broker.metadata.metadata_records import ConfigType, ScramMechanism
 from quorate.broker.settings.authorizer_settings import STANDARD, AuthorizerSettings
 from quorate.broker.wire.principals import NODE, Principal
 from quorate.error_code import ErrorCode
+from quorate.runtime import AUDIT_LOGGER
 from quorate.types import SecretBytes
 from tests.broker.controller.controller_node import SETTINGS, Node
 
