@@ -15,6 +15,7 @@ class ParameterNames:
     bootstrap: str
     format_command: str
     change_voters: str
+    tls_use: str
 
 
 EMBEDDED: Final = ParameterNames(
@@ -24,6 +25,7 @@ EMBEDDED: Final = ParameterNames(
     bootstrap="bootstrap",
     format_command="format_folder()",
     change_voters="Quorum.add_voter() and remove_voter()",
+    tls_use="tls_use",
 )
 """The fields of `QuorumConfig`, and the functions of `quorate.raft`."""
 
@@ -34,5 +36,6 @@ SERVER: Final = ParameterNames(
     bootstrap="controller.quorum.bootstrap.servers",
     format_command="`quorate storage format`",
     change_voters="`quorate quorum add-voter` and `remove-voter`",
+    tls_use="controller.tls.use",
 )
 """The keys of server.properties, and the commands of `quorate`."""

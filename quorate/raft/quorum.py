@@ -47,6 +47,7 @@ from quorate.runtime import (
     Runtime,
     TlsFiles,
     TlsFilesError,
+    TlsUse,
     get_logger,
     tell_forked,
 )
@@ -630,9 +631,16 @@ def unanswered_error(timeout_ms: int) -> OutcomeUnknownError:
 def _secured(runtime: Runtime, config: QuorumConfig, files: TlsFiles) -> Runtime:
     """Return the same runtime with TLS. Raises `QuorumConfigError`."""
     try:
-        network = secured_as(runtime.network, files, Identity(config.cluster_id, config.node_id))
+        own = Identity(config.cluster_id, config.node_id)
+        network = secured_as(runtime.network, files, own, config.tls_use)
     except TlsFilesError as error:
         raise QuorumConfigError(f"tls: {error}") from error
+    if config.tls_use is not TlsUse.REQUIRED:
+        log.warning(
+            "the quorum takes connections without TLS: whoever reaches its listener is believed",
+            use=config.tls_use.value,
+            remedy=f"when every node prefers TLS, demand it ({config.names.tls_use})",
+        )
     return replace(runtime, network=network)
 
 

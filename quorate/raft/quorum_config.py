@@ -7,7 +7,7 @@ from typing import Final
 from quorate.quorum_state import EMBEDDED, ParameterNames
 from quorate.raft.core import CoreConfig
 from quorate.raft.quorum_errors import QuorumConfigError
-from quorate.runtime import Address, TlsFiles
+from quorate.runtime import Address, TlsFiles, TlsUse
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 HIGH_WATERMARK_WAIT_MS: Final = 5
@@ -51,6 +51,9 @@ class QuorumConfig:
     (`quorate certs create-node` makes them). All connections of the quorum and of its clients then have TLS
     1.3, with certificates on both ends: nodes believe a node's id, and serve a client, only if a certificate
     says so. Set it on every node, or on none. None: whoever reaches a listener is believed."""
+    tls_use: TlsUse = TlsUse.REQUIRED
+    """How far the members have come to TLS, on the way of an open quorum to a protected one by rolling
+    restarts. Until it is `REQUIRED` on every node, whoever reaches a listener is believed."""
     auto_join: bool = False
     """True: the node becomes a voter as soon as it has caught up (Kafka's
     `controller.quorum.auto.join.enable`). It first removes a voter with its id and another directory. Stop
@@ -115,6 +118,10 @@ class QuorumConfig:
         if self.observer and self.node_id in self.voters:
             raise QuorumConfigError(
                 f"node {self.node_id} is an observer (observer=True) and among voters; it can't be both"
+            )
+        if self.tls is None and self.tls_use is not TlsUse.REQUIRED:
+            raise QuorumConfigError(
+                f"tls_use is {self.tls_use.name}, and tls is None; set tls to the files of this node"
             )
         _check_endpoints(self.voters)
         if self.max_pending_bytes < self.max_batch_bytes:

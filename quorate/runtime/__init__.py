@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         TlsFiles,
         TlsFilesError,
         TlsTerms,
+        TlsUse,
     )
     from quorate.runtime.runtime import Runtime
     from quorate.runtime.slices import (
@@ -113,6 +114,7 @@ _HOMES = {
     "TlsFiles": "quorate.runtime.network",
     "TlsFilesError": "quorate.runtime.network",
     "TlsTerms": "quorate.runtime.network",
+    "TlsUse": "quorate.runtime.network",
     "Runtime": "quorate.runtime.runtime",
     "SLICE_SECONDS": "quorate.runtime.slices",
     "Mapped": "quorate.runtime.slices",
@@ -174,6 +176,7 @@ __all__ = [
     "TlsFiles",
     "TlsFilesError",
     "TlsTerms",
+    "TlsUse",
     "TokenBucket",
     "WallClock",
     "at_once",

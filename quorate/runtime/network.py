@@ -88,6 +88,20 @@ class ClientAuth(enum.Enum):
     REQUIRED = "required"
 
 
+class TlsUse(enum.Enum):
+    """How far the members of a cluster have come to TLS.
+
+    Rolling restarts take an open cluster through all three, in this order, without an end of its service.
+    """
+
+    ACCEPTED = "accepted"
+    """Connections with TLS are accepted, and such without, whose other ends may be anybody. This end opens
+    its own without."""
+    PREFERRED = "preferred"
+    """Both are accepted. This end opens its own with TLS."""
+    REQUIRED = "required"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsTerms:
     """The demands of a network with TLS on those that connect. With others than the default, which is that of
@@ -98,6 +112,7 @@ class TlsTerms:
     """TLS 1.2 is spoken too."""
     strict: bool = True
     """Certificates keep RFC 5280 to the letter."""
+    use: TlsUse = TlsUse.REQUIRED
     connects: bool = False
     """True: it only connects, and the certificate of the other end has to name the host that was dialled. A
     certificate of its own may be missing."""

@@ -22,6 +22,7 @@ from quorate.runtime import (
     TlsFiles,
     TlsFilesError,
     TlsTerms,
+    TlsUse,
 )
 from quorate.runtime.real import RealNetwork
 from quorate.types import NodeId
@@ -186,6 +187,52 @@ async def test_who_does_not_speak_tls_is_named(certificates, first, says):
     stream = await listener.accept()
     with pytest.raises(TlsError, match=says):
         await stream.handshake()
+
+
+@pytest.mark.parametrize("listens", TlsUse)
+@pytest.mark.parametrize("connects", TlsUse)
+async def test_members_on_the_way_to_tls_reach_those_that_are_a_step_away(certificates, listens, connects):
+    listener = await RealNetwork().secured(certificates.node(1), TlsTerms(use=listens)).listen(HERE)
+    network = RealNetwork().secured(certificates.node(2), TlsTerms(use=connects))
+    found: list[tuple[object, bytes]] = []
+
+    async def serve() -> None:
+        stream = await listener.accept()
+        try:
+            await stream.handshake()
+            found.append((stream.identities, await stream.receive_some()))
+            await stream.send([b"pong"])
+        except TlsError as error:
+            assert "it does not speak TLS" in str(error)
+        stream.close()
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            stream = await network.connect(listener.address)
+            await stream.send([b"ping ping"])
+            try:
+                answer = await stream.receive_some()
+            except NetworkError:
+                answer = b""
+            stream.close()
+    if connects is TlsUse.ACCEPTED and listens is TlsUse.REQUIRED:
+        assert (found, answer) == ([], b"")
+    else:
+        identities = None if connects is TlsUse.ACCEPTED else network.identities
+        assert (found, answer) == ([(identities, b"ping ping")], b"pong")
+    listener.close()
+
+
+async def test_a_connection_that_ends_before_its_first_byte_is_nobodys(certificates):
+    listener = await RealNetwork().secured(certificates.node(1), TlsTerms(use=TlsUse.PREFERRED)).listen(HERE)
+    (await RealNetwork().connect(listener.address)).close()
+    stream = await listener.accept()
+    with trio.fail_after(5):
+        await stream.handshake()
+        assert await stream.receive_some() == b""
+    stream.close()
+    listener.close()
 
 
 async def test_who_shows_no_certificate_or_speaks_an_older_tls_gets_nothing(certificates):

@@ -3,89 +3,25 @@
 Lost are neither records nor connections of clients, and no election is held.
 """
 
-import json
 import threading
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
 from quorate.certs import CertificateFolder
 from quorate.cli.node.local_cluster import LocalCluster
 from tests.kit.clusters import running_cluster, wait_in_sync
+from tests.kit.steady_client import SteadyClient
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 STATED_SECONDS = 10.0
 """After that, connections of a removed authority have ended."""
-
-
-@dataclass
-class Client:
-    """A producer that numbers its records, or a consumer, which count what they lose."""
-
-    settings: Mapping[str, object]
-    topic: str
-    numbers: list[int] = field(default_factory=list)
-    """Acknowledged, or read, in this order."""
-    errors: list[str] = field(default_factory=list)
-    disconnects: dict[str, int] = field(default_factory=dict)
-    """Of each broker, by the client's own statistics."""
-    sent: int = 0
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    def _configured(self, **more: object) -> dict[str, object]:
-        return {
-            **self.settings,
-            "statistics.interval.ms": 200,
-            "stats_cb": self._take_statistics,
-            "error_cb": lambda error: self.errors.append(str(error)),
-            **more,
-        }
-
-    def _take_statistics(self, text: str) -> None:
-        for name, broker in json.loads(text)["brokers"].items():
-            self.disconnects[name] = broker["disconnects"]
-
-    def produce(self) -> None:
-        producer = confluent_kafka.Producer(
-            self._configured(**{"acks": "all", "enable.idempotence": True, "linger.ms": 2})
-        )
-
-        def delivered(error: object, message: confluent_kafka.Message) -> None:
-            if error is not None:
-                self.errors.append(str(error))
-            else:
-                self.numbers.append(int(message.value() or b"-1"))
-
-        while not self._stop.is_set():
-            producer.produce(self.topic, b"%d" % self.sent, on_delivery=delivered)
-            self.sent += 1
-            producer.poll(0.005)
-        assert producer.flush(60) == 0
-
-    def consume(self) -> None:
-        consumer = confluent_kafka.Consumer(
-            self._configured(**{"group.id": f"g-{self.topic}", "auto.offset.reset": "earliest"})
-        )
-        consumer.subscribe([self.topic])
-        try:
-            while not self._stop.is_set():
-                record = consumer.poll(0.1)
-                if record is not None and record.error() is None:
-                    self.numbers.append(int(record.value() or b"-1"))
-        finally:
-            consumer.close()
-
-    def stop(self) -> None:
-        self._stop.set()
 
 
 def settings_of(cluster: LocalCluster) -> dict[str, object]:
@@ -133,7 +69,7 @@ def test_certificates_and_authority_are_replaced_twice_under_load(tmp_path: Path
         made = admin.create_topics([confluent_kafka.admin.NewTopic(topic, 3, 3)])
         made[topic].result(timeout=30)
         wait_in_sync(cluster, topic)
-        producer, consumer = (Client(settings_of(cluster), topic) for _ in range(2))
+        producer, consumer = (SteadyClient(settings_of(cluster), topic) for _ in range(2))
         threads = [threading.Thread(target=each) for each in (producer.produce, consumer.consume)]
         for each in threads:
             each.start()

@@ -40,7 +40,7 @@ from quorate.broker.wire.listener_security import ListenerSecurity
 from quorate.quorum_state import SERVER
 from quorate.raft import HIGH_WATERMARK_WAIT_MS, QuorumConfig, QuorumConfigError, parse_voters
 from quorate.raft.core import CoreConfig
-from quorate.runtime import Address, TlsFiles
+from quorate.runtime import Address, TlsFiles, TlsUse
 from quorate.types import Endpoint, NodeId, VoterSet
 
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
@@ -81,6 +81,7 @@ class ServerConfig:
     """The protection of each listener for clients, by name."""
     controller_tls: TlsFiles | None
     """The files by which this node and the controllers know each other. None: they don't."""
+    controller_tls_use: TlsUse
     inter_broker_tls: TlsFiles | None
     """The files by which this broker and the others know each other. None: they don't."""
     voters: VoterSet
@@ -133,6 +134,7 @@ class ServerConfig:
             else Address(listener.address.host or "0.0.0.0", listener.address.port),
             advertised=self.controller_advertised,
             tls=self.controller_tls,
+            tls_use=self.controller_tls_use,
             auto_join=raft.auto_join,
             core=self.core(),
             segment_bytes=raft.segment_bytes,
@@ -248,6 +250,7 @@ def _build(values: PropertyValues) -> ServerConfig:
         inter_broker_listener=inter_broker,
         listener_security=MappingProxyType({each.name: protected[each.name] for each in clients}),
         controller_tls=protected[controller_names[0]].tls,
+        controller_tls_use=_tls_use(values, controller_names[0], protected[controller_names[0]]),
         inter_broker_tls=protected[inter_broker].tls if is_broker else None,
         voters=voters,
         bootstrap=bootstrap,
@@ -255,6 +258,17 @@ def _build(values: PropertyValues) -> ServerConfig:
         metadata_log_dir=values.get(DirectoryKeys.METADATA_LOG_DIR) or log_dirs[0],
         **read_fields(ServerConfig, values.all),
     )
+
+
+def _tls_use(values: PropertyValues, name: str, security: ListenerSecurity) -> TlsUse:
+    use = TlsUse(values.get(NodeKeys.CONTROLLER_TLS_USE))
+    if use is not TlsUse.REQUIRED and security.tls is None:
+        raise values.error(
+            NodeKeys.CONTROLLER_TLS_USE,
+            f"{name} has protocol {security.protocol.value}, so that it can't speak TLS; give it SSL in "
+            "listener.security.protocol.map, or remove this key",
+        )
+    return use
 
 
 def _listeners(values: PropertyValues, key: TypedKey[tuple[str, ...]]) -> tuple[BoundListener, ...]:

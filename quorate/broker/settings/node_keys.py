@@ -6,6 +6,7 @@ from typing import Final
 from quorate.broker.settings.config_key import (
     LONG_MAX,
     REQUIRED,
+    choices,
     flag_key,
     int_key,
     list_key,
@@ -75,6 +76,12 @@ class NodeKeys:
         "SASL_PLAINTEXT or SASL_SSL. Empty: a listener with the name of a protocol has it, the others have "
         "PLAINTEXT. That of controllers, and that of brokers, is PLAINTEXT or SSL, by which nodes know each "
         "other.", kafkas="PLAINTEXT:PLAINTEXT,SSL:SSL,...")
+    CONTROLLER_TLS_USE: Final = text_key("controller.tls.use", "required",
+        "What the listener of the quorum demands where its protocol is SSL. accepted: it takes connections "
+        "with TLS and without, and this node opens its own without. preferred: it takes both, and this node "
+        "opens its own with TLS. required: only TLS. Rolling restarts take an open cluster through the "
+        "three, in this order. Before required, whoever reaches the listener is believed.",
+        check=choices("accepted", "preferred", "required"))
     VOTERS: Final = list_key("controller.quorum.voters", "",
         "The voters of a static quorum: id@host:port, separated by commas. The node ignores this key as soon "
         "as its log contains a voter set. Either this key or controller.quorum.bootstrap.servers is "

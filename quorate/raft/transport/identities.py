@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from quorate.raft.core import FetchRequest, FetchSnapshotRequest, Message, VoteRequest
 from quorate.raft.quorum_errors import PeerProtocolError
-from quorate.runtime import Network, Stream, TlsError, TlsFiles, TlsFilesError
+from quorate.runtime import Network, Stream, TlsError, TlsFiles, TlsFilesError, TlsTerms, TlsUse
 from quorate.types import NodeId
 
 
@@ -83,9 +83,9 @@ def identity_at(stream: Stream, cluster_id: str) -> Identity | None:
     return identity
 
 
-def secured_as(network: Network, files: TlsFiles, own: Identity) -> Network:
+def secured_as(network: Network, files: TlsFiles, own: Identity, use: TlsUse = TlsUse.REQUIRED) -> Network:
     """Return the same network with TLS, for a member with its own certificate. Raises `TlsFilesError`."""
-    secured = network.secured(files)
+    secured = network.secured(files, TlsTerms(use=use))
     if secured.identities != (own.uri,):
         names = ", ".join(secured.identities or ()) or "no URI"
         raise TlsFilesError(

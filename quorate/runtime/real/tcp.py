@@ -8,6 +8,7 @@ is most of what there is to save (docs/explanation/performance.md).
 import errno
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 import trio
 
@@ -83,6 +84,16 @@ class TcpStream:
                     return self._socket.recv(min(max_bytes, _RECEIVE_MAX_BYTES))
                 except BlockingIOError:
                     continue
+        except (OSError, trio.ClosedResourceError) as error:
+            raise self._broken(error) from error
+
+    async def peek(self) -> bytes:
+        """Return the first byte that has arrived and leave it there; none at the end of the stream."""
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self._open())
+                with suppress(BlockingIOError):
+                    return self._socket.recv(1, socket.MSG_PEEK)
         except (OSError, trio.ClosedResourceError) as error:
             raise self._broken(error) from error
 

@@ -11,6 +11,7 @@ plaintext.
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import trio
@@ -21,9 +22,11 @@ from quorate.runtime.network import (
     Address,
     CertificateEnd,
     NetworkError,
+    Stream,
     TlsError,
     TlsFiles,
     TlsTerms,
+    TlsUse,
 )
 from quorate.runtime.real import tcp
 from quorate.runtime.real.tls_contexts import TlsContexts, X509Name, issuer_of, subject_of, uris_of
@@ -33,6 +36,9 @@ _RECORD_BYTES: Final = 16 * 1024
 """The most plaintext of one record. Smaller buffers are joined up to it."""
 _SEND_MAX_BYTES: Final = 256 * 1024
 """At once: 0.1 ms of the cipher."""
+_TLS_HANDSHAKE: Final = b"\x16"
+"""The first byte of TLS. Neither the quorum's preface begins with it nor a request of Kafka's, whose length
+would be over 352 MiB."""
 T = TypeVar("T")
 
 _FAULTS: Final = {
@@ -170,36 +176,93 @@ def _pieces(buffers: Sequence[Buffer]) -> list[Buffer]:
     return pieces
 
 
-class TlsListener(tcp.TcpListener):
+class UndecidedStream:
+    """`quorate.runtime.network.Stream` that speaks TLS or not, as its first byte tells in the handshake."""
+
+    __slots__ = ("_stream", "_watch")
+
+    def __init__(self, stream: tcp.TcpStream, watch: TlsWatch) -> None:
+        self._stream = stream
+        self._watch = watch
+
+    @property
+    def peer(self) -> str:
+        return self._stream.peer
+
+    @property
+    def identities(self) -> tuple[str, ...] | None:
+        return self._stream.identities
+
+    @property
+    def subject(self) -> str | None:
+        return self._stream.subject
+
+    async def handshake(self) -> None:
+        if await self._stream.peek() == _TLS_HANDSHAKE:
+            plain = self._stream
+            try:
+                self._stream = TlsStream(plain, self._watch.contexts.server, self._watch, server_side=True)
+            except OSError as error:
+                raise NetworkError(f"{plain.peer}: {error}") from error
+        await self._stream.handshake()
+
+    async def receive_some(self, max_bytes: int = 65536) -> bytes:
+        return await self._stream.receive_some(max_bytes)
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        return await self._stream.receive_into(buffer)
+
+    def send_nowait(self, buffers: Sequence[Buffer]) -> int:
+        return self._stream.send_nowait(buffers)
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        await self._stream.send(buffers)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class TlsListener:
     """`quorate.runtime.network.Listener` whose connections still have to greet."""
 
-    __slots__ = ("__weakref__", "_watch")
+    __slots__ = ("__weakref__", "_listener", "_use", "_watch")
 
-    def __init__(self, listener: tcp.TcpListener, watch: TlsWatch) -> None:
-        super().__init__(listener._socket, listener.address)
+    def __init__(self, listener: tcp.TcpListener, watch: TlsWatch, use: TlsUse) -> None:
+        self._listener = listener
         self._watch = watch
+        self._use = use
         watch.begin_listening(self)
 
-    async def accept(self) -> TlsStream:
+    @property
+    def address(self) -> Address:
+        return self._listener.address
+
+    def room(self) -> int:
+        return self._listener.room()
+
+    async def accept(self) -> Stream:
         while True:
-            stream = await super().accept()
+            stream = await self._listener.accept()
+            if self._use is not TlsUse.REQUIRED:
+                return UndecidedStream(stream, self._watch)
             with suppress(OSError):  # It is gone again.
                 return TlsStream(stream, self._watch.contexts.server, self._watch, server_side=True)
 
     def close(self) -> None:
         self._watch.end_listening(self)
-        super().close()
+        self._listener.close()
 
 
 class TlsNetwork:
     """`quorate.runtime.network.Network` with TLS on each connection."""
 
-    __slots__ = ("_expiry", "_watch")
+    __slots__ = ("_expiry", "_use", "_watch")
 
     def __init__(self, files: TlsFiles, terms: TlsTerms, expiry: ExpiryLog) -> None:
         """`expiry`: one for all networks of a node. Raises `TlsFilesError`."""
         self._expiry = expiry
-        self._watch = TlsWatch(TlsContexts(files, terms), expiry)
+        self._use = terms.use
+        self._watch = TlsWatch(TlsContexts(files, replace(terms, use=TlsUse.REQUIRED)), expiry)
 
     @property
     def identities(self) -> tuple[str, ...] | None:
@@ -209,8 +272,10 @@ class TlsNetwork:
     def certificates(self) -> Sequence[CertificateEnd]:
         return self._watch.contexts.certificates
 
-    async def connect(self, address: Address) -> TlsStream:
+    async def connect(self, address: Address) -> Stream:
         plain = await tcp.connect(address)
+        if self._use is TlsUse.ACCEPTED:
+            return plain
         try:
             context = self._watch.contexts.client
             stream = TlsStream(plain, context, self._watch, server_side=False, host=address.host)
@@ -224,7 +289,7 @@ class TlsNetwork:
         return stream
 
     async def listen(self, address: Address) -> TlsListener:
-        return TlsListener(await tcp.listen(address), self._watch)
+        return TlsListener(await tcp.listen(address), self._watch, self._use)
 
     def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> "TlsNetwork":
         return TlsNetwork(files, terms, self._expiry)

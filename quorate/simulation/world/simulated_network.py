@@ -32,6 +32,7 @@ from quorate.runtime import (
     TlsError,
     TlsFiles,
     TlsTerms,
+    TlsUse,
 )
 from quorate.simulation.world.pipes import Last, Pipe
 from quorate.simulation.world.pipes import LinkQuality as LinkQuality
@@ -140,7 +141,9 @@ class SimulatedNetwork:
 
     # What streams and listeners call
 
-    def listen(self, node: str, address: Address, files: TlsFiles | None = None) -> "SimulatedListener":
+    def listen(
+        self, node: str, address: Address, files: TlsFiles | None = None, use: TlsUse = TlsUse.REQUIRED
+    ) -> "SimulatedListener":
         """Open a listener. `files`: with TLS. Raises `AddressInUseError`, or `NetworkError` on a node that
         is down."""
         if node in self._down:
@@ -149,7 +152,7 @@ class SimulatedNetwork:
             address = Address(address.host, self._draw_port())
         if address in self._listeners:
             raise AddressInUseError(f"{address} is in use by {self._listeners[address].node}")
-        listener = SimulatedListener(self, node, address, files)
+        listener = SimulatedListener(self, node, address, files, use)
         self._listeners[address] = listener
         self._owners[address] = node
         return listener
@@ -178,7 +181,7 @@ class SimulatedNetwork:
         there, back = Pipe(node, listener.node), Pipe(listener.node, node)
         ours = SimulatedStream(self, back, there, str(address), files, listener.files)
         port = self._draw_port()
-        theirs = SimulatedStream(self, there, back, f"{node}:{port}", listener.files, files)
+        theirs = SimulatedStream(self, there, back, f"{node}:{port}", listener.files_for(files), files)
         if not listener.offer(theirs):
             raise NetworkError(f"can't connect to {address}: its backlog is full")
         self._pipes = [pair for pair in self._pipes if not all(pipe.over for pipe in pair)]
@@ -405,14 +408,15 @@ class SimulatedStream:
 class SimulatedListener:
     """`quorate.runtime.network.Listener` of a simulated node."""
 
-    __slots__ = ("_address", "_arrived", "_backlog", "_network", "closed", "files", "node")
+    __slots__ = ("_address", "_arrived", "_backlog", "_network", "_use", "closed", "files", "node")
 
     def __init__(
-        self, network: SimulatedNetwork, node: str, address: Address, files: TlsFiles | None
+        self, network: SimulatedNetwork, node: str, address: Address, files: TlsFiles | None, use: TlsUse
     ) -> None:
         self._network = network
         self.node = node
         self.files = files
+        self._use = use
         self._address = address
         self._backlog: deque[SimulatedStream] = deque()
         self._arrived = trio.Event()
@@ -421,6 +425,10 @@ class SimulatedListener:
     @property
     def address(self) -> Address:
         return self._address
+
+    def files_for(self, theirs: TlsFiles | None) -> TlsFiles | None:
+        """Return the files with which this end greets one that has `theirs`. None: without TLS."""
+        return self.files if theirs is not None or self._use is TlsUse.REQUIRED else None
 
     async def accept(self) -> SimulatedStream:
         await trio.lowlevel.checkpoint()
@@ -461,12 +469,19 @@ class SimulatedListener:
 class NodeNetwork:
     """`quorate.runtime.network.Network` as one node sees it."""
 
-    __slots__ = ("_files", "_network", "name")
+    __slots__ = ("_files", "_network", "_use", "name")
 
-    def __init__(self, network: SimulatedNetwork, name: str, files: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        name: str,
+        files: TlsFiles | None = None,
+        use: TlsUse = TlsUse.REQUIRED,
+    ) -> None:
         self._network = network
         self.name = name
         self._files = files
+        self._use = use
 
     @property
     def identities(self) -> tuple[str, ...] | None:
@@ -477,7 +492,8 @@ class NodeNetwork:
         return ()
 
     async def connect(self, address: Address) -> SimulatedStream:
-        stream = await self._network.connect(self.name, address, self._files)
+        files = None if self._use is TlsUse.ACCEPTED else self._files
+        stream = await self._network.connect(self.name, address, files)
         try:
             await stream.handshake()
         except BaseException:
@@ -487,7 +503,7 @@ class NodeNetwork:
 
     async def listen(self, address: Address) -> SimulatedListener:
         await trio.lowlevel.checkpoint()
-        return self._network.listen(self.name, address, self._files)
+        return self._network.listen(self.name, address, self._files, self._use)
 
     def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> "NodeNetwork":
-        return NodeNetwork(self._network, self.name, files)
+        return NodeNetwork(self._network, self.name, files, terms.use)

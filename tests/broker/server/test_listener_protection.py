@@ -5,7 +5,7 @@ import pytest
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
-from quorate.runtime import MEMBERS, ClientAuth, TlsFiles
+from quorate.runtime import MEMBERS, ClientAuth, TlsFiles, TlsUse
 
 SECURED = {
     "process.roles": "broker,controller",
@@ -41,6 +41,14 @@ def test_nodes_know_each_other_by_certificates_and_clients_log_in() -> None:
     assert protected.mechanisms == (SaslMechanism.SCRAM_SHA_512,)
     assert protected.terms.client_auth is ClientAuth.NONE
     assert protected.terms.before_1_3
+
+
+def test_the_quorum_says_how_far_it_has_come_to_tls() -> None:
+    assert parse({}).quorum(cluster_id="c").tls_use is TlsUse.REQUIRED
+    assert parse({"controller.tls.use": "accepted"}).quorum(cluster_id="c").tls_use is TlsUse.ACCEPTED
+    open_quorum = "BROKERS:SSL,CLIENTS:SASL_SSL,CONTROLLER:PLAINTEXT"
+    with pytest.raises(ServerConfigError, match=r"controller\.tls\.use.* give it SSL"):
+        parse({"controller.tls.use": "preferred", "listener.security.protocol.map": open_quorum})
 
 
 def test_a_key_with_the_prefix_of_a_listener_is_its_own() -> None:
