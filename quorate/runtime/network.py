@@ -89,10 +89,8 @@ class ClientAuth(enum.Enum):
 
 
 class TlsUse(enum.Enum):
-    """How far the members of a cluster have come to TLS.
-
-    Rolling restarts take an open cluster through all three, in this order, without an end of its service.
-    """
+    """Rolling restarts take an open cluster to TLS through all three of these, in this order, while it goes on
+    serving."""
 
     ACCEPTED = "accepted"
     """Connections with TLS are accepted, and such without, whose other ends may be anybody. This end opens
