@@ -1,8 +1,10 @@
 """The three-broker cluster: produce and consume throughput, and an idle node's memory."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
 from brokers import planned, serving
 from clusters import resident_mib
@@ -11,6 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 RECORD_BYTES = 1000
 MEGABYTE = 1_000_000
+UNPROTECTED: Mapping[str, str] = MappingProxyType({})
+"""The settings of a client of an open cluster."""
 
 
 def run(folder: Path, *, megabytes: int, idle_seconds: float = 3.0) -> dict[str, float]:
@@ -40,11 +44,12 @@ def produce(
     record_bytes: int = RECORD_BYTES,
     batch_bytes: int = 1_000_000,
     acks: str = "all",
+    security: Mapping[str, str] = UNPROTECTED,
 ) -> float:
     """Send to a topic of three partitions. Return the seconds until all is acknowledged."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 20, "batch.size": batch_bytes,
-         "queue.buffering.max.messages": 1_000_000, "log_level": 0}
+         "queue.buffering.max.messages": 1_000_000, "log_level": 0, **security}
     )  # fmt: skip
     record = bytes(record_bytes)
     errors: list[object] = []
@@ -65,13 +70,13 @@ def produce(
     return time.perf_counter() - started
 
 
-def consume(bootstrap: str, topic: str, count: int) -> float:
+def consume(bootstrap: str, topic: str, count: int, *, security: Mapping[str, str] = UNPROTECTED) -> float:
     """Read a topic of three partitions from its start. Return the seconds that it took."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False,
          "fetch.message.max.bytes": 4_000_000, "queued.max.messages.kbytes": 262_144,
          # Its default of 1 s is the client's own pause when it has read ahead enough.
-         "fetch.queue.backoff.ms": 1, "log_level": 0}
+         "fetch.queue.backoff.ms": 1, "log_level": 0, **security}
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(3)])
     received, started = 0, time.perf_counter()

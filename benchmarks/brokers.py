@@ -36,9 +36,11 @@ class Nodes(Protocol):
     def kill_all(self) -> None: ...
 
 
-def planned(folder: Path, *, overrides: Mapping[str, str] | None = None) -> LocalCluster:
+def planned(
+    folder: Path, *, overrides: Mapping[str, str] | None = None, secure: bool = False
+) -> LocalCluster:
     """Three nodes of quorate on free ports, to be started."""
-    cluster = LocalCluster.plan(folder, client_port=0, overrides=overrides)
+    cluster = LocalCluster.plan(folder, client_port=0, overrides=overrides, secure=secure)
     cluster.prepare()
     return cluster
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, cast
 
+from node_requests import CERTIFICATES
+
 from quorate.cli.node.free_ports import free_ports
 
 HERE = Path(__file__).parent
@@ -152,10 +154,16 @@ class Quorate(Cluster):
 
     name = "quorate"
 
-    def __init__(self, folder: Path, *, size: int = 3, profiles: bool = False) -> None:
-        super().__init__(folder, size=size)
+    def __init__(
+        self, folder: Path, *, size: int = 3, profiles: bool = False, certificates: Path | None = None
+    ) -> None:
+        """`certificates`: the folder with those of the nodes, and of a node 99, which the client is. None: no
+        TLS."""
+        secured = {} if certificates is None else {CERTIFICATES: str(certificates)}
+        super().__init__(folder, size=size, environment=secured)
         self.ports = free_ports(size)
         self.profiles = profiles
+        self.certificates = certificates
 
     @property
     def voters(self) -> str:
@@ -174,7 +182,8 @@ class Quorate(Cluster):
         return self.folder / f"{number}.profile"
 
     def client_command(self) -> list[str]:
-        return [sys.executable, str(HERE / "quorum_client.py"), self.voters]
+        secured = [] if self.certificates is None else [str(self.certificates)]
+        return [sys.executable, str(HERE / "quorum_client.py"), self.voters, *secured]
 
 
 def cpu_seconds(pid: int) -> float:

@@ -14,6 +14,7 @@ from clusters import HERE
 from confluent_kafka.admin import AdminClient
 
 from quorate.cli.node.free_ports import free_ports
+from quorate.cli.node.secured_cluster import ADMIN, BROKERS, CLIENTS, ClusterSecrets
 
 sys.path.append(str(HERE.parent / "scripts" / "kafka_tools"))
 
@@ -28,19 +29,31 @@ CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 READY_S = 90.0
 
 
+def client_settings(secrets: ClusterSecrets | None) -> dict[str, str]:
+    """Return librdkafka's settings of the first user."""
+    if secrets is None:
+        return {}
+    return dict(line.split("=", 1) for line in secrets.librdkafka_file.read_text().splitlines())
+
+
 class KafkaNodes:
     """Raises `jars.CantRunHereError` where Kafka can't be run."""
 
     name = "kafka"
 
-    def __init__(self, folder: Path, *, size: int = 3, heap: str = "1G") -> None:
-        """`heap`: of each JVM, all of it from the start on, as in Kafka's own start script."""
+    def __init__(
+        self, folder: Path, *, size: int = 3, heap: str = "1G", secrets: ClusterSecrets | None = None
+    ) -> None:
+        """`heap`: of each JVM, all of it from the start on, as in Kafka's own start script. `secrets`: nodes
+        know each other by their certificates, and clients log in."""
         self._heap = [f"-Xmx{heap}", f"-Xms{heap}"]
         self._class_path = jars.class_path()
         self._folder = folder
-        ports = iter(free_ports(2 * size))
+        self._secrets = secrets
+        ports = iter(free_ports(3 * size))
         self._clients = {number: next(ports) for number in range(1, size + 1)}
         self._controllers = {number: next(ports) for number in self._clients}
+        self._brokers = {number: next(ports) for number in self._clients}
         self._nodes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -70,14 +83,21 @@ class KafkaNodes:
         self._write_properties(number)
         return subprocess.Popen(
             self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
-                       str(self._properties(number))),
+                       str(self._properties(number)), *self._first_user()),
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
+
+    def _first_user(self) -> list[str]:
+        if self._secrets is None:
+            return []
+        user = f"[name={ADMIN},password={self._secrets.password}]"
+        return ["--add-scram", f"SCRAM-SHA-512={user}"]
 
     def wait_ready(self) -> None:
         """Return when all brokers are there. Raises `TimeoutError`."""
         deadline = time.monotonic() + READY_S
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        security = client_settings(self._secrets)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, **security})
         while time.monotonic() < deadline:
             try:
                 if len(admin.list_topics(timeout=5).brokers) == len(self._clients):
@@ -118,7 +138,26 @@ class KafkaNodes:
 
     def _write_properties(self, number: int) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        listeners = {"PLAINTEXT": self._clients[number], "CONTROLLER": self._controllers[number]}
+        listeners = {CLIENTS: self._clients[number], "CONTROLLER": self._controllers[number]}
+        security = {"listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                    "inter.broker.listener.name": CLIENTS}  # fmt: skip
+        if self._secrets is not None:
+            listeners[BROKERS] = self._brokers[number]
+            # Kafka knows nodes by the subjects of their certificates.
+            nodes = "".join(f";User:CN=node-{each}" for each in self._clients)
+            security = {
+                **self._secrets.settings_of(number),
+                "ssl.keystore.type": "PEM",
+                "ssl.truststore.type": "PEM",
+                "listener.name.brokers.ssl.client.auth": "required",
+                "listener.name.controller.ssl.client.auth": "required",
+                "super.users": f"User:{ADMIN}{nodes}",
+                "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.clients.scram-sha-512.sasl.jaas.config": (
+                    "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+                ),
+            }
+            del security["scram.sealing.key.location"]
         settings = {
             "process.roles": "broker,controller",
             "node.id": number,
@@ -129,5 +168,6 @@ class KafkaNodes:
             "controller.listener.names": "CONTROLLER",
             "log.dirs": self._folder / str(number) / "data",
             "group.initial.rebalance.delay.ms": 0,
+            **security,
         }
         self._properties(number).write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

@@ -1,4 +1,6 @@
-"""The benchmark's client of quorate, in a process of its own, over TCP. Usage: quorum_client.py VOTERS
+"""The benchmark's client of quorate, in a process of its own, over TCP.
+
+Usage: quorum_client.py VOTERS [CERTIFICATES]
 
 One JSON command a line in, one JSON answer a line out, here, in rival_client/main.go and in door_client.py:
 
@@ -21,12 +23,12 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 import trio
-from node_requests import READ, SNAPSHOT, UNSUPPORTED
+from node_requests import CLIENT_NODE, READ, SNAPSHOT, UNSUPPORTED, member_files
 
 from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_errors import NotLeaderError, QuorumError
 from quorate.raft.transport.channel import Channel
-from quorate.runtime.network import Address, NetworkError
+from quorate.runtime.network import Address, Network, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.types import Voter
 
@@ -154,8 +156,11 @@ class Client:
 
 
 async def _channel_to(voter: Voter) -> Channel:
+    network: Network = RealNetwork()
+    if len(sys.argv) > 2:
+        network = network.secured(member_files(sys.argv[2], CLIENT_NODE))
     return await Channel.connect(
-        RealNetwork(),
+        network,
         Address(voter.endpoint.host, voter.endpoint.port),
         cluster_id="benchmark",
         max_frame_bytes=64 * 1024 * 1024,

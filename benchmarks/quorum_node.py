@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 import trio
-from node_requests import READ, SUPPORTED, UNSUPPORTED
+from node_requests import CERTIFICATES, READ, SUPPORTED, UNSUPPORTED, member_files
 
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
@@ -90,6 +90,7 @@ def configured(
         folder=folder,
         voters=parse_voters(voters),
         client_listen=client_listen,
+        tls=member_files(certificates, node) if (certificates := os.environ.get(CERTIFICATES)) else None,
     )
     lease_ms = int(os.environ.get("QUORATE_BENCH_LEASE_MS", "0"))
     return replace(config, core=replace(config.core, read_lease_ms=lease_ms))

@@ -17,6 +17,8 @@
     scale      the controller with 1,000,000 and 2,000,000 partitions: memory, replay, fencing, failover
     spark      a metadata log in Spark: each view beside Spark's own transport, Parquet and Kafka source
     partitions 10,000 idle partitions beside Apache Kafka's: CPU, memory, start, failover
+    security   the brokers and a quorum open, protected, and with 10,000 ACLs, beside Apache Kafka's; needs
+               Java and Maven, but for --systems quorate
     testing    clusters of quorate.testing: until they are ready, cold and warm, and cleaning after a test;
                beside Apache Kafka's brokers, with Java and Maven
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
@@ -50,7 +52,7 @@ from rich.console import Console
 
 SUITES = (
     "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "doors", "hops", "groups", "idle",
-    "topics", "scale", "spark", "partitions", "testing", "profile",
+    "topics", "scale", "spark", "partitions", "testing", "security", "profile",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
@@ -114,6 +116,20 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
                     idle=50 if quick else 250,
                     topics=3 if quick else 24,
                 ),
+            )
+        case "security":
+            import security_bench
+
+            return security_bench.run(
+                folder,
+                rounds=options.rounds or (1 if quick else 3),
+                sizes=security_bench.Sizes(
+                    megabytes=10 if quick else 100,
+                    seconds=options.seconds or (1 if quick else 4),
+                    acls=500 if quick else security_bench.ACLS,
+                    logins=50 if quick else security_bench.LOGINS,
+                ),
+                systems=options.systems,
             )
         case "snapshot":
             return snapshot_bench.run(folder, state_mb=options.state_mb or (20 if quick else 1000))

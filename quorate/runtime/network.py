@@ -89,8 +89,8 @@ class ClientAuth(enum.Enum):
 
 
 class TlsUse(enum.Enum):
-    """Rolling restarts take an open cluster to TLS through all three of these, in this order, while it goes on
-    serving."""
+    """Rolling restarts take an open cluster to TLS through all three of these, in this order, while it goes
+    on serving."""
 
     ACCEPTED = "accepted"
     """Connections with TLS are accepted, and such without, whose other ends may be anybody. This end opens
