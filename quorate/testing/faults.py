@@ -22,7 +22,6 @@ from quorate.runtime import (
     Network,
     Runtime,
     TlsFiles,
-    TlsFilesError,
     TlsTerms,
 )
 from quorate.runtime.real import (
@@ -34,6 +33,7 @@ from quorate.runtime.real import (
     TcpStream,
     real_runtime,
 )
+from quorate.testing.cut_ways import CuttableStream, Ways
 
 MESSAGE_MAX_BYTES: Final = 64 * 1024
 """The size of a message to a node, or from one."""
@@ -63,93 +63,6 @@ class NodeFaults:
         return number, cls(unreachable=addresses, sync_ms=sync_ms, disk_is_full=disk_is_full)
 
 
-class _Way:
-    """The way to one address."""
-
-    __slots__ = ("_changed", "_kept", "is_cut")
-
-    def __init__(self) -> None:
-        self.is_cut = False
-        self._changed = trio.Event()
-        self._kept: list[socket.socket] = []
-        """Closed streams. The other side must not learn of their end before the way is healed."""
-
-    def set_cut(self, is_cut: bool) -> None:
-        self.is_cut = is_cut
-        if not is_cut:
-            for each in self._kept:
-                each.close()
-            self._kept.clear()
-        self.wake()
-
-    def wake(self) -> None:
-        """Let all that wait for a change look again."""
-        self._changed.set()
-        self._changed = trio.Event()
-
-    async def wait_change(self) -> None:
-        await self._changed.wait()
-
-    def keep_open(self, stream: socket.socket) -> None:
-        self._kept.append(stream.dup())
-
-
-class CuttableStream(TcpStream):
-    """A stream that stands still while its way is cut: bytes in either direction arrive after the heal, as
-    TCP's do after a partition."""
-
-    __slots__ = ("_held", "_way")
-
-    def __init__(self, stream: TcpStream, way: _Way) -> None:
-        super().__init__(stream._socket, stream.peer)
-        self._way = way
-        self._held: bytes | None = None
-        """Bytes, or the end, that arrived while the way was cut."""
-
-    async def receive_some(self, max_bytes: int = 65536) -> bytes:
-        if self._held is None:
-            self._held = await super().receive_some(max_bytes)
-        await self._wait_whole()
-        received, rest = self._held[:max_bytes], self._held[max_bytes:]
-        self._held = rest or None
-        return received
-
-    async def receive_into(self, buffer: memoryview) -> int:
-        if self._held is None and not self._way.is_cut:
-            count = await super().receive_into(buffer)
-            if not self._way.is_cut:
-                return count
-            self._held = bytes(buffer[:count])
-        received = await self.receive_some(len(buffer))
-        buffer[: len(received)] = received
-        return len(received)
-
-    def send_nowait(self, buffers: Sequence[Buffer]) -> int:
-        return 0 if self._way.is_cut else super().send_nowait(buffers)
-
-    async def send(self, buffers: Sequence[Buffer]) -> None:
-        # A message that is partly sent when the cut begins still arrives, as packets under way may.
-        await self._wait_whole()
-        await super().send(buffers)
-
-    async def _wait_whole(self) -> None:
-        while self._way.is_cut:
-            self._open_or_raise()
-            await self._way.wait_change()
-
-    def _open_or_raise(self) -> None:
-        try:
-            self._open()
-        except trio.ClosedResourceError as error:
-            raise self._broken(error) from error
-
-    def close(self) -> None:
-        if self._way.is_cut and not self._closed:
-            self._way.keep_open(self._socket)
-        super().close()
-        self._way.wake()
-
-
 class CuttableNetwork(RealNetwork):
     """Connections to unreachable addresses wait, and those that are open stand still."""
 
@@ -157,27 +70,25 @@ class CuttableNetwork(RealNetwork):
 
     def __init__(self) -> None:
         super().__init__()
-        self._ways: dict[Address, _Way] = {}
+        self._ways = Ways()
 
     def cut(self, addresses: frozenset[Address]) -> None:
-        """Cut the ways to these addresses, and heal all others."""
-        for address in addresses:
-            self._way_to(address)
-        for address, way in self._ways.items():
-            if way.is_cut != (address in addresses):
-                way.set_cut(address in addresses)
+        """Cut the ways to these addresses, and heal all others. It holds for networks with TLS made of this
+        one too."""
+        self._ways.cut(addresses)
 
     async def connect(self, address: Address) -> TcpStream:
-        way = self._way_to(address)
-        while way.is_cut:
-            await way.wait_change()
+        way = self._ways.to(address)
+        await way.wait_whole()
         return CuttableStream(await super().connect(address), way)
 
     def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> Network:
-        raise TlsFilesError(f"a network with faults has no TLS ({files.certificate})")
+        # An open cluster needs no `ssl`.
+        from quorate.runtime.real import ExpiryLog
+        from quorate.testing.cut_tls import CuttableTlsNetwork
 
-    def _way_to(self, address: Address) -> _Way:
-        return self._ways.setdefault(address, _Way())
+        self._expiry = self._expiry or ExpiryLog()
+        return CuttableTlsNetwork(files, terms, self._expiry, self._ways)
 
 
 @dataclass(slots=True)

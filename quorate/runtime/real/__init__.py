@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from quorate.runtime.real.real_network import RealNetwork
     from quorate.runtime.real.slow_steps import watch_slow_steps
     from quorate.runtime.real.tcp import TcpStream
+    from quorate.runtime.real.tls_network import TlsNetwork, TlsStream
+    from quorate.runtime.real.tls_watch import ExpiryLog, TlsWatch
 
 _HOMES = {
     "ChildProcess": "quorate.runtime.real.child_process",
@@ -46,6 +48,10 @@ _HOMES = {
     "SyncStrategy": "quorate.runtime.real.real_disk",
     "RealNetwork": "quorate.runtime.real.real_network",
     "TcpStream": "quorate.runtime.real.tcp",
+    "TlsNetwork": "quorate.runtime.real.tls_network",
+    "TlsStream": "quorate.runtime.real.tls_network",
+    "ExpiryLog": "quorate.runtime.real.tls_watch",
+    "TlsWatch": "quorate.runtime.real.tls_watch",
     "RealWallClock": "quorate.runtime.real.host_runtime",
     "real_runtime": "quorate.runtime.real.host_runtime",
     "watch_slow_steps": "quorate.runtime.real.slow_steps",
@@ -57,6 +63,7 @@ __getattr__ = lazily(__name__, _HOMES)
 __all__ = [
     "ChildProcess",
     "DiskThreads",
+    "ExpiryLog",
     "LoopThread",
     "Mailbox",
     "PatchedThreadsError",
@@ -68,6 +75,9 @@ __all__ = [
     "SyncStrategy",
     "TaskCall",
     "TcpStream",
+    "TlsNetwork",
+    "TlsStream",
+    "TlsWatch",
     "give_back_freed_memory",
     "inherited_stream",
     "is_orphan",

@@ -277,8 +277,7 @@ class TlsNetwork:
         if self._use is TlsUse.ACCEPTED:
             return plain
         try:
-            context = self._watch.contexts.client
-            stream = TlsStream(plain, context, self._watch, server_side=False, host=address.host)
+            stream = self._over(plain, address)
         except OSError as error:
             raise NetworkError(f"can't connect to {address}: {error}") from error
         try:
@@ -287,6 +286,11 @@ class TlsNetwork:
             stream.close()
             raise
         return stream
+
+    def _over(self, plain: tcp.TcpStream, address: Address) -> TlsStream:
+        """Return the stream, which has yet to greet."""
+        context = self._watch.contexts.client
+        return TlsStream(plain, context, self._watch, server_side=False, host=address.host)
 
     async def listen(self, address: Address) -> TlsListener:
         return TlsListener(await tcp.listen(address), self._watch, self._use)
